@@ -1,0 +1,82 @@
+//! A watch: replays what happened after a revision, then follows, without gap or duplicate.
+//!
+//! It holds a position, not a queue. The watcher that does not keep up is ended when the changes
+//! it has not read are dropped; it is never served a gap.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::replica::Backend;
+use crate::state::Since;
+use crate::{Batch, Error, KeyRange, Revision};
+
+/// A stream of changes.
+pub struct Watch {
+    backend: Arc<dyn Backend>,
+    range: KeyRange,
+    heads: watch::Receiver<Revision>,
+    /// Everything up to here has been handed out.
+    position: Revision,
+    /// Taken but not handed out yet; bounded by what one look takes.
+    taken: VecDeque<Arc<Batch>>,
+    /// Where the position goes when `taken` is empty.
+    through: Revision,
+}
+
+impl Watch {
+    pub(crate) fn new(
+        backend: Arc<dyn Backend>,
+        range: KeyRange,
+        after: Revision,
+    ) -> Result<Watch, Error> {
+        let heads = backend.state().subscribe();
+        // A revision that is gone is an error now, not at the first change.
+        backend.state().since(after, &range)?;
+        Ok(Watch { backend, range, heads, position: after, taken: VecDeque::new(), through: after })
+    }
+
+    /// The next revision with changes in the range, with all of them.
+    ///
+    /// Can be dropped and called again without losing anything. After an error the watch is over:
+    /// the same error comes again, or the caller relists.
+    pub async fn next(&mut self) -> Result<Arc<Batch>, Error> {
+        loop {
+            if let Some(batch) = self.taken.pop_front() {
+                assert!(batch.revision > self.position, "a watch must not go back");
+                self.position = batch.revision;
+                return Ok(batch);
+            }
+            self.position = self.through;
+            self.heads.mark_unchanged();
+            self.take().await?;
+            if self.taken.is_empty() && self.through == self.position {
+                // The sender lives as long as the state that the backend holds.
+                self.heads.changed().await.map_err(|_| closed())?;
+            }
+        }
+    }
+
+    /// A bookmark: no change at or before it will come any more.
+    pub fn position(&self) -> Revision {
+        if self.taken.is_empty() { self.through } else { self.position }
+    }
+
+    async fn take(&mut self) -> Result<(), Error> {
+        let (batches, through) = match self.backend.state().since(self.position, &self.range)? {
+            Since::Recent { batches, through } => (batches, through),
+            Since::Older { base } => {
+                let changes = self.backend.older(&self.range, self.position, base).await?;
+                (changes.batches, changes.through)
+            }
+        };
+        self.taken = batches.into();
+        self.through = through;
+        Ok(())
+    }
+}
+
+fn closed() -> Error {
+    Error::Stopped { reason: "it was closed".into() }
+}
