@@ -5,7 +5,6 @@ use std::io;
 use std::time::Duration;
 
 /// Why a server, a port or a proxy could not be had.
-#[derive(Debug)]
 pub enum Error {
     /// The program is not installed.
     ProgramMissing { program: &'static str, package: &'static str },
@@ -56,6 +55,16 @@ impl fmt::Display for Error {
                 write!(f, "{variable} is `{value}`, which is not {expected}; correct or unset it")
             }
             Error::Io { doing, source: _ } => write!(f, "could not {doing}"),
+        }
+    }
+}
+
+/// The same words as `Display`: tests unwrap, and what to do must be in what they print.
+impl fmt::Debug for Error {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Error::Io { source, .. } => write!(f, "{self}: {source}"),
+            _ => write!(f, "{self}"),
         }
     }
 }

@@ -48,6 +48,9 @@ impl MariaDb {
     /// Starts with further arguments of `mariadbd`; they win over ours.
     pub fn start_with(extra_args: &[&str]) -> Result<MariaDb, Error> {
         let directory = Directory::create("mariadb")?;
+        let temporary = directory.path().join("tmp");
+        fs::create_dir(&temporary)
+            .map_err(Error::io(format!("create the directory {}", temporary.display())))?;
         let data = install(directory.path())?;
         let port = Port::reserve()?;
         let recipe = recipe(directory.path(), port.number(), extra_args)?;
@@ -99,6 +102,7 @@ fn install(directory: &Path) -> Result<PathBuf, Error> {
     let mut arguments = vec![
         "--no-defaults".to_owned(),
         format!("--datadir={}", data.display()),
+        own_temporary(directory),
         "--auth-root-authentication-method=normal".to_owned(),
         "--skip-test-db".to_owned(),
         "--skip-name-resolve".to_owned(),
@@ -119,13 +123,10 @@ fn install(directory: &Path) -> Result<PathBuf, Error> {
 fn recipe(directory: &Path, port: u16, extra_args: &[&str]) -> Result<Recipe, Error> {
     let init = directory.join("init.sql");
     fs::write(&init, INIT_SQL).map_err(Error::io(format!("write {}", init.display())))?;
-    let temporary = directory.join("tmp");
-    fs::create_dir(&temporary)
-        .map_err(Error::io(format!("create the directory {}", temporary.display())))?;
     let mut arguments = vec![
         "--no-defaults".to_owned(),
         format!("--datadir={}", directory.join("data").display()),
-        format!("--tmpdir={}", temporary.display()),
+        own_temporary(directory),
         format!("--pid-file={}", directory.join("pid").display()),
         // Relative to the data directory: a whole path may be longer than a socket's may be.
         "--socket=server.sock".to_owned(),
@@ -147,6 +148,11 @@ fn recipe(directory: &Path, port: u16, extra_args: &[&str]) -> Result<Recipe, Er
         environment_removed_prefix: "MYSQL_",
         log: directory.join("mariadbd.log"),
     })
+}
+
+/// A starting server removes every temporary table that it finds, also those of another.
+fn own_temporary(directory: &Path) -> String {
+    format!("--tmpdir={}", directory.join("tmp").display())
 }
 
 fn small_buffers() -> Vec<String> {

@@ -15,8 +15,11 @@ use crate::process;
 const START_TIMEOUT: Duration = Duration::from_secs(60);
 const STOP_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// How much of a server's log an error shows.
+/// How much of the end of a server's log an error shows.
 const LOG_TAIL_LINES: usize = 20;
+
+/// How many errors from before the end it shows too: some programs end with long advice.
+const LOG_ERRORS_MAX: usize = 5;
 
 /// How a server is started, every time alike.
 pub struct Recipe {
@@ -144,12 +147,15 @@ fn spawn(recipe: &Recipe) -> Result<Child, Error> {
 
 fn log_tail(log: &PathBuf) -> String {
     let text = fs::read(log).unwrap_or_default();
-    last_lines(&String::from_utf8_lossy(&text), LOG_TAIL_LINES)
+    what_matters(&String::from_utf8_lossy(&text))
 }
 
-fn last_lines(text: &str, count: usize) -> String {
+/// The last lines, and before them the first errors that are not among them.
+fn what_matters(text: &str) -> String {
     let lines: Vec<&str> = text.lines().collect();
-    lines[lines.len().saturating_sub(count)..].join("\n")
+    let (before, tail) = lines.split_at(lines.len().saturating_sub(LOG_TAIL_LINES));
+    let errors = before.iter().filter(|line| line.contains("ERROR")).take(LOG_ERRORS_MAX);
+    errors.chain(tail).copied().collect::<Vec<_>>().join("\n")
 }
 
 #[cfg(test)]
@@ -157,9 +163,11 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_tail_of_a_log_is_its_last_lines() {
-        assert_eq!(last_lines("a\nb\nc\n", 2), "b\nc");
-        assert_eq!(last_lines("a\n", 2), "a");
-        assert_eq!(last_lines("", 2), "");
+    fn of_a_log_the_last_lines_are_shown_and_earlier_errors() {
+        assert_eq!(what_matters(""), "");
+        assert_eq!(what_matters("a\nb\n"), "a\nb");
+        let advice = vec!["advice"; LOG_TAIL_LINES].join("\n");
+        let log = format!("start\n1 [ERROR] disk\nwords\n{advice}");
+        assert_eq!(what_matters(&log), format!("1 [ERROR] disk\n{advice}"));
     }
 }
