@@ -1,7 +1,7 @@
 //! Whether every package can be used under a licence that we accept.
 
 use super::Finding;
-use super::metadata::{Graph, Origin};
+use super::metadata::{Graph, Origin, Package};
 
 /// Licences that ask for no more than attribution.
 pub const ALLOWED: &[&str] = &[
@@ -27,9 +27,9 @@ const ALLOWED_FOR: &[(&str, &str)] = &[("aws-lc-sys", "OpenSSL")];
 pub fn check(graph: &Graph) -> Vec<Finding> {
     let mut findings = Vec::new();
     for package in graph.packages.values() {
-        let (path, line) = match &package.origin {
-            Origin::Ours(manifest) => (manifest.path.as_str(), 1),
-            Origin::Foreign => ("Cargo.lock", 1),
+        let (path, advice) = match &package.origin {
+            Origin::Ours(manifest) => (manifest.path.as_str(), "add `license.workspace = true`"),
+            Origin::Foreign => ("Cargo.lock", "use another package"),
         };
         let problem = match &package.licence {
             None => Some("names no licence".to_owned()),
@@ -40,9 +40,9 @@ pub fn check(graph: &Graph) -> Vec<Finding> {
             },
         };
         if let Some(problem) = problem {
-            let what =
-                format!("`{} {}` {problem}: use another package", package.name, package.version);
-            findings.push(Finding::new(path, line, what));
+            let Package { name, version, .. } = package;
+            let what = format!("`{name} {version}` {problem}: {advice}");
+            findings.push(Finding::new(path, 1, what));
         }
     }
     findings
@@ -123,7 +123,6 @@ impl<'a> Reader<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::tidy::metadata::Package;
 
     #[test]
     fn an_expression_is_met_when_its_choices_leave_a_way() {

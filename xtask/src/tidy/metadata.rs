@@ -129,16 +129,52 @@ fn parse(json: &str, manifest: impl Fn(&str) -> (String, String)) -> Result<Grap
         };
         graph.packages.insert(id, package);
     }
+    let by_id = list(&json["packages"]).map(|package| (string(&package["id"]), package));
+    let by_id: BTreeMap<String, &Value> = by_id.collect();
+    let lookup = |id: &Value| {
+        let package = by_id.get(id.as_str().unwrap_or_default()).copied();
+        package.context("cargo's metadata resolves a package that it does not list")
+    };
     for node in list(&json["resolve"]["nodes"]) {
-        let package = graph.packages.get_mut(&string(&node["id"]));
-        let package = package.context("cargo's metadata resolves a package it does not list")?;
+        let user = lookup(&node["id"])?;
+        let mut resolved = Vec::new();
         for dependency in list(&node["deps"]) {
+            let name = &lookup(&dependency["pkg"])?["name"];
             for kind in list(&dependency["dep_kinds"]) {
-                package.resolved.push((string(&dependency["pkg"]), parse_use(&kind["kind"])));
+                let kind = &kind["kind"];
+                if is_active(user, &node["features"], |d| d["name"] == *name && d["kind"] == *kind)
+                {
+                    resolved.push((string(&dependency["pkg"]), parse_use(kind)));
+                }
             }
+        }
+        if let Some(package) = graph.packages.get_mut(&string(&node["id"])) {
+            package.resolved = resolved;
         }
     }
     Ok(graph)
+}
+
+/// Whether a package builds with a dependency of its own.
+///
+/// Cargo also resolves what it does not build: an optional dependency that a feature mentions
+/// only weakly (`name?/feature`) is in the lock file and in the metadata (rust-lang/cargo#10801).
+fn is_active(package: &Value, features: &Value, is_it: impl Fn(&Value) -> bool) -> bool {
+    let mut declared = list(&package["dependencies"]).filter(|dependency| is_it(dependency));
+    declared.any(|dependency| {
+        let key = dependency["rename"].as_str().or(dependency["name"].as_str()).unwrap_or_default();
+        let turns_on = |value: &Value| {
+            let value = value.as_str().unwrap_or_default();
+            let value = value.strip_prefix("dep:").unwrap_or(value);
+            // `name/feature` turns the dependency on; `name?/feature` does not.
+            value.split_once('/').map_or(value, |(name, _)| name) == key
+        };
+        let by_feature = |feature: &Value| {
+            let feature = feature.as_str().unwrap_or_default();
+            feature == key || list(&package["features"][feature]).any(turns_on)
+        };
+        dependency["optional"] != true || list(features).any(by_feature)
+    })
 }
 
 fn parse_manifest(value: &Value, manifest: impl Fn(&str) -> (String, String)) -> Manifest {
@@ -199,7 +235,12 @@ mod tests {
             {"id": "ours", "name": "store", "version": "0.1.0", "license": "Apache-2.0",
              "manifest_path": "crates/store/Cargo.toml",
              "dependencies": [{"name": "bytes", "kind": null}, {"name": "rand", "kind": "dev"}]},
-            {"id": "b", "name": "bytes", "version": "1.0.0", "license": null},
+            {"id": "b", "name": "bytes", "version": "1.0.0", "license": null,
+             "features": {"std": ["serde?/std"], "more": ["dep:more"], "most": ["m/std"]},
+             "dependencies": [{"name": "serde", "kind": null, "optional": true},
+                              {"name": "most", "rename": "m", "kind": null, "optional": true},
+                              {"name": "more", "kind": null, "optional": true}]},
+            {"id": "s", "name": "serde"}, {"id": "m", "name": "more"}, {"id": "x", "name": "most"},
             {"id": "r", "name": "rand", "version": "1.0.0", "license": "MIT"}
         ],
         "resolve": {"nodes": [
@@ -207,7 +248,12 @@ mod tests {
                 {"pkg": "b", "dep_kinds": [{"kind": null}]},
                 {"pkg": "r", "dep_kinds": [{"kind": "dev"}]}
             ]},
-            {"id": "b", "deps": []}, {"id": "r", "deps": []}
+            {"id": "b", "features": ["std", "more", "most"], "deps": [
+                {"pkg": "s", "dep_kinds": [{"kind": null}]},
+                {"pkg": "x", "dep_kinds": [{"kind": null}]},
+                {"pkg": "m", "dep_kinds": [{"kind": null}]}
+            ]},
+            {"id": "r", "deps": []}
         ]}
     }"#;
 
@@ -222,6 +268,11 @@ mod tests {
         let dependencies = manifest.dependencies.iter().map(|d| (d.name.as_str(), d.usage, d.line));
         let expected = [("bytes", Use::Normal, 4), ("rand", Use::Dev, 6)];
         assert_eq!(dependencies.collect::<Vec<_>>(), expected);
-        assert_eq!(graph.shipped().into_iter().collect::<Vec<_>>(), ["b", "ours"]);
+    }
+
+    #[test]
+    fn what_ships_is_neither_for_tests_only_nor_mentioned_only_weakly() {
+        let graph = parse(JSON, |path| (path.to_owned(), TOML.to_owned())).unwrap();
+        assert_eq!(graph.shipped().into_iter().collect::<Vec<_>>(), ["b", "m", "ours", "x"]);
     }
 }
