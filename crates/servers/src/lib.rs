@@ -1,0 +1,28 @@
+//! Private servers for tests: MariaDB and etcd on free loopback ports with temporary data, and a
+//! TCP proxy that cuts connections.
+//!
+//! A server dies with the process that started it, however that process ends, and its data goes
+//! with it. Nothing here touches a server that the machine runs for other purposes.
+//!
+//! This crate must not know any of our other crates, nor a client library: it asks only whether
+//! a server answers.
+
+mod clock;
+mod cutter;
+mod directory;
+mod error;
+mod etcd;
+mod mariadb;
+mod port;
+mod process;
+mod program;
+mod server;
+mod shared;
+
+pub use cutter::{Admit, Cutter};
+pub use error::Error;
+pub use etcd::Etcd;
+pub use mariadb::MariaDb;
+pub use program::{PACKAGES, missing_packages};
+pub use shared::{ETCD_VARIABLE, MARIADB_VARIABLE};
+pub use shared::{SharedEtcd, SharedMariaDb, shared_etcd, shared_mariadb};

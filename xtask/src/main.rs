@@ -1,0 +1,121 @@
+//! What a developer runs: `cargo xtask test`, `tidy`, `bench`. Ships nothing.
+//!
+//! This file reads the command line; each command has a file of its own.
+
+mod bench;
+mod packages;
+mod test;
+mod tidy;
+mod workspace;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+
+const HELP: &str = "\
+cargo xtask COMMAND
+
+  test [--full] [FILTER]  All that a change must pass: formatting, lints, tidy and the tests.
+                          Installs the Debian packages that the tests use (as root) and starts
+                          private servers for them. --full runs the long tests too; FILTER
+                          picks tests by a part of their name.
+  tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
+                          --bless lowers the ratchet to what the code needs.
+  bench NAME [ARGS]       Runs a benchmark, in release mode.
+  help                    This text.
+";
+
+#[derive(Debug, PartialEq, Eq)]
+enum Command {
+    Test(test::Options),
+    Tidy(tidy::Ratchet),
+    Bench(Vec<String>),
+    Help,
+}
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    match parse(&arguments).and_then(run) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("xtask: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(command: Command) -> Result<()> {
+    match command {
+        Command::Test(options) => test::run(&options),
+        Command::Tidy(ratchet) => tidy::run(ratchet),
+        Command::Bench(arguments) => bench::run(&arguments),
+        Command::Help => {
+            print!("{HELP}");
+            Ok(())
+        }
+    }
+}
+
+fn parse(arguments: &[String]) -> Result<Command> {
+    let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
+    Ok(match words.as_slice() {
+        [] | ["help" | "--help" | "-h", ..] => Command::Help,
+        ["test", rest @ ..] => Command::Test(parse_test(rest)?),
+        ["tidy"] => Command::Tidy(tidy::Ratchet::Check),
+        ["tidy", "--bless"] => Command::Tidy(tidy::Ratchet::Bless),
+        ["bench", name, ..] if !name.starts_with('-') => Command::Bench(arguments[1..].to_vec()),
+        ["bench", ..] => bail!("`bench` needs the name of a benchmark; see `cargo xtask help`"),
+        _ => bail!("`{}` is not a command; see `cargo xtask help`", words.join(" ")),
+    })
+}
+
+fn parse_test(words: &[&str]) -> Result<test::Options> {
+    let mut options = test::Options { scope: test::Scope::Usual, filter: None };
+    for word in words {
+        match *word {
+            "--full" => options.scope = test::Scope::Full,
+            flag if flag.starts_with('-') => bail!("`test` has no option `{flag}`"),
+            filter if options.filter.is_none() => options.filter = Some(filter.to_owned()),
+            extra => bail!("`test` takes one filter; `{extra}` is one too many"),
+        }
+    }
+    Ok(options)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn parse_line(line: &str) -> Result<Command> {
+        let words: Vec<String> = line.split_whitespace().map(str::to_owned).collect();
+        parse(&words)
+    }
+
+    #[test]
+    fn commands_are_read_with_their_options() {
+        let test = |scope, filter: Option<&str>| {
+            Command::Test(test::Options { scope, filter: filter.map(str::to_owned) })
+        };
+        let cases = [
+            ("", Command::Help),
+            ("help", Command::Help),
+            ("test", test(test::Scope::Usual, None)),
+            ("test watch --full", test(test::Scope::Full, Some("watch"))),
+            ("tidy", Command::Tidy(tidy::Ratchet::Check)),
+            ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),
+            ("bench store --writers 4", {
+                Command::Bench(["store", "--writers", "4"].map(str::to_owned).to_vec())
+            }),
+        ];
+        for (line, expected) in cases {
+            assert_eq!(parse_line(line).unwrap(), expected, "{line}");
+        }
+    }
+
+    #[test]
+    fn what_is_not_known_is_refused() {
+        for line in ["tset", "test --fast", "test a b", "tidy --fix", "bench", "bench --list"] {
+            assert!(parse_line(line).is_err(), "{line}");
+        }
+    }
+}
