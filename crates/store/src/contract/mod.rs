@@ -19,7 +19,7 @@ pub use subject::{Harness, Subject, TestEnvironment, bytes, key};
 macro_rules! store_contract {
     ($subject:path) => {
         $crate::store_contract! { @ $subject;
-            commits:
+            commits {
                 a_created_key_can_be_read
                 creating_gives_the_key_its_first_revision
                 an_update_keeps_the_revision_of_creation
@@ -59,7 +59,8 @@ macro_rules! store_contract {
                 provenance_survives_reopening
                 a_closed_store_refuses_commits
                 a_store_with_nothing_written_can_be_reopened
-            epochs:
+            }
+            epochs {
                 a_first_epoch_is_accepted
                 the_same_epoch_goes_on
                 a_newer_epoch_takes_over
@@ -71,7 +72,8 @@ macro_rules! store_contract {
                 epochs_survive_reopening
                 of_two_leaders_the_newer_wins_whoever_is_faster
                 a_fenced_commit_says_who_is_current
-            limits:
+            }
+            limits {
                 a_commit_without_operations_is_refused
                 a_commit_that_only_compares_is_refused
                 a_key_named_twice_is_refused
@@ -90,7 +92,8 @@ macro_rules! store_contract {
                 a_provenance_that_is_too_long_is_refused
                 an_epoch_without_a_group_is_refused
                 a_refused_commit_leaves_nothing
-            reads:
+            }
+            reads {
                 an_absent_key_is_none
                 a_key_is_read_as_it_was
                 a_key_did_not_exist_before_it_was_created
@@ -116,7 +119,8 @@ macro_rules! store_contract {
                 every_past_state_can_be_read_after_reopening
                 two_thousand_keys_are_listed_whole
                 remaining_is_right_in_the_past_too
-            watches:
+            }
+            watches {
                 a_watch_from_the_beginning_replays_everything
                 a_watch_from_now_sees_what_comes
                 a_watch_replays_then_follows
@@ -149,7 +153,8 @@ macro_rules! store_contract {
                 a_hundred_watchers_see_every_change_of_a_burst
                 a_watch_ends_when_the_store_is_closed
                 watch_compact_and_reconnect_never_lose_a_change
-            history:
+            }
+            history {
                 changes_between_two_revisions
                 changes_bounds_are_after_and_up_to
                 changes_of_a_range
@@ -174,13 +179,15 @@ macro_rules! store_contract {
                 a_watch_starts_before_what_is_in_memory
                 history_older_than_memory_survives_reopening
                 a_long_history_is_given_in_stretches
-            model:
+            }
+            model {
                 a_random_history_equals_a_plain_map
                 a_random_history_with_little_memory_equals_a_plain_map
                 concurrent_clients_see_one_order
+            }
         }
     };
-    (@ $subject:path; $($file:ident: $($case:ident)+)+) => {
+    (@ $subject:path; $($file:ident { $($case:ident)+ })+) => {
         $(mod $file {
             $(#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
             async fn $case() {
@@ -213,7 +220,9 @@ pub fn expect_complete(listed: &[&str]) {
         .iter()
         .flat_map(|(file, text)| {
             let cases = text.lines().filter_map(|line| line.strip_prefix("pub async fn "));
-            cases.filter_map(|line| line.split_once('(')).map(move |(case, _)| format!("{file}::{case}"))
+            cases
+                .filter_map(|line| line.split_once('('))
+                .map(move |(case, _)| format!("{file}::{case}"))
         })
         .collect();
     let missing: Vec<_> = written.iter().filter(|case| !listed.contains(&case.as_str())).collect();

@@ -1,0 +1,33 @@
+//! The contract on the memory backend.
+
+use std::sync::{Arc, Mutex};
+
+use async_trait::async_trait;
+use store::backends::memory;
+use store::contract::{Harness, Subject};
+use store::{Environment, Error, Retention, Store, store_contract};
+
+#[derive(Default)]
+struct Memory(Mutex<Option<Arc<dyn Store>>>);
+
+#[async_trait]
+impl Harness for Memory {
+    async fn open(
+        &self,
+        retention: Retention,
+        environment: Arc<dyn Environment>,
+    ) -> Result<Arc<dyn Store>, Error> {
+        let mut store = self.0.lock().unwrap();
+        Ok(store.get_or_insert_with(|| memory::open(retention, environment)).clone())
+    }
+
+    fn is_durable(&self) -> bool {
+        false
+    }
+}
+
+async fn subject() -> Subject {
+    Subject::open(Memory::default()).await
+}
+
+store_contract!(crate::subject);
