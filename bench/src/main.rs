@@ -1,0 +1,36 @@
+//! Measures, and prints each figure beside what bounds it in the same run.
+//!
+//! `cargo xtask bench store` runs it in the release profile. Figures are never asserted: a shared
+//! machine moves them by tens of percent, the ratios between them far less.
+
+mod statistics;
+mod store;
+
+use clap::{Parser, Subcommand};
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+#[derive(Parser)]
+#[command(about = "Measures Setpoint, and prints each figure beside what bounds it.")]
+struct Arguments {
+    #[command(subcommand)]
+    what: What,
+}
+
+#[derive(Subcommand)]
+enum What {
+    /// The store: durable commits, reopening, lists, watches.
+    Store(store::Options),
+}
+
+fn main() -> anyhow::Result<()> {
+    let arguments = Arguments::parse();
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    runtime.block_on(async {
+        match arguments.what {
+            What::Store(options) => store::run(options).await,
+        }
+    })
+}
