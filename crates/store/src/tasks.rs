@@ -20,7 +20,10 @@ impl Tasks {
             reason = "this is the group tasks are spawned through"
         )]
         let handle = tokio::spawn(task);
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).push(handle);
+        let mut running = self.running.lock().unwrap_or_else(PoisonError::into_inner);
+        // Short tasks come and go; only those that run are worth remembering.
+        running.retain(|task| !task.is_finished());
+        running.push(handle);
     }
 
     /// Stops all tasks and waits until they are gone.
