@@ -11,7 +11,7 @@ use tokio::time::{Instant, timeout};
 use tonic::client::Grpc;
 use tonic::codegen::http::uri::PathAndQuery;
 use tonic::codegen::tokio_stream::{self, StreamExt};
-use tonic::metadata::{AsciiMetadataValue, MetadataMap};
+use tonic::metadata::AsciiMetadataValue;
 use tonic::transport::Channel;
 use tonic::{Code, Request, Status, Streaming};
 use tonic_prost::ProstCodec;
@@ -137,9 +137,8 @@ impl Client {
         // The watch lives as long as the requests' side stays open.
         let orders = tokio_stream::once(order).chain(tokio_stream::pending());
         let (index, (_, channel)) = self.endpoint();
-        let mut request = Request::new(orders);
+        let mut request = self.with_token(orders);
         request.metadata_mut().insert("hasleader", AsciiMetadataValue::from_static("true"));
-        self.add_token(request.metadata_mut());
         let path = PathAndQuery::from_static("/etcdserverpb.Watch/Watch");
         let codec = ProstCodec::<WatchRequest, WatchResponse>::default();
         let open = async {
@@ -175,6 +174,8 @@ impl Client {
             AuthenticateRequest { name: user.name.clone(), password: user.password.clone() };
         let path = "/etcdserverpb.Auth/Authenticate";
         let (index, _) = self.endpoint();
+        // Without the old token: etcd would refuse that first.
+        let request = Request::new(request);
         let answer: Result<AuthenticateResponse, Status> = self.send(index, path, request).await;
         let token = match answer {
             Ok(answer) => Some(
@@ -197,25 +198,28 @@ impl Client {
     {
         let (index, _) = self.endpoint();
         let token = self.user.as_ref().and_then(User::token);
-        let status = match self.send(index, path, message.clone()).await {
+        let status = match self.send(index, path, self.with_token(message.clone())).await {
             Err(status) if failure::is_token_refused(&status) && self.user.is_some() => status,
             answer => return answer,
         };
         match self.log_in(token).await {
-            Ok(()) => self.send(index, path, message).await,
+            Ok(()) => self.send(index, path, self.with_token(message)).await,
             Err(login) if failure::is_login_refused(&login) => Err(login),
             Err(_) => Err(status),
         }
     }
 
-    async fn send<Q, A>(&self, index: usize, path: &'static str, message: Q) -> Result<A, Status>
+    async fn send<Q, A>(
+        &self,
+        index: usize,
+        path: &'static str,
+        request: Request<Q>,
+    ) -> Result<A, Status>
     where
         Q: prost::Message + 'static,
         A: prost::Message + Default + 'static,
     {
         let channel = self.endpoints[index].1.clone();
-        let mut request = Request::new(message);
-        self.add_token(request.metadata_mut());
         let path = PathAndQuery::from_static(path);
         let codec = ProstCodec::<Q, A>::default();
         let call = async {
@@ -241,10 +245,12 @@ impl Client {
         let _ = self.current.compare_exchange(index, next, Ordering::Relaxed, Ordering::Relaxed);
     }
 
-    fn add_token(&self, metadata: &mut MetadataMap) {
+    fn with_token<M>(&self, message: M) -> Request<M> {
+        let mut request = Request::new(message);
         if let Some(token) = self.user.as_ref().and_then(User::token) {
-            metadata.insert("token", token);
+            request.metadata_mut().insert("token", token);
         }
+        request
     }
 }
 

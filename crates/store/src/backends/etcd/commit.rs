@@ -96,7 +96,8 @@ async fn attempts(shared: &Shared, commit: &Commit) -> Result<Revision, Error> {
             let what = "the epoch changes all the time".to_owned();
             return Err(Error::Unavailable { what, source: None });
         };
-        if tried >= ATTEMPTS_MAX || Instant::now() > connect_deadline {
+        let hopeless = failure::is_out_of_space(&status) || tried >= ATTEMPTS_MAX;
+        if hopeless || Instant::now() > connect_deadline {
             return Err(failure::unavailable(&shared.client, "commit to", status));
         }
         tokio::time::sleep(RETRY_AFTER).await;

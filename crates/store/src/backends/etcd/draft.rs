@@ -22,6 +22,9 @@ use super::undo::{self, Logged, Undo};
 /// The size of a part that is put aside.
 const PART_BYTES: usize = 1 << 20;
 
+/// What a change costs the server besides its key and value, roughly.
+const CHANGE_OVERHEAD_BYTES: usize = 256;
+
 /// A commit, ready to be sent.
 pub struct Draft {
     pub id: Id,
@@ -46,8 +49,11 @@ pub fn draft(
     epoch: Option<u64>,
     previous: Vec<Option<Arc<Entry>>>,
 ) -> Result<Draft, Error> {
-    let written = undo::encode_written(&undo::written(commit, previous));
-    let id = Id::new(commit.provenance.time, written.len(), shared.environment.random());
+    let written = undo::written(commit, previous);
+    let overhead = CHANGE_OVERHEAD_BYTES * written.len();
+    let written = undo::encode_written(&written);
+    let bytes = written.len() + overhead;
+    let id = Id::new(commit.provenance.time, bytes, shared.environment.random());
     fit(Material { layout: &shared.layout, commit, epoch, id }, written)
 }
 

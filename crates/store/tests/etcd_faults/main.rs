@@ -1,0 +1,12 @@
+//! The etcd backend against real servers that are killed, cut off, filled up and written to by
+//! others. What every backend must do is in the contract suite.
+
+mod cuts;
+mod errors;
+mod foreign;
+mod history;
+mod limits;
+mod login;
+mod processes;
+mod restart;
+mod world;
