@@ -12,7 +12,7 @@ pub mod reads;
 mod subject;
 pub mod watches;
 
-pub use subject::{Harness, Subject, TestEnvironment, bytes, key};
+pub use subject::{Harness, Numbers, Subject, TestEnvironment, bytes, key};
 
 /// One test per case, on the subject that an async function makes.
 #[macro_export]

@@ -143,6 +143,11 @@ pub struct Blackout {
 }
 
 impl Blackout {
+    /// Begins with what is on a disk.
+    pub fn after(durable: Image) -> Blackout {
+        Blackout { durable, ..Default::default() }
+    }
+
     pub fn perform(&mut self, action: &Action) {
         match action {
             Action::Write { .. } => self.writes.push(action.clone()),
