@@ -81,9 +81,12 @@ impl Catalog {
 
     fn removable(&self, compacted: Revision) -> Vec<String> {
         // The change at `compacted` still tells what was before it.
-        let Some(base) = self.snapshot_for(compacted.before()) else { return Vec::new() };
-        let snapshots = self.snapshots.iter().take_while(|revision| **revision < base);
-        let mut names: Vec<_> = snapshots.map(|revision| snapshot::name(*revision)).collect();
+        let base = self.snapshot_for(compacted.before());
+        // The state is opened from the newest, history is replayed from the base.
+        let needed = [base, self.snapshots.last().copied()];
+        let spare = self.snapshots.iter().filter(|revision| !needed.contains(&Some(**revision)));
+        let mut names: Vec<_> = spare.map(|revision| snapshot::name(*revision)).collect();
+        let Some(base) = base else { return names };
         for pair in self.segments.windows(2) {
             // All of a segment is covered when the next one begins at or before the next record.
             match pair[1].first {
@@ -136,11 +139,19 @@ mod tests {
     #[test]
     fn files_go_only_when_a_snapshot_before_the_window_replaces_them() {
         let files = catalog(&[(1, Some(1)), (2, Some(50)), (3, Some(90)), (4, None)], &[40, 80]);
-        assert_eq!(files.removable(Revision(40)), Vec::<String>::new());
         assert_eq!(files.removable(Revision(60)), Vec::<String>::new());
         // Snapshot 80 serves all from 81 on: snapshot 40 and segment 1 go, segment 2 has 81.
         let expected = [snapshot::name(Revision(40)), segment::name(1)];
         assert_eq!(files.removable(Revision(81)), expected);
+    }
+
+    #[test]
+    fn of_the_snapshots_only_the_newest_and_the_base_stay() {
+        let files = catalog(&[(1, Some(1)), (2, Some(50)), (3, None)], &[40, 60, 80]);
+        // Nothing is compacted: history is replayed from the first segment.
+        let expected = [snapshot::name(Revision(40)), snapshot::name(Revision(60))];
+        assert_eq!(files.removable(Revision(0)), expected);
+        assert_eq!(files.removable(Revision(45)), [snapshot::name(Revision(60))]);
     }
 
     #[test]
