@@ -187,3 +187,28 @@ async fn a_commit_that_is_cut_at_any_byte_of_its_answers_is_acknowledged_truly()
     println!("{} cuts", cutter.cuts());
     store.close().await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_store_that_missed_a_compaction_starts_over_and_ends_its_watches() {
+    let settings = shared();
+    let cutter = Cutter::start(settings.port).unwrap();
+    let direct = open(&settings).await;
+    let store = open(&through(&cutter, &settings)).await;
+    let mut at = store.commit(put("a", "0", None)).await.unwrap().revision;
+    let mut watch = store.watch(KeyRange::all(), at).await.unwrap();
+    cutter.admit(Admit::None);
+    cutter.cut_all();
+    for number in 1..20 {
+        at = direct.commit(put("a", number.to_string(), Some(at))).await.unwrap().revision;
+    }
+    direct.compact(at).await.unwrap();
+    cutter.admit(Admit::All);
+    let ended = watch.next().await;
+    assert!(matches!(ended, Err(Error::Compacted { .. })), "{ended:?}");
+    assert_eq!(contents(&*store).await, [("a".to_owned(), "19".to_owned())]);
+    let mut watch = store.watch(KeyRange::all(), store.revision()).await.unwrap();
+    let next = direct.commit(put("b", "1", None)).await.unwrap().revision;
+    assert_eq!(watch.next().await.unwrap().revision, next);
+    store.close().await;
+    direct.close().await;
+}

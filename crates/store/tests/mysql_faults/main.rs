@@ -4,6 +4,8 @@
 //! revision once and in order. More rounds run when `SETPOINT_TEST_FULL` is set.
 
 #[cfg(test)]
+mod contents;
+#[cfg(test)]
 mod cuts;
 #[cfg(test)]
 mod oracle;
@@ -15,3 +17,5 @@ mod refusals;
 mod restarts;
 #[cfg(test)]
 mod support;
+#[cfg(test)]
+mod tls;

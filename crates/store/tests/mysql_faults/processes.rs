@@ -2,6 +2,7 @@
 
 use std::process::{Command, Stdio};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 use store::backends::mysql::Settings;
 use store::{Environment, Error, KeyRange, Revision, Store, System};
@@ -54,7 +55,8 @@ async fn two_stores_see_each_others_writes_once_and_in_order() {
         watchers.spawn(watch_to(store.clone(), to));
     }
     let load = Load::start(&stores, 8, "w");
-    tokio::time::sleep(std::time::Duration::from_secs(rounds(1, 10) as u64)).await;
+    let enough = 1_000 * rounds(1, 10);
+    eventually("many writes", async || load.acknowledged.load(Ordering::SeqCst) > enough).await;
     let attempts = load.finish().await;
     let log = oracle::log(&*open(&settings).await).await;
     check(&log, &attempts);

@@ -1,12 +1,11 @@
 //! Servers that say no, and databases that are not for us.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use mysql_async::prelude::Queryable;
 use servers::MariaDb;
-use store::backends::mysql::{self, Settings};
-use store::{Error, KeyRange, Retention, Revision, System};
+use store::backends::mysql::Settings;
+use store::{Error, KeyRange, Revision};
 use tokio::task::JoinSet;
 
 use crate::oracle::{self, Load, check};
@@ -119,55 +118,44 @@ async fn a_newer_format_is_refused_and_left_alone() {
     assert_eq!(row, Some((1, 0, 7)));
 }
 
-#[tokio::test]
-async fn tls_is_refused_by_a_server_without_it() {
-    let tls = store::backends::mysql::Tls::On { ca_file: None };
-    let error = try_open(&Settings { tls, ..shared() }).await.err().unwrap();
-    assert!(matches!(error, Error::Connect { .. } | Error::Invalid { .. }), "{error}");
-    message(&error);
-}
-
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_pool_is_as_large_as_the_settings_say() {
     for (open_max, idle_max) in [(1, 1), (2, 1), (10, 5)] {
         let settings = Settings { max_open_conns: open_max, max_idle_conns: idle_max, ..shared() };
-        // Nothing is kept in memory, so that every look at history needs a connection.
-        let retention = Retention { recent_bytes_max: 0, ..Retention::default() };
-        let store = mysql::open(&settings, retention, Arc::new(System)).await.unwrap();
-        let mut conn = connect(&settings).await;
-        let count = format!(
-            "SELECT COUNT(*) FROM information_schema.processlist \
-             WHERE db = '{}' AND id <> CONNECTION_ID()",
-            settings.database
-        );
-        let load = Load::start(std::slice::from_ref(&store), 4, "w");
+        let first = open(&settings).await;
+        first.commit(put("a", "1", None)).await.unwrap();
+        first.close().await;
+        let store = open(&settings).await;
+        let (mut locker, mut observer) = (connect(&settings).await, connect(&settings).await);
+        let locker_id = locker.id();
+        let mut connections = async || -> usize {
+            let count = format!(
+                "SELECT COUNT(*) FROM information_schema.processlist \
+                 WHERE db = '{}' AND id NOT IN ({}, CONNECTION_ID())",
+                settings.database, locker_id
+            );
+            observer.query_first(count).await.unwrap().unwrap()
+        };
+        // History is read from the log, where all readers have to wait.
+        locker.query_drop("LOCK TABLES setpoint_log WRITE").await.unwrap();
         let mut readers = JoinSet::new();
         for _ in 0..20 {
             let store = store.clone();
             readers.spawn(async move {
-                for _ in 0..20 {
-                    let head = store.revision();
-                    store.changes(&KeyRange::all(), Revision::ZERO, head).await.unwrap();
-                }
+                store.changes(&KeyRange::all(), Revision::ZERO, Revision(1)).await.unwrap()
             });
         }
-        let mut most = 0;
-        while !readers.is_empty() {
-            let open: usize = conn.query_first(count.as_str()).await.unwrap().unwrap();
-            most = most.max(open);
-            while readers.try_join_next().is_some_and(|joined| joined.is_ok()) {}
+        eventually("all connections are used", async || connections().await == open_max).await;
+        assert_eq!(connections().await, open_max);
+        locker.query_drop("UNLOCK TABLES").await.unwrap();
+        while let Some(changes) = readers.join_next().await {
+            assert_eq!(changes.unwrap().batches.len(), 1);
         }
-        let attempts = load.finish().await;
-        assert!(most <= open_max, "{most} connections, {open_max} allowed");
-        assert!(!attempts.is_empty());
-        assert!(most >= open_max.min(4), "{most} connections, {open_max} to be had");
-        eventually("only idle connections stay", async || {
-            let open: usize = conn.query_first(count.as_str()).await.unwrap().unwrap();
-            open <= idle_max.max(2).min(open_max)
-        })
-        .await;
-        println!("at most {most} connections of {open_max}");
+        // Those that the background keeps count as used.
+        let rest = idle_max.max(2).min(open_max) + 2;
+        eventually("the others are closed", async || connections().await <= rest).await;
         store.close().await;
+        eventually("all are closed", async || connections().await == 0).await;
     }
 }
 

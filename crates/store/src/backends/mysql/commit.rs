@@ -31,8 +31,6 @@ const RETRY_PAUSE_MAX: Duration = Duration::from_millis(500);
 const RESOLVE_TIME_MAX: Duration = Duration::from_secs(10);
 /// How long a commit that happened waits to be visible here, when the server is lost after it.
 const SHOW_TIME_MAX: Duration = Duration::from_secs(5);
-/// The longest a batch can take.
-pub const BATCH_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// A commit and who waits for it.
 pub struct Pending {
@@ -102,7 +100,7 @@ impl Sequencer {
             };
             link.lose();
             let again = is_lost(&error) || is_deadlock(&error);
-            if !again || begun.elapsed() + pause > RETRY_TIME_MAX {
+            if !again || self.mirror.is_stopping() || begun.elapsed() + pause > RETRY_TIME_MAX {
                 break error;
             }
             tokio::time::sleep(pause).await;

@@ -30,7 +30,9 @@ const LOCK_SECONDS_MAX: u32 = 5;
 /// The server ends a session that was silent for so long, with the locks it holds.
 const SESSION_IDLE_SECONDS_MAX: u32 = 60;
 /// We do not use a session again that was idle for so long: the server may be ending it.
-const SESSION_REUSE_SECONDS_MAX: usize = 45;
+const SESSION_REUSE_SECONDS_MAX: u64 = 45;
+/// How long closing the connections may take.
+const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Notices a peer that went away without a word.
 const KEEPALIVE: Duration = Duration::from_secs(10);
 /// Connections when the settings say "no limit".
@@ -109,7 +111,7 @@ fn options(settings: &Settings) -> std::result::Result<OptsBuilder, Error> {
         // The host and port of the settings, not a socket that the server names.
         .prefer_socket(false)
         .tcp_keepalive(Some(KEEPALIVE))
-        .wait_timeout(Some(SESSION_REUSE_SECONDS_MAX));
+        .wait_timeout(Some(SESSION_REUSE_SECONDS_MAX as usize));
     let Tls::On { ca_file } = &settings.tls else { return Ok(options) };
     let tls = SslOpts::default().with_disable_built_in_roots(true);
     let tls = match ca_file {
@@ -207,7 +209,12 @@ impl Sessions {
 
     /// A session for a background task, which connects again when it was lost.
     pub fn link(&self) -> Link<'_> {
-        Link { sessions: self, session: None }
+        Link { sessions: self, session: None, used: Instant::now() }
+    }
+
+    /// Closes the idle connections; those in use are closed by whoever uses them.
+    pub async fn close(&self) {
+        let _ = tokio::time::timeout(CLOSE_TIMEOUT, self.pool.clone().disconnect()).await;
     }
 }
 
@@ -215,10 +222,16 @@ impl Sessions {
 pub struct Link<'a> {
     sessions: &'a Sessions,
     session: Option<Session>,
+    used: Instant,
 }
 
 impl Link<'_> {
     pub async fn session(&mut self) -> Result<&mut Session> {
+        if self.used.elapsed() > Duration::from_secs(SESSION_REUSE_SECONDS_MAX) {
+            // The pool does not hand it out again either.
+            self.give_back();
+        }
+        self.used = Instant::now();
         let session = match self.session.take() {
             Some(session) => session,
             None => self.sessions.take().await?,
@@ -361,11 +374,20 @@ pub fn server_code(error: &mysql_async::Error) -> Option<u16> {
 
 /// Whether the connection was lost, or the server is going away or not ready yet.
 pub fn is_lost(error: &mysql_async::Error) -> bool {
+    use mysql_async::{DriverError, IoError};
+    use std::io::ErrorKind;
+
     const GOING_AWAY: [u16; 12] =
         [1040, 1053, 1077, 1079, 1080, 1152, 1158, 1159, 1160, 1161, 1317, 1927];
     match error {
-        mysql_async::Error::Io(mysql_async::IoError::Tls(_)) => false,
-        mysql_async::Error::Io(_) | mysql_async::Error::Driver(_) => true,
+        // A certificate that is not trusted, or a file of them that is not there.
+        mysql_async::Error::Io(IoError::Io(error)) => !matches!(
+            error.kind(),
+            ErrorKind::InvalidData | ErrorKind::NotFound | ErrorKind::PermissionDenied
+        ),
+        mysql_async::Error::Io(IoError::Tls(_)) => false,
+        mysql_async::Error::Driver(DriverError::NoClientSslFlagFromServer) => false,
+        mysql_async::Error::Driver(_) => true,
         mysql_async::Error::Server(error) => GOING_AWAY.contains(&error.code),
         mysql_async::Error::Other(_) | mysql_async::Error::Url(_) => false,
     }

@@ -170,6 +170,10 @@ impl Mirror {
         self.stopping.send_replace(true);
     }
 
+    pub fn is_stopping(&self) -> bool {
+        *self.stopping.borrow()
+    }
+
     /// Returns when the store is being closed.
     pub async fn stopped(&self) {
         // The sender is ours, so the wait ends only for its reason.

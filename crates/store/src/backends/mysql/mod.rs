@@ -28,6 +28,7 @@ mod statement;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use tokio::sync::{mpsc, oneshot};
@@ -38,6 +39,9 @@ use crate::tasks::Tasks;
 use crate::{Changes, Commit, Committed, Environment, Error, KeyRange, Retention, Revision, Store};
 
 use mirror::Mirror;
+
+/// How long closing waits for a batch under way.
+const CLOSE_TIME_MAX: Duration = Duration::from_secs(5);
 
 /// How to open it.
 #[derive(Clone)]
@@ -168,9 +172,10 @@ impl Backend for Mysql {
     async fn close(&self) {
         self.mirror.stop();
         if let Some(ended) = self.sequencer_ended.lock().await.take() {
-            // The batch under way is finished or found lost; what waits behind it is refused.
-            let _ = tokio::time::timeout(commit::BATCH_TIME_MAX, ended).await;
+            // The batch under way gets its answer; what waits behind it is refused.
+            let _ = tokio::time::timeout(CLOSE_TIME_MAX, ended).await;
         }
         self.tasks.stop().await;
+        self.mirror.sessions.close().await;
     }
 }
