@@ -9,8 +9,8 @@ use mysql_async::{Conn, OptsBuilder};
 use servers::{MariaDb, shared_mariadb};
 use store::backends::mysql::{self, Settings};
 use store::{
-    Commit, Error, Key, KeyRange, Mutation, Operation, PageRequest, Precondition, Provenance,
-    Retention, Revision, Store, System, Timestamp,
+    Commit, Environment, Error, Key, KeyRange, Mutation, Operation, PageRequest, Precondition,
+    Provenance, Retention, Revision, Store, System,
 };
 
 /// How often a test repeats what it does: once is enough for every day.
@@ -82,7 +82,7 @@ pub fn delete(text: &str, at: Revision) -> Commit {
 }
 
 pub fn commit(operations: Vec<Operation>) -> Commit {
-    Commit { operations, epoch: None, provenance: Provenance::of(Timestamp(1), "test") }
+    Commit { operations, epoch: None, provenance: Provenance::of(System.now(), "test") }
 }
 
 /// All keys and values, as text.
