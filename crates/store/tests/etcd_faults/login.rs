@@ -38,7 +38,7 @@ async fn a_login_is_renewed_when_the_token_or_the_server_is_gone() {
     // Restarted, the server knows no token at all.
     server.kill().unwrap();
     server.start_again().unwrap();
-    let load = Load::start(&[store.clone()], 4);
+    let load = Load::start(std::slice::from_ref(&store), 4);
     tokio::time::sleep(Duration::from_millis(500)).await;
     let ledger = load.finish().await;
     assert!(!ledger.acknowledged.is_empty());

@@ -107,6 +107,41 @@ async fn a_full_server_refuses_writes_truly_and_recovers() {
     witness.through(store.revision()).await;
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn a_server_that_went_back_is_noticed() {
+    let mut server = Etcd::start().unwrap();
+    let store = open(&settings(server.endpoint())).await;
+    let mut at = write(&*store, put("a", "0", None)).await.unwrap().revision;
+    server.stop().unwrap();
+    let (data, backup) =
+        (server.data_directory().to_owned(), server.data_directory().with_extension("old"));
+    copy(&data, &backup);
+    server.start_again().unwrap();
+    for number in 1..10 {
+        at = write(&*store, put("a", format!("{number}"), Some(at))).await.unwrap().revision;
+    }
+    server.stop().unwrap();
+    std::fs::remove_dir_all(&data).unwrap();
+    std::fs::rename(&backup, &data).unwrap();
+    server.start_again().unwrap();
+    let read = store.get(&key("a"), None).await;
+    assert!(matches!(read, Err(Error::Stopped { .. })), "{read:?}");
+    let written = write(&*store, put("b", "x", None)).await;
+    assert!(matches!(written, Err(Error::Stopped { .. })), "{written:?}");
+}
+
+fn copy(from: &std::path::Path, to: &std::path::Path) {
+    std::fs::create_dir(to).unwrap();
+    for entry in std::fs::read_dir(from).unwrap() {
+        let entry = entry.unwrap();
+        let target = to.join(entry.file_name());
+        match entry.file_type().unwrap().is_dir() {
+            true => copy(&entry.path(), &target),
+            false => drop(std::fs::copy(entry.path(), target).unwrap()),
+        }
+    }
+}
+
 async fn blocking<T: Send + 'static>(
     mut value: T,
     work: impl FnOnce(&mut T) + Send + 'static,

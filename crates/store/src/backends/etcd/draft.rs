@@ -100,12 +100,22 @@ impl Material<'_> {
         }
         if let Some(own) = &commit.epoch {
             let key = layout.epoch(&own.group);
-            compare.push(match epoch {
-                Some(epoch) => value_is(CompareResult::Equal, key.clone(), number_bytes(epoch)),
-                None => created_at(key.clone(), 0),
-            });
-            if epoch != Some(own.number) {
-                success.push(put(key, number_bytes(own.number)));
+            let number = number_bytes(own.number);
+            // A comparison of values fails for a missing key, so its absence is a case of its own.
+            let (expected, raise) = match epoch {
+                None => (created_at(key.clone(), 0), true),
+                Some(epoch) if epoch == own.number => {
+                    (value_is(CompareResult::Equal, key.clone(), number.clone()), false)
+                }
+                Some(_) => {
+                    // All numbers up to ours sort before ours with a byte more.
+                    let above = [&number[..], &[0]].concat().into();
+                    (value_is(CompareResult::Less, key.clone(), above), true)
+                }
+            };
+            compare.push(expected);
+            if raise {
+                success.push(put(key, number));
             }
         }
         let provenance = Arc::new(commit.provenance.clone());

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use tonic::Status;
-use tracing::{info, warn};
+use tracing::{debug, info, warn};
 
 use crate::Revision;
 
@@ -18,11 +18,14 @@ use super::messages::{WatchCreateRequest, WatchResponse};
 use super::mirror::{Mirror, Taken, signed};
 
 const BACK_OFF_FIRST: Duration = Duration::from_millis(20);
-const BACK_OFF_MAX: Duration = Duration::from_secs(1);
+const BACK_OFF_MAX: Duration = Duration::from_millis(500);
 
 /// Why a watch ended.
 enum End {
-    Lost(Status),
+    /// It had been opened, and broke.
+    Broken(Status),
+    /// It could not be opened.
+    Refused(Status),
     /// etcd no longer has the events that come next.
     Compacted,
 }
@@ -31,15 +34,14 @@ enum End {
 pub async fn follow(shared: Arc<Shared>, mut mirror: Mirror) {
     let mut back_off = BACK_OFF_FIRST;
     loop {
-        let before = mirror.position;
         match watch(&shared, &mut mirror).await {
-            End::Lost(status) => {
-                if mirror.position > before {
-                    back_off = BACK_OFF_FIRST;
-                }
-                if back_off == BACK_OFF_FIRST {
-                    warn!(error = %status, position = %mirror.position, "the watch on etcd ended");
-                }
+            End::Broken(status) => {
+                warn!(error = %status, position = %mirror.position, "the watch on etcd broke");
+                back_off = BACK_OFF_FIRST;
+                tokio::time::sleep(back_off).await;
+            }
+            End::Refused(status) => {
+                debug!(error = %status, "etcd cannot be watched");
                 tokio::time::sleep(back_off).await;
                 back_off = (back_off * 2).min(BACK_OFF_MAX);
             }
@@ -58,25 +60,27 @@ async fn watch(shared: &Shared, mirror: &mut Mirror) -> End {
     let create = WatchCreateRequest { key: span.start, range_end: span.end, start_revision };
     let mut stream = match shared.client.watch(create).await {
         Ok(stream) => stream,
-        Err(status) => return End::Lost(status),
+        Err(status) => return End::Refused(status),
     };
+    let mut end: fn(Status) -> End = End::Refused;
     loop {
         let message = tokio::select! {
             message = stream.message() => message,
             () = shared.behind.notified() => {
                 shared.client.leave_current();
-                return End::Lost(Status::unavailable("it fell behind"));
+                return end(Status::unavailable("it fell behind"));
             }
         };
         let response = match message {
             Ok(Some(response)) => response,
-            Ok(None) => return End::Lost(Status::unavailable("the server ended it")),
-            Err(status) => return End::Lost(status),
+            Ok(None) => return end(Status::unavailable("the server ended it")),
+            Err(status) => return end(status),
         };
-        if let Some(end) = ended(shared, &response).await {
-            return end;
+        if let Some(ended) = ended(shared, &response).await {
+            return ended;
         }
-        let taken = mirror.take(&shared.layout, response.events, shared.environment.now());
+        end = End::Broken;
+        let taken = mirror.take(response.events, shared.environment.now());
         publish(shared, mirror, taken);
     }
 }
@@ -90,7 +94,7 @@ async fn ended(shared: &Shared, response: &WatchResponse) -> Option<End> {
     }
     // A token that has run out is told as a missing permission; a new one does no harm.
     let _ = shared.client.log_in(None).await;
-    Some(End::Lost(Status::unavailable(response.cancel_reason.clone())))
+    Some(End::Refused(Status::unavailable(response.cancel_reason.clone())))
 }
 
 fn publish(shared: &Shared, mirror: &Mirror, taken: Taken) {

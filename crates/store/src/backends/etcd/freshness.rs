@@ -39,7 +39,14 @@ struct Latest {
 
 /// Returns when the state holds every commit acknowledged before the call.
 pub async fn catch_up(shared: &Shared) -> Result<(), Error> {
-    match newest(shared).await {
+    let newest = newest(shared).await;
+    {
+        let known = shared.known();
+        if let Some(revision) = known.went_back_to {
+            return Err(super::went_back(known.applied, revision));
+        }
+    }
+    match newest {
         Ok(newest) => shown(shared, newest).await,
         Err(status) => {
             Err(failure::unavailable(&shared.client, "read the newest revision of", status))
@@ -58,7 +65,14 @@ async fn newest(shared: &Shared) -> Result<Revision, Status> {
     }
     let covers = freshness.callers.load(Ordering::SeqCst);
     let request = RangeRequest { keys_only: true, ..RangeRequest::one(shared.layout.head()) };
+    let applied = shared.known().applied;
     let answer = shared.client.range_until(Instant::now() + READ_DEADLINE, request).await;
+    if let Ok(page) = &answer {
+        let at = revision(page.header.as_ref().map_or(i64::MAX, |header| header.revision));
+        if at < applied {
+            shared.known().went_back_to = Some(at);
+        }
+    }
     let newest =
         answer.map(|page| page.kvs.first().map_or(Revision::ZERO, |kv| revision(kv.mod_revision)));
     *latest = Latest { covers, newest: Some(newest.clone()) };

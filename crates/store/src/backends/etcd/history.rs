@@ -266,3 +266,98 @@ impl<'a> Walk<'a> {
         lost(self.after, self.known_from)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::state::{Start, State};
+    use crate::tree::Tree;
+    use crate::{Provenance, Timestamp};
+
+    fn entry(name: &str, modified: u64) -> Arc<Entry> {
+        let (key, modified) = (Key::new(name).unwrap(), Revision(modified));
+        Arc::new(Entry { key, value: Bytes::new(), created: modified, modified })
+    }
+
+    /// A view at revision 10.
+    fn view(entries: Vec<Arc<Entry>>) -> View {
+        let (head, base) = (Revision(10), Revision(10));
+        let tree = Tree::from_sorted(entries);
+        let start = Start { tree, head, compacted: Revision::ZERO, recent: Vec::new(), base };
+        State::new(start, 1).live()
+    }
+
+    fn walk(view: View, commits: Vec<(u64, Written)>) -> Result<Changes, Error> {
+        let range = KeyRange::all();
+        let mut walk = Walk::new(view, &range, Revision(1), Revision(10));
+        for (revision, written) in commits {
+            let provenance = Arc::new(Provenance::of(Timestamp(0), "someone"));
+            let logged = Logged { provenance, epoch: None, undo: Undo::Inline(Bytes::new()) };
+            walk.step(Revision(revision), logged, vec![written])?;
+        }
+        walk.finish(Revision(10))
+    }
+
+    fn wrote(name: &str, previous: Option<Arc<Entry>>) -> Written {
+        Written { key: Key::new(name).unwrap(), kind: Kind::Put, previous }
+    }
+
+    fn deleted(name: &str, previous: Option<Arc<Entry>>) -> Written {
+        Written { key: Key::new(name).unwrap(), kind: Kind::Delete, previous }
+    }
+
+    fn is_lost(result: Result<Changes, Error>) -> bool {
+        matches!(result, Err(Error::Compacted { .. }))
+    }
+
+    #[test]
+    fn changes_come_in_order_with_what_was_there_before_and_after() {
+        let commits = vec![
+            (9, deleted("a", Some(entry("a", 5)))),
+            (8, wrote("b", Some(entry("b", 1)))),
+            (5, wrote("a", None)),
+        ];
+        let changes = walk(view(vec![entry("b", 8)]), commits).unwrap();
+        let revisions: Vec<_> = changes.batches.iter().map(|batch| batch.revision.0).collect();
+        assert_eq!((revisions, changes.through), (vec![5, 8, 9], Revision(10)));
+        let made = &changes.batches[0].changes[0];
+        assert_eq!((&made.entry, &made.previous), (&Some(entry("a", 5)), &None));
+    }
+
+    #[test]
+    fn a_foreign_write_on_top_is_found() {
+        assert!(is_lost(walk(view(vec![entry("a", 7)]), vec![(5, wrote("a", None))])));
+    }
+
+    #[test]
+    fn a_foreign_write_below_is_found() {
+        let commits = vec![(5, wrote("a", Some(entry("a", 3))))];
+        assert!(is_lost(walk(view(vec![entry("a", 5)]), commits)));
+    }
+
+    #[test]
+    fn a_foreign_key_is_found() {
+        assert!(is_lost(walk(view(vec![entry("a", 7)]), vec![])));
+    }
+
+    #[test]
+    fn a_foreign_deletion_is_found() {
+        assert!(is_lost(walk(view(vec![]), vec![(5, wrote("a", None))])));
+    }
+
+    #[test]
+    fn a_long_answer_ends_early_and_says_so() {
+        let range = KeyRange::all();
+        let mut walk = Walk::new(view(vec![]), &range, Revision(1), Revision(10));
+        for revision in [9, 7, 3] {
+            let value = vec![0; (ANSWER_BYTES_MAX / 5 * 2) as usize].into();
+            let (key, at) = (Key::new("a").unwrap(), Revision(revision));
+            let large = Arc::new(Entry { key: key.clone(), value, created: at, modified: at });
+            let change = Change { key, entry: Some(large), previous: None };
+            let provenance = Arc::new(Provenance::of(Timestamp(0), "someone"));
+            walk.keep(Arc::new(Batch { revision: at, provenance, changes: vec![change] }));
+        }
+        let revisions: Vec<_> = walk.batches.iter().map(|batch| batch.revision.0).collect();
+        assert_eq!((revisions, walk.through), (vec![7, 3], Revision(8)));
+    }
+}

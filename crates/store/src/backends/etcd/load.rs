@@ -91,7 +91,11 @@ async fn load_once(client: &Client, layout: &Layout) -> Result<Loaded, Status> {
 
     let compacted = compacted.kvs.first().and_then(|kv| mirror::number(&kv.value)).unwrap_or(0);
     Ok(Loaded {
-        mirror: Mirror { tree: Tree::from_sorted(entries), position: revision(at) },
+        mirror: Mirror {
+            layout: layout.clone(),
+            tree: Tree::from_sorted(entries),
+            position: revision(at),
+        },
         epochs: all_epochs(layout, &epochs.kvs),
         journal,
         head: revision(newest),

@@ -17,6 +17,7 @@ use super::undo::Logged;
 
 /// A copy of the entries, as they were at a revision.
 pub struct Mirror {
+    pub layout: Layout,
     pub tree: Tree,
     /// Every event up to here has been taken.
     pub position: Revision,
@@ -38,14 +39,14 @@ pub struct Taken {
 impl Mirror {
     /// Takes events in the order in which etcd sends them. Those that were taken before are left
     /// out, so that a watch may begin anywhere.
-    pub fn take(&mut self, layout: &Layout, events: Vec<Event>, now: Timestamp) -> Taken {
+    pub fn take(&mut self, events: Vec<Event>, now: Timestamp) -> Taken {
         let mut taken = Taken::default();
         let mut events: VecDeque<_> = events.into();
         while let Some(revision) = events.front().map(revision_of) {
             let count = events.iter().take_while(|event| revision_of(event) == revision).count();
             let same: Vec<Event> = events.drain(..count).collect();
             if revision > self.position {
-                self.take_revision(layout, revision, same, now, &mut taken);
+                self.take_revision(revision, same, now, &mut taken);
                 self.position = revision;
             }
         }
@@ -54,7 +55,6 @@ impl Mirror {
 
     fn take_revision(
         &mut self,
-        layout: &Layout,
         revision: Revision,
         events: Vec<Event>,
         now: Timestamp,
@@ -65,7 +65,7 @@ impl Mirror {
         for event in events {
             let put = event.kind == EventType::Put as i32;
             let Some(kv) = event.kv else { continue };
-            match layout.place(&kv.key) {
+            match self.layout.place(&kv.key) {
                 Place::Entry(key) => changes.extend(self.change(key, put.then_some(&kv))),
                 Place::Log(id) if put => logged = Some((id, kv.value)),
                 Place::Log(id) => taken.deleted.push(id),
@@ -108,7 +108,8 @@ impl Mirror {
 /// An entry as etcd stores it.
 pub fn entry(key: Key, kv: &KeyValue) -> Entry {
     let (created, modified) = (revision(kv.create_revision), revision(kv.mod_revision));
-    Entry { key, value: kv.value.clone(), created, modified }
+    // A copy: the value is a part of the whole answer, which would stay in memory with it.
+    Entry { key, value: Bytes::copy_from_slice(&kv.value), created, modified }
 }
 
 /// etcd's revisions are signed, and never negative.
@@ -147,7 +148,7 @@ mod tests {
     }
 
     fn mirror() -> Mirror {
-        Mirror { tree: Tree::default(), position: Revision(1) }
+        Mirror { layout: layout(), tree: Tree::default(), position: Revision(1) }
     }
 
     fn put(key: Bytes, revision: i64, value: &'static str) -> Event {
@@ -173,7 +174,7 @@ mod tests {
             put(entry_key("a"), 3, "2"),
             delete(entry_key("b"), 4),
         ];
-        let taken = mirror().take(&layout(), events, Timestamp(7));
+        let taken = mirror().take(events, Timestamp(7));
         let revisions: Vec<_> = taken.batches.iter().map(|batch| batch.revision.0).collect();
         assert_eq!(revisions, [2, 3, 4]);
         assert_eq!(taken.batches[0].changes.len(), 2);
@@ -188,8 +189,8 @@ mod tests {
     fn events_at_or_below_the_position_are_left_out() {
         let mut mirror = mirror();
         let event = || vec![put(entry_key("a"), 2, "1")];
-        assert_eq!(mirror.take(&layout(), event(), Timestamp(0)).batches.len(), 1);
-        assert_eq!(mirror.take(&layout(), event(), Timestamp(0)).batches.len(), 0);
+        assert_eq!(mirror.take(event(), Timestamp(0)).batches.len(), 1);
+        assert_eq!(mirror.take(event(), Timestamp(0)).batches.len(), 0);
     }
 
     #[test]
@@ -201,7 +202,7 @@ mod tests {
         let mut log = put(layout().log(id), 2, "");
         log.kv.as_mut().unwrap().value = logged.encode();
         let events = vec![put(entry_key("a"), 2, "1"), log, put(entry_key("a"), 3, "2")];
-        let taken = mirror().take(&layout(), events, Timestamp(7));
+        let taken = mirror().take(events, Timestamp(7));
         assert_eq!(taken.batches[0].provenance, provenance);
         assert_eq!(&*taken.batches[1].provenance.actor, "etcd");
         let seen = Timestamp(7);
@@ -217,7 +218,7 @@ mod tests {
             delete(entry_key("unknown"), 4),
         ];
         let mut mirror = mirror();
-        let taken = mirror.take(&layout(), events, Timestamp(7));
+        let taken = mirror.take(events, Timestamp(7));
         assert!(taken.batches.is_empty() && taken.journal.is_empty());
         assert_eq!(mirror.position, Revision(4));
     }

@@ -130,13 +130,13 @@ pub async fn open(
         compacted: loaded.compacted,
         complete_from: Revision::ZERO,
         newer_format: None,
+        went_back_to: None,
     };
     let shared = Arc::new(Shared {
         client,
         layout,
         state: State::new(start, retention.recent_bytes_max),
         retention,
-        compact_server: settings.compact_server,
         environment,
         known: Mutex::new(known),
         freshness: Freshness::default(),
@@ -166,7 +166,6 @@ struct Shared {
     layout: Layout,
     state: State,
     retention: Retention,
-    compact_server: bool,
     environment: Arc<dyn Environment>,
     known: Mutex<Known>,
     freshness: Freshness,
@@ -188,6 +187,8 @@ struct Known {
     complete_from: Revision,
     /// A newer program has taken the store over.
     newer_format: Option<u32>,
+    /// The server has lost revisions that it had told, as after the restore of a backup.
+    went_back_to: Option<Revision>,
 }
 
 impl Shared {
@@ -239,9 +240,11 @@ impl Backend for Etcd {
     }
 
     fn health(&self) -> Result<(), Error> {
-        match self.shared.known().newer_format {
-            Some(found) => Err(newer_format(&self.shared.layout, found)),
-            None => Ok(()),
+        let known = self.shared.known();
+        match (known.newer_format, known.went_back_to) {
+            (Some(found), _) => Err(newer_format(&self.shared.layout, found)),
+            (None, Some(revision)) => Err(went_back(known.applied, revision)),
+            (None, None) => Ok(()),
         }
     }
 
@@ -253,6 +256,14 @@ impl Backend for Etcd {
         self.permits.close();
         self.tasks.stop().await;
     }
+}
+
+fn went_back(applied: Revision, revision: Revision) -> Error {
+    let reason = format!(
+        "etcd went back from revision {applied} to {revision}, as after the restore of a backup; \
+         restart setpoint"
+    );
+    Error::Stopped { reason }
 }
 
 fn newer_format(layout: &Layout, found: u32) -> Error {

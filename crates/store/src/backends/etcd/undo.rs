@@ -94,7 +94,8 @@ pub fn decode_written(bytes: &Bytes) -> Result<Vec<Written>, Malformed> {
             _ => {
                 let created = Revision(get_number(&mut input)?);
                 let modified = Revision(get_number(&mut input)?);
-                let value = bytes.slice_ref(get_bytes(&mut input)?);
+                // A copy: a part would keep the whole in memory.
+                let value = Bytes::copy_from_slice(get_bytes(&mut input)?);
                 Some(Arc::new(Entry { key: key.clone(), value, created, modified }))
             }
         };

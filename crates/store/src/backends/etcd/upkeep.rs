@@ -81,12 +81,7 @@ pub async fn keep_window(shared: Arc<Shared>) {
                     debug!(error = %status, "could not look for parts of log entries");
                 }
             }
-            () = shared.forget.notified() => {
-                if shared.compact_server {
-                    let before = shared.known().compacted;
-                    compact_server(&shared, before).await;
-                }
-            }
+            () = shared.forget.notified() => {}
         }
         if let Err(status) = trim(&shared).await {
             // The next interval tries again.
@@ -157,25 +152,18 @@ async fn sweep(shared: &Shared, seen: &mut BTreeMap<Id, Instant>) -> Result<(), 
     Ok(())
 }
 
-/// Lets etcd forget what everybody has long seen, until the task is stopped.
+/// Lets etcd forget what was seen long ago, until the task is stopped. Our history is our own, so
+/// this goes on whatever we keep.
 pub async fn keep_server_small(shared: Arc<Shared>) {
     loop {
         let seen = shared.known().applied;
         tokio::time::sleep(SERVER_HISTORY).await;
-        compact_server(&shared, seen).await;
-    }
-}
-
-async fn compact_server(shared: &Shared, before: Revision) {
-    let before = before.min(shared.known().applied);
-    if before == Revision::ZERO {
-        return;
-    }
-    let request = CompactionRequest { revision: signed(before) };
-    match shared.client.compact(request).await {
-        Err(status) if !failure::is_compacted(&status) => {
-            debug!(error = %status, "could not compact etcd's own history");
+        let request = CompactionRequest { revision: signed(seen) };
+        match shared.client.compact(request).await {
+            // Another process was faster.
+            Err(status) if failure::is_compacted(&status) => {}
+            Err(status) => debug!(error = %status, "could not compact etcd's own history"),
+            Ok(_) => {}
         }
-        _ => {}
     }
 }
