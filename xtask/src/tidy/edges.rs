@@ -26,7 +26,7 @@ const CRATES: &[(&str, Allowed)] = &[
     ("testkit", Allowed::Only(&["apiserver", "store", "reconcile"])),
     ("servers", Allowed::Only(&[])),
     (
-        "app",
+        "setpoint",
         Allowed::Only(&[
             "store",
             "api",

@@ -1,0 +1,95 @@
+//! `setpoint down`: stops what runs on a data directory.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::{Context, small_runtime};
+use crate::directories;
+use crate::instance::Instance;
+use crate::process;
+
+const POLL: Duration = Duration::from_millis(5);
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint down                       stop what `setpoint up` started
+  setpoint down --data-dir ./data     the one of another data directory
+
+Data is kept. When nothing runs, that is said and the exit code is 0.";
+
+/// Stop what runs, and wait until it has stopped.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Down {
+    /// The data directory of what should stop. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
+    /// ~/.local/share/setpoint.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// How many seconds to wait.
+    #[arg(long, value_name = "SECONDS", default_value_t = 30)]
+    #[arg(value_parser = clap::value_parser!(u64).range(0..=86_400))]
+    timeout: u64,
+}
+
+impl Down {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let data_dir = directories::data(self.data_dir.as_deref())?;
+        let pid = match Instance::running(&data_dir)? {
+            Some(instance) => {
+                small_runtime()?.block_on(self.stop(&instance))?;
+                Some(instance.pid)
+            }
+            None => None,
+        };
+        let state = if pid.is_some() { "stopped" } else { "not running" };
+        context.output.print(&Report { state, pid, data_dir })?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn stop(&self, instance: &Instance) -> Result<()> {
+        let pid = instance.pid;
+        let deadline = Instant::now() + Duration::from_secs(self.timeout);
+        if let Err(error) = process::ask_to_stop(pid)
+            && instance.is_alive()
+        {
+            let what = format!("could not stop process {pid}; run this as the user who started it");
+            return Err(error).context(what);
+        }
+        while instance.is_alive() {
+            if Instant::now() > deadline {
+                bail!(
+                    "process {pid} still runs after {} s; wait with --timeout SECONDS, or end it \
+                     with `kill -9 {pid}`: no acknowledged write is lost",
+                    self.timeout
+                );
+            }
+            sleep(POLL).await;
+        }
+        Ok(())
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    state: &'static str,
+    pid: Option<u32>,
+    data_dir: PathBuf,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let data = self.data_dir.display();
+        match self.pid {
+            Some(pid) => write!(formatter, "stopped process {pid} (data {data})"),
+            None => write!(formatter, "nothing runs on {data}"),
+        }
+    }
+}

@@ -1,0 +1,138 @@
+//! The command line: one file per command, and one line per command in the list below.
+
+mod completions;
+mod down;
+mod serving;
+mod start;
+mod status;
+mod up;
+mod version;
+
+use std::io;
+use std::process::ExitCode;
+
+use clap::{Args, CommandFactory, Parser, Subcommand};
+use tokio::runtime::Runtime;
+use tokio::time::Instant;
+
+use crate::output::{self, Output};
+use crate::telemetry;
+
+/// The exit code of `status` when nothing runs.
+const EXIT_NOT_RUNNING: u8 = 3;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint up                      start in the background and wait until it is ready
+  setpoint status                  what runs, and where
+  setpoint down                    stop it
+  setpoint start --store memory    run in the foreground; nothing is kept
+
+Exit codes:
+  0  done
+  1  failed; the reason is on stderr
+  2  the command line is wrong
+  3  status: nothing runs
+
+Environment:
+  SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
+  CONFIG_PATH         the configuration file, unless --config is given
+  NODE_NAME           the name of this node; the host's name when it is not set
+  SETPOINT_LOG        what to log, such as `debug` or `store=trace`; RUST_LOG works as well
+  NO_COLOR            when set, nothing is coloured";
+
+/// Makes the enum of all commands and the function that runs one.
+macro_rules! commands {
+    ($($module:ident :: $name:ident),+ $(,)?) => {
+        #[derive(Subcommand)]
+        enum Command { $($name($module::$name)),+ }
+
+        impl Command {
+            fn run(&self, context: &Context) -> anyhow::Result<ExitCode> {
+                match self { $(Command::$name(command) => command.run(context)),+ }
+            }
+        }
+    };
+}
+
+commands! {
+    start::Start,
+    up::Up,
+    down::Down,
+    status::Status,
+    version::Version,
+    completions::Completions,
+}
+
+/// An embedded, Kubernetes-compatible control plane with its operators, in one program.
+#[derive(Parser)]
+#[command(name = "setpoint", version, after_help = AFTER_HELP, propagate_version = false)]
+#[command(disable_help_subcommand = false, max_term_width = 100)]
+struct CommandLine {
+    #[command(flatten)]
+    global: Global,
+    #[command(subcommand)]
+    command: Command,
+}
+
+/// Options of every command.
+#[derive(Args, Clone)]
+struct Global {
+    /// How results are printed.
+    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "text")]
+    output: output::Format,
+
+    /// Log more to stderr; twice for everything.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    verbose: u8,
+
+    /// How the log is written.
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    log_format: telemetry::Format,
+}
+
+/// What a command is given besides its own arguments.
+struct Context {
+    /// When the program began.
+    began: Instant,
+    global: Global,
+    output: Output,
+}
+
+/// Does what the command line says.
+pub fn run(began: Instant) -> ExitCode {
+    let CommandLine { global, command } = CommandLine::parse();
+    let output = Output { format: global.output };
+    match command.run(&Context { began, global, output }) {
+        Ok(code) => code,
+        Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {}", output::one_line(&error));
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// Whether the reader of our output went away, as in `setpoint status | head -1`.
+fn is_closed_pipe(error: &anyhow::Error) -> bool {
+    let error = error.downcast_ref::<io::Error>();
+    error.is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe)
+}
+
+/// The whole command line, for completions.
+fn definition() -> clap::Command {
+    CommandLine::command()
+}
+
+/// For commands that only ask: everything on one thread.
+fn small_runtime() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build()
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn the_command_line_is_well_formed() {
+        super::definition().debug_assert();
+    }
+}

@@ -1,0 +1,78 @@
+//! The options of the commands that start the program, and what they add up to.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+
+use anyhow::Result;
+use clap::Args;
+use tracing::{info, warn};
+
+use super::Context;
+use crate::config::{self, Loaded, Source, StoreKind};
+use crate::directories;
+use crate::node_name;
+use crate::server::Plan;
+use crate::telemetry;
+
+#[derive(Args, Clone)]
+pub struct Serving {
+    /// The configuration file. Else the one named by CONFIG_PATH, ./.config.yaml,
+    /// ./configs/config-example.yaml, or the built-in defaults.
+    #[arg(long, value_name = "FILE")]
+    pub config: Option<PathBuf>,
+
+    /// Where everything is kept. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
+    /// ~/.local/share/setpoint.
+    #[arg(long, value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+
+    /// Where to listen. Port 0 takes a free one, which is then printed.
+    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
+    #[arg(value_parser = parse_address)]
+    pub listen: SocketAddr,
+
+    /// Where the state is kept; wins over storage.type of the file.
+    #[arg(long, value_name = "KIND")]
+    pub store: Option<StoreKind>,
+}
+
+impl Serving {
+    /// Reads what has to be read, starts the log, and says what should be said about the file.
+    pub fn plan(&self, context: &Context) -> Result<Plan> {
+        let data = directories::data(self.data_dir.as_deref())?;
+        let mut loaded = config::load(self.config.as_deref())?;
+        if let Some(kind) = self.store {
+            loaded.config.storage.kind = kind;
+        }
+        let node = node_name::of_this_node()?;
+        telemetry::start(&telemetry::Options {
+            verbose: context.global.verbose,
+            level: loaded.config.log_level,
+            format: context.global.log_format,
+        })?;
+        remark(&loaded);
+        let (began, output, listen) = (context.began, context.output, self.listen);
+        Ok(Plan { began, data, listen, node, loaded, output })
+    }
+}
+
+fn remark(loaded: &Loaded) {
+    match &loaded.source {
+        Source::File(path) => info!(file = %path.display(), "configuration read"),
+        Source::Defaults { tried } => {
+            let tried = tried.join(", ");
+            info!(tried, "no configuration file, the built-in defaults hold");
+        }
+    }
+    for warning in &loaded.remarks.warnings {
+        warn!("{warning}");
+    }
+    for key in &loaded.remarks.without_effect {
+        info!("{key}");
+    }
+}
+
+fn parse_address(text: &str) -> Result<SocketAddr, String> {
+    let expected = "expected ADDR:PORT with a numeric address, such as 127.0.0.1:6443 or [::1]:0";
+    text.parse().map_err(|_| expected.to_owned())
+}

@@ -1,0 +1,53 @@
+//! `setpoint start`: runs in the foreground.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::Context;
+use super::serving::Serving;
+use crate::process;
+use crate::server;
+
+/// Two are enough to serve while one waits for a disk, and cost little when idle.
+const WORKERS: usize = 2;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint start                          state is kept in the data directory
+  setpoint start --store memory           nothing is kept
+  setpoint start --listen 127.0.0.1:0     on a free port; the line `ready` says which
+  setpoint start --config my.yaml -v      with a file of your own, and more in the log
+
+One line on stdout says when it is ready; the log goes to stderr. Ctrl-C or SIGTERM stops it
+cleanly with exit code 0; a second one ends it at once.";
+
+/// Run in the foreground until Ctrl-C or SIGTERM.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Start {
+    #[command(flatten)]
+    serving: Serving,
+
+    /// Leave the terminal's session first, as `up` needs it.
+    #[arg(long, hide = true)]
+    detached: bool,
+}
+
+impl Start {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        if self.detached {
+            process::begin_session()?;
+        }
+        let plan = self.serving.plan(context)?;
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(WORKERS)
+            .enable_all()
+            .build()?;
+        runtime.block_on(server::run(plan))?;
+        // A blocking call of a library must not hold up the end.
+        runtime.shutdown_background();
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,120 @@
+//! `setpoint status`: what runs on a data directory.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+use serde::Serialize;
+use store::{Environment, System};
+
+use super::{Context, EXIT_NOT_RUNNING, small_runtime};
+use crate::client;
+use crate::directories;
+use crate::health;
+use crate::instance::Instance;
+use crate::output;
+use crate::time;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint status                       what `setpoint up` started
+  setpoint status -o json | jq .url     for a script
+
+Exit codes:
+  0  it runs and is well
+  1  it runs and is not well, or could not be asked
+  3  nothing runs";
+
+/// Show what runs.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Status {
+    /// The data directory to look at. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
+    /// ~/.local/share/setpoint.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+}
+
+impl Status {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let data_dir = directories::data(self.data_dir.as_deref())?;
+        let Some(instance) = Instance::running(&data_dir)? else {
+            context.output.print(&Stopped { state: "not running", data_dir })?;
+            return Ok(ExitCode::from(EXIT_NOT_RUNNING));
+        };
+        let told = small_runtime()?.block_on(ask(&instance));
+        let (health, revision, compacted) = match told {
+            Ok(told) => (told.health, Some(told.revision), Some(told.compacted)),
+            Err(error) => (output::one_line(&error), None, None),
+        };
+        let code = if health == "ok" { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let micros = System.now().0.saturating_sub(instance.started_micros);
+        let up = Duration::from_micros(u64::try_from(micros).unwrap_or_default());
+        context.output.print(&Running {
+            state: "running",
+            health,
+            url: instance.url(),
+            since: time::rfc3339(instance.started()),
+            up_seconds: up.as_secs(),
+            revision,
+            compacted,
+            data_dir,
+            instance,
+        })?;
+        Ok(code)
+    }
+}
+
+async fn ask(instance: &Instance) -> Result<health::Status> {
+    let (_, body) = client::get(instance.listen, "/statusz").await?;
+    Ok(serde_json::from_slice(&body)?)
+}
+
+#[derive(Serialize)]
+struct Running {
+    state: &'static str,
+    health: String,
+    url: String,
+    since: String,
+    up_seconds: u64,
+    revision: Option<u64>,
+    compacted: Option<u64>,
+    data_dir: PathBuf,
+    #[serde(flatten)]
+    instance: Instance,
+}
+
+impl fmt::Display for Running {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Instance { pid, store, node, version, config, .. } = &self.instance;
+        let up = time::elapsed(Duration::from_secs(self.up_seconds));
+        let revision = match self.revision {
+            Some(revision) => format!(", revision {revision}"),
+            None => String::new(),
+        };
+        writeln!(formatter, "state    running ({})", self.health)?;
+        writeln!(formatter, "url      {}", self.url)?;
+        writeln!(formatter, "process  {pid}, since {} ({up})", self.since)?;
+        writeln!(formatter, "node     {node}")?;
+        writeln!(formatter, "store    {store}{revision}")?;
+        writeln!(formatter, "data     {}", self.data_dir.display())?;
+        writeln!(formatter, "config   {config}")?;
+        write!(formatter, "version  {version}")
+    }
+}
+
+#[derive(Serialize)]
+struct Stopped {
+    state: &'static str,
+    data_dir: PathBuf,
+}
+
+impl fmt::Display for Stopped {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let data = self.data_dir.display();
+        write!(formatter, "nothing runs on {data}; start it with `setpoint up`")
+    }
+}

@@ -1,0 +1,225 @@
+//! `setpoint up`: the same as `start`, in the background.
+//!
+//! The log file is locked by whoever starts a program that writes to it, and stays locked while
+//! that program runs: of two `up` at once, one starts a program and the other waits for it.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions, TryLockError};
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result, anyhow, bail};
+use clap::Args;
+use serde::Serialize;
+use tokio::time::{Instant, sleep};
+
+use super::serving::Serving;
+use super::{Context, small_runtime};
+use crate::client;
+use crate::instance::{self, Instance};
+use crate::server::Plan;
+
+const LOG_NAME: &str = "setpoint.log";
+/// A larger log is set aside when a program is started.
+const LOG_BYTES_MAX: u64 = 16 << 20;
+/// How much of the log is looked at, and how many lines of it shown, after a failure.
+const LOG_TAIL_BYTES_MAX: u64 = 64 << 10;
+const LOG_TAIL_LINES_MAX: usize = 20;
+const READY_MAX: Duration = Duration::from_secs(60);
+const POLL: Duration = Duration::from_millis(2);
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint up                      start, wait until ready, return
+  setpoint up --store mysql        with the server that the configuration names
+  setpoint up -o json              tell where it listens, for a script
+
+When one already runs on the data directory, that is said and nothing is changed. The log is
+`setpoint.log` in the data directory. `setpoint down` stops it.";
+
+/// Start in the background and wait until it is ready.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Up {
+    #[command(flatten)]
+    serving: Serving,
+}
+
+impl Up {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let plan = self.serving.plan(context)?;
+        match small_runtime()?.block_on(self.bring_up(context, &plan))? {
+            Outcome::Running(report) => {
+                context.output.print(&*report)?;
+                Ok(ExitCode::SUCCESS)
+            }
+            Outcome::Failed { status, lines } => {
+                eprintln!("{lines}");
+                let code = status.code().and_then(|code| u8::try_from(code).ok());
+                Ok(ExitCode::from(code.filter(|code| *code != 0).unwrap_or(1)))
+            }
+        }
+    }
+
+    async fn bring_up(&self, context: &Context, plan: &Plan) -> Result<Outcome> {
+        let deadline = Instant::now() + READY_MAX;
+        if let Some(instance) = running(&plan.data) {
+            return Ok(Outcome::already(plan, instance));
+        }
+        instance::make(&plan.data)?;
+        let path = plan.data.join(LOG_NAME);
+        let mut log = loop {
+            if let Some(log) = lock_log(&path)? {
+                break log;
+            }
+            if let Some(instance) = running(&plan.data) {
+                return Ok(Outcome::already(plan, instance));
+            }
+            if Instant::now() > deadline {
+                let seconds = READY_MAX.as_secs();
+                bail!("another `setpoint up` is not done after {seconds} s; see {}", path.display())
+            }
+            sleep(POLL).await;
+        };
+        let start = log.seek(SeekFrom::End(0)).context("could not read the log")?;
+        let mut child = self.spawn(context, plan, &log)?;
+        loop {
+            if let Some(status) = child.try_wait().context("could not wait for the program")? {
+                return Ok(Outcome::Failed { status, lines: tail(&mut log, start)? });
+            }
+            if let Some(instance) = ready(&plan.data, child.id()).await {
+                let report = Report::new("started", plan, instance);
+                return Ok(Outcome::Running(Box::new(report)));
+            }
+            if Instant::now() > deadline {
+                bail!(
+                    "process {} is not ready after {} s; look at {}, or stop it with `kill {}`",
+                    child.id(),
+                    READY_MAX.as_secs(),
+                    path.display(),
+                    child.id()
+                );
+            }
+            sleep(POLL).await;
+        }
+    }
+
+    /// Starts this same program, with the same options, in the foreground of no terminal.
+    fn spawn(&self, context: &Context, plan: &Plan, log: &File) -> Result<Child> {
+        let program = std::env::current_exe().context("could not find this program's file")?;
+        let mut command = Command::new(&program);
+        command.args(["start", "--detached"]).arg("--data-dir").arg(&plan.data);
+        command.args(["--listen", &self.serving.listen.to_string()]);
+        command.args(["--log-format", context.global.log_format.name()]);
+        command.args((0..context.global.verbose).map(|_| "--verbose"));
+        if let Some(file) = &self.serving.config {
+            command.arg("--config").arg(file);
+        }
+        if let Some(kind) = self.serving.store {
+            command.args(["--store", &kind.to_string()]);
+        }
+        let log = || log.try_clone().context("could not open the log");
+        command.stdin(Stdio::null()).stdout(log()?).stderr(log()?);
+        command.spawn().with_context(|| format!("could not start {}", program.display()))
+    }
+}
+
+enum Outcome {
+    Running(Box<Report>),
+    Failed { status: ExitStatus, lines: String },
+}
+
+impl Outcome {
+    fn already(plan: &Plan, instance: Instance) -> Outcome {
+        Outcome::Running(Box::new(Report::new("already running", plan, instance)))
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    state: &'static str,
+    url: String,
+    data_dir: PathBuf,
+    log: PathBuf,
+    #[serde(flatten)]
+    instance: Instance,
+}
+
+impl Report {
+    fn new(state: &'static str, plan: &Plan, instance: Instance) -> Report {
+        let data_dir = plan.data.clone();
+        let log = data_dir.join(LOG_NAME);
+        Report { state, url: instance.url(), data_dir, log, instance }
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Instance { pid, store, config, ready_millis, .. } = &self.instance;
+        let data = self.data_dir.display();
+        match self.state {
+            "started" => writeln!(formatter, "ready in {ready_millis} ms at {}", self.url)?,
+            state => writeln!(formatter, "{state} at {}", self.url)?,
+        }
+        write!(
+            formatter,
+            "  process {pid}, data {data}, store {store}, config {config}\n  \
+             see it with `setpoint status`, stop it with `setpoint down`"
+        )
+    }
+}
+
+/// What runs. A file that cannot be read counts as none: the started program knows better.
+fn running(data: &Path) -> Option<Instance> {
+    Instance::running(data).ok().flatten()
+}
+
+/// The instance of a process, once it answers.
+async fn ready(data: &Path, pid: u32) -> Option<Instance> {
+    let instance = running(data).filter(|instance| instance.pid == pid)?;
+    let (status, _) = client::get(instance.listen, "/readyz").await.ok()?;
+    status.is_success().then_some(instance)
+}
+
+/// Opens the log to write at its end; `None` while another program has it.
+fn lock_log(path: &Path) -> Result<Option<File>> {
+    let opening = || format!("could not open the log {}", path.display());
+    let open = || {
+        let mut options = OpenOptions::new();
+        options.create(true).append(true).read(true).mode(0o600).open(path)
+    };
+    let log = open().with_context(opening)?;
+    match log.try_lock() {
+        Ok(()) => {}
+        Err(TryLockError::WouldBlock) => return Ok(None),
+        Err(TryLockError::Error(error)) => return Err(error).with_context(opening),
+    }
+    if log.metadata().with_context(opening)?.len() <= LOG_BYTES_MAX {
+        return Ok(Some(log));
+    }
+    fs::rename(path, path.with_extension("log.1")).with_context(opening)?;
+    // The next round locks the file that takes its place.
+    Ok(None)
+}
+
+/// The errors a program wrote after a place in its log, or else its last lines.
+fn tail(log: &mut File, start: u64) -> Result<String> {
+    let end = log.seek(SeekFrom::End(0)).context("could not read the log")?;
+    let start = start.max(end.saturating_sub(LOG_TAIL_BYTES_MAX));
+    log.seek(SeekFrom::Start(start)).context("could not read the log")?;
+    let mut bytes = Vec::new();
+    log.read_to_end(&mut bytes)
+        .map_err(|error| anyhow!(error).context("could not read the log"))?;
+    let text = String::from_utf8_lossy(&bytes);
+    let lines: Vec<&str> = text.lines().collect();
+    let is_error = |line: &&str| line.starts_with("error:");
+    let mut chosen: Vec<&str> = lines.iter().copied().filter(is_error).collect();
+    if chosen.is_empty() {
+        chosen.push("error: the program ended before it was ready; the end of its log:");
+        chosen.extend(&lines[lines.len().saturating_sub(LOG_TAIL_LINES_MAX)..]);
+    }
+    Ok(chosen.join("\n"))
+}

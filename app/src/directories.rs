@@ -1,0 +1,64 @@
+//! Where things are kept on this machine.
+
+use std::env;
+use std::ffi::OsString;
+use std::path::{self, Path, PathBuf};
+
+use anyhow::{Context, Result};
+
+const VARIABLE: &str = "SETPOINT_DATA_DIR";
+
+/// The data directory: the option, else the variable, else the user's directory for data.
+pub fn data(option: Option<&Path>) -> Result<PathBuf> {
+    let chosen = choose(option, |name| env::var_os(name).filter(|value| !value.is_empty()));
+    let chosen = chosen.context(
+        "no place for the data directory: HOME is not set; choose one with --data-dir DIR",
+    )?;
+    path::absolute(&chosen)
+        .with_context(|| format!("{} cannot be the data directory", chosen.display()))
+}
+
+fn choose(option: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
+    if let Some(option) = option {
+        return Some(option.to_owned());
+    }
+    if let Some(directory) = variable(VARIABLE) {
+        return Some(directory.into());
+    }
+    // The XDG specification says to ignore a relative path.
+    let shared = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
+    let shared = match shared {
+        Some(shared) => shared,
+        None => PathBuf::from(variable("HOME")?).join(".local/share"),
+    };
+    Some(shared.join("setpoint"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chosen(option: Option<&str>, variables: &[(&str, &str)]) -> Option<String> {
+        let variable = |name: &str| {
+            variables.iter().find(|(known, _)| *known == name).map(|(_, value)| value.into())
+        };
+        let chosen = choose(option.map(Path::new), variable)?;
+        Some(chosen.display().to_string())
+    }
+
+    #[test]
+    fn the_option_wins_then_the_variable_then_xdg_then_home() {
+        let all = [(VARIABLE, "/v"), ("XDG_DATA_HOME", "/x"), ("HOME", "/h")];
+        assert_eq!(chosen(Some("/o"), &all).as_deref(), Some("/o"));
+        assert_eq!(chosen(None, &all).as_deref(), Some("/v"));
+        assert_eq!(chosen(None, &all[1..]).as_deref(), Some("/x/setpoint"));
+        assert_eq!(chosen(None, &all[2..]).as_deref(), Some("/h/.local/share/setpoint"));
+        assert_eq!(chosen(None, &[]), None);
+    }
+
+    #[test]
+    fn a_relative_xdg_directory_is_ignored() {
+        let variables = [("XDG_DATA_HOME", "x"), ("HOME", "/h")];
+        assert_eq!(chosen(None, &variables).as_deref(), Some("/h/.local/share/setpoint"));
+    }
+}

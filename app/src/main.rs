@@ -1,0 +1,29 @@
+//! The program `setpoint`: reads the command line and does what it says.
+//!
+//! Wiring only. What the parts do is in the other crates; `server.rs` puts them together.
+
+mod cli;
+mod client;
+mod config;
+mod directories;
+mod health;
+mod instance;
+mod listener;
+mod node_name;
+mod output;
+mod process;
+mod server;
+mod shutdown;
+mod telemetry;
+mod time;
+
+use std::process::ExitCode;
+
+use tokio::time::Instant;
+
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
+fn main() -> ExitCode {
+    cli::run(Instant::now())
+}

@@ -1,0 +1,79 @@
+//! The log: what is written, and how. It goes to stderr; results go to stdout.
+
+use std::env;
+use std::io::{self, IsTerminal};
+
+use anyhow::{Context, Result};
+use tracing_subscriber::EnvFilter;
+
+use crate::config::LogLevel;
+
+/// The first that is set says what to log.
+const VARIABLES: &[&str] = &["SETPOINT_LOG", "RUST_LOG"];
+/// Libraries that tell at `debug` what only their authors want to know.
+const QUIETER: &str = "h2=info,hyper=info,hyper_util=info,tower=info,mysql_async=info";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Text,
+    /// For programs: one object per line.
+    Json,
+}
+
+impl Format {
+    /// As it is written on the command line.
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Text => "text",
+            Format::Json => "json",
+        }
+    }
+}
+
+pub struct Options {
+    /// How often `--verbose` was given.
+    pub verbose: u8,
+    /// What the configuration says.
+    pub level: LogLevel,
+    pub format: Format,
+}
+
+/// Starts the log. A flag wins over the environment, the environment over the file.
+pub fn start(options: &Options) -> Result<()> {
+    let variable = VARIABLES.iter().find_map(|name| {
+        let value = env::var(name).ok().filter(|value| !value.is_empty());
+        value.map(|value| (*name, value))
+    });
+    let filter = match (options.verbose, variable) {
+        (0, None) => EnvFilter::new(directives(options.level)),
+        (0, Some((name, value))) => EnvFilter::try_new(&value).with_context(|| {
+            format!(
+                "{name} is {value:?}; write a level such as debug, or parts such as store=debug"
+            )
+        })?,
+        (1, _) => EnvFilter::new(directives(LogLevel::Debug)),
+        (_, _) => EnvFilter::new(directives(LogLevel::Trace)),
+    };
+    let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+    let log = tracing_subscriber::fmt()
+        .with_env_filter(filter)
+        .with_writer(io::stderr)
+        .with_target(false)
+        .with_ansi(io::stderr().is_terminal() && !is_plain);
+    match options.format {
+        Format::Text => log.init(),
+        Format::Json => log.json().flatten_event(true).init(),
+    }
+    Ok(())
+}
+
+fn directives(level: LogLevel) -> String {
+    match level {
+        LogLevel::Error => "error".to_owned(),
+        LogLevel::Warn => "warn".to_owned(),
+        LogLevel::Info => "info".to_owned(),
+        LogLevel::Debug => format!("debug,{QUIETER}"),
+        LogLevel::Trace => format!("trace,{QUIETER}"),
+    }
+}
