@@ -49,7 +49,7 @@ impl Down {
             }
             None => None,
         };
-        let state = if pid.is_some() { "stopped" } else { "not running" };
+        let state = if pid.is_some() { "stopped" } else { "not-running" };
         context.output.print(&Report { state, pid, data_dir })?;
         Ok(ExitCode::SUCCESS)
     }

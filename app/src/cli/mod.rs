@@ -66,8 +66,8 @@ commands! {
 
 /// An embedded, Kubernetes-compatible control plane with its operators, in one program.
 #[derive(Parser)]
-#[command(name = "setpoint", version, after_help = AFTER_HELP, propagate_version = false)]
-#[command(disable_help_subcommand = false, max_term_width = 100)]
+#[command(name = "setpoint", version, after_help = AFTER_HELP)]
+#[command(max_term_width = 100)]
 struct CommandLine {
     #[command(flatten)]
     global: Global,
@@ -77,9 +77,11 @@ struct CommandLine {
 
 /// Options of every command.
 #[derive(Args, Clone)]
+#[command(next_help_heading = "Options of every command")]
 struct Global {
     /// How results are printed.
-    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(short, long, global = true, value_name = "text|json", default_value = "text")]
+    #[arg(hide_possible_values = true)]
     output: output::Format,
 
     /// Log more to stderr; twice for everything.
@@ -87,7 +89,8 @@ struct Global {
     verbose: u8,
 
     /// How the log is written.
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    #[arg(long, global = true, value_name = "text|json", default_value = "text")]
+    #[arg(hide_possible_values = true)]
     log_format: telemetry::Format,
 }
 

@@ -7,8 +7,8 @@ use anyhow::Result;
 use clap::Args;
 use tracing::{info, warn};
 
-use super::Context;
-use crate::config::{self, Loaded, Source, StoreKind};
+use super::{Context, Global};
+use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
 use crate::directories;
 use crate::node_name;
 use crate::server::Plan;
@@ -32,12 +32,12 @@ pub struct Serving {
     pub listen: SocketAddr,
 
     /// Where the state is kept; wins over storage.type of the file.
-    #[arg(long, value_name = "KIND")]
+    #[arg(long, value_name = "memory|embedded|mysql|etcd", hide_possible_values = true)]
     pub store: Option<StoreKind>,
 }
 
 impl Serving {
-    /// Reads what has to be read, starts the log, and says what should be said about the file.
+    /// Reads what has to be read; changes nothing.
     pub fn plan(&self, context: &Context) -> Result<Plan> {
         let data = directories::data(self.data_dir.as_deref())?;
         let mut loaded = config::load(self.config.as_deref())?;
@@ -45,18 +45,15 @@ impl Serving {
             loaded.config.storage.kind = kind;
         }
         let node = node_name::of_this_node()?;
-        telemetry::start(&telemetry::Options {
-            verbose: context.global.verbose,
-            level: loaded.config.log_level,
-            format: context.global.log_format,
-        })?;
-        remark(&loaded);
         let (began, output, listen) = (context.began, context.output, self.listen);
         Ok(Plan { began, data, listen, node, loaded, output })
     }
 }
 
-fn remark(loaded: &Loaded) {
+/// Starts the log and says what should be said about the configuration.
+pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<()> {
+    let Global { verbose, log_format, .. } = context.global;
+    telemetry::start(&telemetry::Options { verbose, level, format: log_format })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),
         Source::Defaults { tried } => {
@@ -70,6 +67,7 @@ fn remark(loaded: &Loaded) {
     for key in &loaded.remarks.without_effect {
         info!("{key}");
     }
+    Ok(())
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {

@@ -6,7 +6,7 @@ use anyhow::Result;
 use clap::Args;
 
 use super::Context;
-use super::serving::Serving;
+use super::serving::{self, Serving};
 use crate::process;
 use crate::server;
 
@@ -41,6 +41,7 @@ impl Start {
             process::begin_session()?;
         }
         let plan = self.serving.plan(context)?;
+        serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .enable_all()

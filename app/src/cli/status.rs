@@ -42,7 +42,7 @@ impl Status {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let data_dir = directories::data(self.data_dir.as_deref())?;
         let Some(instance) = Instance::running(&data_dir)? else {
-            context.output.print(&Stopped { state: "not running", data_dir })?;
+            context.output.print(&Stopped { state: "not-running", data_dir })?;
             return Ok(ExitCode::from(EXIT_NOT_RUNNING));
         };
         let told = small_runtime()?.block_on(ask(&instance));

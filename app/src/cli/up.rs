@@ -16,9 +16,10 @@ use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
 
-use super::serving::Serving;
+use super::serving::{self, Serving};
 use super::{Context, small_runtime};
 use crate::client;
+use crate::config::LogLevel;
 use crate::instance::{self, Instance};
 use crate::server::Plan;
 
@@ -51,6 +52,8 @@ pub struct Up {
 impl Up {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let plan = self.serving.plan(context)?;
+        // The rest is in the log of the program that is started.
+        serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
         match small_runtime()?.block_on(self.bring_up(context, &plan))? {
             Outcome::Running(report) => {
                 context.output.print(&*report)?;
@@ -134,7 +137,7 @@ enum Outcome {
 
 impl Outcome {
     fn already(plan: &Plan, instance: Instance) -> Outcome {
-        Outcome::Running(Box::new(Report::new("already running", plan, instance)))
+        Outcome::Running(Box::new(Report::new("already-running", plan, instance)))
     }
 }
 
@@ -162,7 +165,7 @@ impl fmt::Display for Report {
         let data = self.data_dir.display();
         match self.state {
             "started" => writeln!(formatter, "ready in {ready_millis} ms at {}", self.url)?,
-            state => writeln!(formatter, "{state} at {}", self.url)?,
+            _ => writeln!(formatter, "already running at {}", self.url)?,
         }
         write!(
             formatter,

@@ -1,0 +1,128 @@
+//! `up`, `status`, `down`.
+
+use std::fs;
+use std::thread;
+
+use crate::sandbox::{Sandbox, contents, get, text};
+
+const ANY_PORT: [&str; 3] = ["up", "--listen", "127.0.0.1:0"];
+
+#[test]
+fn up_status_down() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&["status"]).code, Some(3));
+
+    let up = sandbox.run(&ANY_PORT);
+    assert_eq!((up.code, up.stderr.as_str()), (Some(0), ""));
+    assert!(up.stdout.starts_with("ready in "), "{up:?}");
+
+    let status = sandbox.run(&["status"]);
+    assert_eq!(status.code, Some(0));
+    assert!(status.stdout.contains("running (ok)"), "{status:?}");
+    assert!(status.stdout.contains("store    embedded, revision 0"), "{status:?}");
+
+    let down = sandbox.run(&["down"]);
+    assert_eq!(down.code, Some(0));
+    assert!(down.stdout.starts_with("stopped process "), "{down:?}");
+
+    let down = sandbox.run(&["down"]);
+    assert_eq!(down.code, Some(0));
+    assert!(down.stdout.starts_with("nothing runs on "), "{down:?}");
+    assert_eq!(sandbox.run(&["status"]).code, Some(3));
+    let log = fs::read_to_string(sandbox.data().join("setpoint.log")).expect("there must be a log");
+    assert!(log.contains("stopped"), "it must have stopped cleanly: {log}");
+}
+
+#[test]
+fn up_status_down_as_json() {
+    let sandbox = Sandbox::new();
+    let up = sandbox.run(&[&ANY_PORT[..], &["-o", "json", "--store", "memory"]].concat()).json();
+    assert_eq!(text(&up, "state"), "started");
+    assert_eq!(get(&text(&up, "listen"), "/readyz"), (200, "ok".to_owned()));
+
+    let status = sandbox.run(&["-o", "json", "status"]).json();
+    for key in ["pid", "url", "data_dir", "node", "version", "process_began_ticks"] {
+        assert!(!status[key].is_null(), "{key}");
+    }
+    assert_eq!(status["pid"], up["pid"]);
+    assert_eq!(text(&status, "state"), "running");
+    assert_eq!(text(&status, "health"), "ok");
+    assert_eq!(text(&status, "store"), "memory");
+    assert_eq!(status["revision"], 0);
+    assert!(text(&status, "since").ends_with('Z'));
+
+    let down = sandbox.run(&["down", "-o", "json"]).json();
+    assert_eq!((text(&down, "state"), &down["pid"]), ("stopped".to_owned(), &up["pid"]));
+    let down = sandbox.run(&["down", "-o", "json"]).json();
+    assert_eq!(text(&down, "state"), "not-running");
+    let status = sandbox.run(&["status", "-o", "json"]);
+    assert_eq!((status.code, text(&status.json(), "state")), (Some(3), "not-running".to_owned()));
+}
+
+#[test]
+fn a_second_up_says_that_it_runs_and_touches_nothing() {
+    let sandbox = Sandbox::new();
+    let first = sandbox.run(&[&ANY_PORT[..], &["-o", "json"]].concat()).json();
+    let before = contents(&sandbox.data());
+    let second = sandbox.run(&["up"]);
+    assert_eq!(second.code, Some(0));
+    assert!(second.stdout.starts_with("already running at "), "{second:?}");
+    assert!(second.stdout.contains(&text(&first, "url")), "{second:?}");
+    let second = sandbox.run(&["up", "-o", "json"]).json();
+    assert_eq!((text(&second, "state"), &second["pid"]), ("already-running".into(), &first["pid"]));
+    assert_eq!(contents(&sandbox.data()), before);
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+}
+
+#[test]
+fn of_several_up_at_once_one_starts_and_the_others_find_it() {
+    let sandbox = Sandbox::new();
+    let reports: Vec<_> = thread::scope(|scope| {
+        let up = || sandbox.run(&[&ANY_PORT[..], &["-o", "json"]].concat()).json();
+        let threads: Vec<_> = (0..4).map(|_| scope.spawn(up)).collect();
+        threads.into_iter().map(|thread| thread.join().expect("no `up` may fail")).collect()
+    });
+    let started = reports.iter().filter(|report| text(report, "state") == "started");
+    assert_eq!(started.count(), 1);
+    assert!(reports.iter().all(|report| report["pid"] == reports[0]["pid"]), "{reports:?}");
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+}
+
+#[test]
+fn up_tells_why_the_program_failed() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&["--data-dir", "other", "--store", "memory"]);
+    let ended = sandbox.run(&["up", "--listen", &started.address()]);
+    let error = ended.error();
+    assert!(error.contains("could not listen on") && error.contains("--listen"), "{error}");
+    assert_eq!(sandbox.run(&["status"]).code, Some(3));
+    assert_eq!(started.stop().0, Some(0));
+}
+
+#[test]
+fn down_stops_a_program_in_the_foreground_too() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&["--store", "memory"]);
+    let down = thread::scope(|scope| {
+        let down = scope.spawn(|| sandbox.run(&["down"]));
+        assert_eq!(started.wait().0, Some(0));
+        down.join().expect("down must end")
+    });
+    assert_eq!(down.code, Some(0), "{down:?}");
+}
+
+#[test]
+fn a_process_that_only_has_the_same_id_is_left_alone() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&[]);
+    let path = sandbox.data().join("setpoint.json");
+    let file = fs::read_to_string(&path).expect("there must be a file");
+    // As if the process had ended and another one, begun later, had got its id.
+    let ticks = started.ready["process_began_ticks"].as_u64().expect("it must be a number");
+    let earlier = file.replace(&ticks.to_string(), &(ticks - 1).to_string());
+    fs::write(&path, earlier).expect("it must be writable");
+    assert_eq!(sandbox.run(&["status"]).code, Some(3));
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+    assert_eq!(started.get("/readyz").0, 200);
+    assert_eq!(started.stop().0, Some(0));
+}

@@ -1,0 +1,152 @@
+//! Which file is read, and what is said about it.
+
+use crate::sandbox::{Sandbox, text};
+
+/// A file that shows by the node's data which one was read.
+fn marker(directory: &str) -> String {
+    format!("storage:\n  embedded:\n    directory: {directory}\n")
+}
+
+/// The store's directory that a start makes, which tells the file that was read.
+fn read_file(sandbox: &Sandbox, arguments: &[&str]) -> (String, Vec<String>) {
+    let started = sandbox.start(arguments);
+    let config = text(&started.ready, "config");
+    let (code, _) = started.stop();
+    assert_eq!(code, Some(0));
+    let names = ["from-option", "from-variable", "from-dot-file", "from-example"];
+    let made = names.into_iter().filter(|name| sandbox.work().join(name).exists());
+    let made: Vec<_> = made.map(str::to_owned).collect();
+    for name in &made {
+        std::fs::remove_dir_all(sandbox.work().join(name)).expect("it must be there");
+    }
+    (config, made)
+}
+
+#[test]
+fn option_then_variable_then_dot_file_then_example_then_defaults() {
+    let mut sandbox = Sandbox::new();
+    let nothing: Vec<String> = Vec::new();
+    assert_eq!(read_file(&sandbox, &[]), ("built-in defaults".to_owned(), nothing));
+
+    sandbox.write("configs/config-example.yaml", &marker("from-example"));
+    let expected = ("configs/config-example.yaml".to_owned(), vec!["from-example".to_owned()]);
+    assert_eq!(read_file(&sandbox, &[]), expected);
+
+    sandbox.write(".config.yaml", &marker("from-dot-file"));
+    let expected = (".config.yaml".to_owned(), vec!["from-dot-file".to_owned()]);
+    assert_eq!(read_file(&sandbox, &[]), expected);
+
+    sandbox.write("variable.yaml", &marker("from-variable"));
+    sandbox.set("CONFIG_PATH", "variable.yaml");
+    let expected = ("variable.yaml".to_owned(), vec!["from-variable".to_owned()]);
+    assert_eq!(read_file(&sandbox, &[]), expected);
+
+    sandbox.write("option.yaml", &marker("from-option"));
+    let expected = ("option.yaml".to_owned(), vec!["from-option".to_owned()]);
+    assert_eq!(read_file(&sandbox, &["--config", "option.yaml"]), expected);
+}
+
+#[test]
+fn without_a_file_one_line_says_what_was_tried() {
+    let sandbox = Sandbox::new();
+    let (_, stderr) = sandbox.start(&["--store", "memory"]).stop();
+    let line = stderr.lines().find(|line| line.contains("built-in defaults"));
+    let line = line.unwrap_or_else(|| panic!("nothing about defaults in {stderr}"));
+    assert!(line.contains(".config.yaml, configs/config-example.yaml"), "{line}");
+}
+
+#[test]
+fn a_named_file_that_is_missing_is_an_error_that_names_it() {
+    let mut sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "");
+    let error = sandbox.run(&["start", "--config", "gone.yaml"]).error().to_owned();
+    assert!(error.contains("gone.yaml") && error.contains("--config"), "{error}");
+    sandbox.set("CONFIG_PATH", "lost.yaml");
+    for command in ["start", "up"] {
+        let error = sandbox.run(&[command]).error().to_owned();
+        assert!(error.contains("lost.yaml") && error.contains("CONFIG_PATH"), "{error}");
+    }
+    assert!(!sandbox.data().exists(), "nothing may be made");
+}
+
+#[test]
+fn unknown_keys_are_warned_about_with_their_position() {
+    let sandbox = Sandbox::new();
+    sandbox
+        .write(".config.yaml", "storage:\n  type: memory\n  mysql:\n    hots: db\nnonsense: 1\n");
+    let (code, stderr) = sandbox.start(&[]).stop();
+    assert_eq!(code, Some(0));
+    let expected = ".config.yaml:4:5: storage.mysql.hots is not a known key and is ignored; did \
+                    you mean storage.mysql.host?";
+    assert!(stderr.contains(expected), "{stderr}");
+    assert!(stderr.contains(".config.yaml:5:1: nonsense is not a known key"), "{stderr}");
+}
+
+#[test]
+fn up_shows_the_warnings_too() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "storage:\n  type: memory\nnonsense: 1\n");
+    let ended = sandbox.run(&["up", "--listen", "127.0.0.1:0"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stderr.contains(".config.yaml:3:1: nonsense"), "{ended:?}");
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+}
+
+#[test]
+fn a_wrong_value_is_an_error_with_its_position() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "storage:\n  mysql:\n    port: high\n");
+    let error = sandbox.run(&["start"]).error().to_owned();
+    assert!(error.starts_with("error: .config.yaml:3:11: storage.mysql.port"), "{error}");
+    assert!(error.contains("expected a number from 1 to 65535"), "{error}");
+}
+
+#[test]
+fn the_option_for_the_store_wins_over_the_file() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "storage:\n  type: mysql\n");
+    let started = sandbox.start(&["--store", "memory"]);
+    assert_eq!(text(&started.ready, "store"), "memory");
+    assert_eq!(started.stop().0, Some(0));
+}
+
+#[test]
+fn the_node_is_named_by_the_variable() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set("NODE_NAME", "my-node-1");
+    let started = sandbox.start(&["--store", "memory"]);
+    assert_eq!(text(&started.ready, "node"), "my-node-1");
+    assert_eq!(started.stop().0, Some(0));
+
+    sandbox.set("NODE_NAME", "Bad_Name");
+    let error = sandbox.run(&["start"]).error().to_owned();
+    assert!(error.contains("NODE_NAME") && error.contains("cannot name a node"), "{error}");
+}
+
+#[test]
+fn the_level_of_the_log_follows_option_then_variable_then_file() {
+    let mut sandbox = Sandbox::new();
+    let logs_info = |sandbox: &Sandbox, arguments: &[&str]| {
+        let (_, stderr) = sandbox.start(&[&["--store", "memory"], arguments].concat()).stop();
+        stderr.contains("INFO")
+    };
+    assert!(logs_info(&sandbox, &[]));
+    sandbox.write(".config.yaml", "log:\n  level: error\n");
+    assert!(!logs_info(&sandbox, &[]));
+    sandbox.set("RUST_LOG", "info");
+    assert!(logs_info(&sandbox, &[]));
+    sandbox.set("SETPOINT_LOG", "error");
+    assert!(!logs_info(&sandbox, &[]));
+    assert!(logs_info(&sandbox, &["-v"]));
+}
+
+#[test]
+fn the_log_can_be_json() {
+    let sandbox = Sandbox::new();
+    let (_, stderr) = sandbox.start(&["--store", "memory", "--log-format", "json"]).stop();
+    assert!(!stderr.is_empty());
+    for line in stderr.lines() {
+        let line: serde_json::Value = serde_json::from_str(line).expect("each line must be JSON");
+        assert_eq!(line["level"], "INFO");
+    }
+}

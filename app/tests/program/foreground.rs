@@ -1,0 +1,116 @@
+//! `start`: ready, healthy, stopped.
+
+use std::fs;
+use std::io::Write;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Stdio;
+
+use serde_json::Value;
+
+use crate::sandbox::{Sandbox, contents, line_of_file, text};
+
+#[test]
+fn it_becomes_ready_answers_health_and_stops_cleanly() {
+    let sandbox = Sandbox::new();
+    for signal in ["TERM", "INT", "QUIT"] {
+        let started = sandbox.start(&[]);
+        assert_eq!(text(&started.ready, "event"), "ready");
+        assert_eq!(text(&started.ready, "data_dir"), sandbox.data().display().to_string());
+        assert_eq!(text(&started.ready, "url"), format!("http://{}", started.address()));
+        for path in ["/healthz", "/livez", "/readyz"] {
+            assert_eq!(started.get(path), (200, "ok".to_owned()), "{path}");
+        }
+        let (status, body) = started.get("/readyz?verbose");
+        assert_eq!(status, 200);
+        assert!(body.contains("[+]store ok"), "{body}");
+        assert_eq!(started.get("/nothing").0, 404);
+        started.signal(signal);
+        let (code, stderr) = started.wait();
+        assert_eq!(code, Some(0), "{signal}: {stderr}");
+        assert!(stderr.contains("stopped"), "{stderr}");
+        assert!(!sandbox.data().join("setpoint.json").exists(), "{signal}");
+    }
+}
+
+#[test]
+fn the_ready_line_is_readable_too() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command(&["start", "--store", "memory", "--listen", "127.0.0.1:0"]);
+    let path = sandbox.work().join("out.log");
+    command.stdout(fs::File::create(&path).expect("a file must be made")).stderr(Stdio::null());
+    let mut child = command.spawn().expect("the program must start");
+    let line = line_of_file(&path);
+    child.kill().and_then(|()| child.wait()).expect("it must be ours");
+    assert!(line.starts_with("ready in ") && line.contains(" ms at http://127.0.0.1:"), "{line}");
+    assert!(line.contains(&sandbox.data().display().to_string()), "{line}");
+}
+
+#[test]
+fn the_runtime_file_is_for_its_owner_and_tells_the_real_port() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&[]);
+    let path = sandbox.data().join("setpoint.json");
+    let mode = |path: &std::path::Path| {
+        fs::metadata(path).expect("it must be there").permissions().mode() & 0o777
+    };
+    assert_eq!((mode(&path), mode(&sandbox.data())), (0o600, 0o700));
+    let file: Value = serde_json::from_slice(&fs::read(&path).expect("it must be there"))
+        .expect("it must be JSON");
+    assert_eq!(text(&file, "listen"), started.address());
+    assert!(!started.address().ends_with(":0"));
+    assert_eq!(started.stop().0, Some(0));
+}
+
+#[test]
+fn a_store_in_memory_leaves_nothing_behind() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.start(&["--store", "memory"]).stop().0, Some(0));
+    assert!(!sandbox.data().exists());
+}
+
+#[test]
+fn a_killed_program_is_followed_by_another() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&[]);
+    started.signal("KILL");
+    assert_eq!(started.wait().0, None);
+    assert!(sandbox.data().join("setpoint.json").exists());
+    assert_eq!(
+        sandbox.run(&["status"]).code,
+        Some(3),
+        "the file of a dead process is not believed"
+    );
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+    assert_eq!(sandbox.start(&[]).stop().0, Some(0));
+    assert!(contents(&sandbox.data()).keys().all(|path| !path.ends_with("setpoint.json")));
+}
+
+#[test]
+fn the_data_directory_comes_from_the_option_then_the_variable_then_xdg() {
+    let mut sandbox = Sandbox::new();
+    let in_work = |name: &str| sandbox.work().join(name).display().to_string();
+    let (option, variable, xdg) = (in_work("option"), in_work("variable"), in_work("xdg"));
+    sandbox.set("XDG_DATA_HOME", &xdg);
+    let data_dir = |sandbox: &Sandbox, arguments: &[&str]| {
+        let started = sandbox.start(&[&["--store", "memory"], arguments].concat());
+        text(&started.ready, "data_dir")
+    };
+    assert_eq!(data_dir(&sandbox, &[]), format!("{xdg}/setpoint"));
+    sandbox.set("SETPOINT_DATA_DIR", &variable);
+    assert_eq!(data_dir(&sandbox, &[]), variable);
+    assert_eq!(data_dir(&sandbox, &["--data-dir", "option"]), option);
+}
+
+#[test]
+fn a_second_signal_does_not_wait_for_open_requests() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&["--store", "memory"]);
+    let mut stream = TcpStream::connect(started.address()).expect("the program must listen");
+    stream.write_all(b"GET /healthz HTT").expect("half a request must be sent");
+    assert_eq!(started.get("/healthz").0, 200, "the half request must have been accepted");
+    started.signal("TERM");
+    while TcpStream::connect(started.address()).is_ok() {}
+    started.signal("TERM");
+    assert_eq!(started.wait().0, Some(128 + 15));
+}

@@ -1,0 +1,8 @@
+//! The real program, run as a user runs it: one file per part of its behaviour.
+
+mod background;
+mod command_line;
+mod configuration;
+mod foreground;
+mod refusals;
+mod sandbox;

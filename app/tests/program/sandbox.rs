@@ -1,0 +1,272 @@
+//! A place to run the program in: directories of its own, an environment of its own, and limits on
+//! how long anything may take.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+/// Long enough for a busy machine; nothing takes so long when all is well.
+pub const DEADLINE: Duration = Duration::from_secs(30);
+
+const POLL: Duration = Duration::from_millis(2);
+
+/// A directory that is gone when the test has passed.
+pub struct Sandbox {
+    root: PathBuf,
+    variables: Vec<(String, String)>,
+}
+
+/// A program that has ended.
+#[derive(Debug)]
+pub struct Ended {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// A program that runs in the foreground and is ready.
+pub struct Started {
+    child: Child,
+    pub ready: Value,
+    stderr: mpsc::Receiver<String>,
+}
+
+impl Sandbox {
+    pub fn new() -> Sandbox {
+        static NEXT: AtomicU32 = AtomicU32::new(0);
+        let number = NEXT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("program-{}-{number}", std::process::id());
+        let root = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+        for directory in ["home", "work"] {
+            fs::create_dir_all(root.join(directory)).expect("the sandbox must be made");
+        }
+        Sandbox { root, variables: Vec::new() }
+    }
+
+    /// Sets a variable for everything run from here on.
+    pub fn set(&mut self, name: &str, value: impl Into<String>) {
+        self.variables.push((name.to_owned(), value.into()));
+    }
+
+    /// The directory the program runs in.
+    pub fn work(&self) -> PathBuf {
+        self.root.join("work")
+    }
+
+    /// Where the program keeps its data when nothing else is said.
+    pub fn data(&self) -> PathBuf {
+        self.root.join("home/.local/share/setpoint")
+    }
+
+    /// Writes a file below the working directory.
+    pub fn write(&self, name: &str, text: &str) {
+        let path = self.work().join(name);
+        let directory = path.parent().expect("a file must be in a directory");
+        fs::create_dir_all(directory).expect("the directory must be made");
+        fs::write(path, text).expect("the file must be written");
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+        command.args(arguments).current_dir(self.work()).env_clear();
+        command.env("HOME", self.root.join("home"));
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        command.stdin(Stdio::null());
+        command
+    }
+
+    /// Runs a command that ends by itself.
+    pub fn run(&self, arguments: &[&str]) -> Ended {
+        end(self.command(arguments))
+    }
+
+    /// Starts in the foreground on a free port and waits until it is ready.
+    pub fn start(&self, arguments: &[&str]) -> Started {
+        let mut command = self.command(&["start", "--listen", "127.0.0.1:0", "-o", "json"]);
+        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().expect("the program must start");
+        let stdout = child.stdout.take().expect("stdout must be piped");
+        let stderr = child.stderr.take().expect("stderr must be piped");
+        let (line, stderr) = (first_line(stdout), everything(stderr));
+        let line = match line.recv_timeout(DEADLINE) {
+            Ok(line) if !line.is_empty() => line,
+            _ => {
+                let _ = child.kill();
+                let stderr = stderr.recv_timeout(DEADLINE).unwrap_or_default();
+                panic!("the program did not become ready: {stderr}");
+            }
+        };
+        let ready = serde_json::from_str(&line).expect("the ready line must be JSON");
+        Started { child, ready, stderr }
+    }
+}
+
+impl Drop for Sandbox {
+    fn drop(&mut self) {
+        // What a failed test left behind.
+        let _ = self.command(&["down", "--timeout", "10"]).output();
+        if !thread::panicking() {
+            let _ = fs::remove_dir_all(&self.root);
+        }
+    }
+}
+
+impl Ended {
+    /// The only line of an error.
+    #[track_caller]
+    pub fn error(&self) -> &str {
+        let is_error = |line: &&str| line.starts_with("error:");
+        let lines: Vec<_> = self.stderr.lines().filter(is_error).collect();
+        assert_eq!(lines.len(), 1, "one line must tell the error: {self:?}");
+        assert_eq!(self.code, Some(1), "{self:?}");
+        assert_eq!(self.stdout, "", "{self:?}");
+        lines[0]
+    }
+
+    #[track_caller]
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|_| panic!("not JSON: {self:?}"))
+    }
+}
+
+impl Started {
+    pub fn address(&self) -> String {
+        text(&self.ready, "listen")
+    }
+
+    pub fn get(&self, path: &str) -> (u16, String) {
+        get(&self.address(), path)
+    }
+
+    pub fn signal(&self, name: &str) {
+        // The shell's own: not every machine has a program of that name.
+        let kill = format!("kill -{name} {}", self.child.id());
+        let status = Command::new("sh").args(["-c", &kill]).status().expect("sh must run");
+        assert!(status.success(), "the program must be there to be signalled");
+    }
+
+    /// Waits until it has ended; its code, and what it wrote to stderr.
+    pub fn wait(mut self) -> (Option<i32>, String) {
+        let status = wait(&mut self.child);
+        (status.code(), self.stderr.recv_timeout(DEADLINE).unwrap_or_default())
+    }
+
+    pub fn stop(self) -> (Option<i32>, String) {
+        self.signal("TERM");
+        self.wait()
+    }
+}
+
+impl Drop for Started {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Runs a command to its end.
+pub fn end(mut command: Command) -> Ended {
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().expect("the program must start");
+    let stdout = everything(child.stdout.take().expect("stdout must be piped"));
+    let stderr = everything(child.stderr.take().expect("stderr must be piped"));
+    let status = wait(&mut child);
+    let read = |stream: mpsc::Receiver<String>| {
+        stream.recv_timeout(DEADLINE).expect("the output must end with the program")
+    };
+    Ended { code: status.code(), stdout: read(stdout), stderr: read(stderr) }
+}
+
+/// The answer to a GET: status and body.
+pub fn get(address: &str, path: &str) -> (u16, String) {
+    let mut stream = TcpStream::connect(address).expect("the program must listen");
+    stream.set_read_timeout(Some(DEADLINE)).expect("a timeout must be possible");
+    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    stream.write_all(request.as_bytes()).expect("the request must be sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("the answer must come");
+    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer must have a head");
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("the head must begin with a status"), body.to_owned())
+}
+
+/// Every file below a directory, with what is in it.
+pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    let mut found = BTreeMap::new();
+    let mut pending = vec![directory.to_owned()];
+    while let Some(directory) = pending.pop() {
+        for entry in fs::read_dir(&directory).into_iter().flatten().flatten() {
+            let path = entry.path();
+            if path.is_dir() {
+                pending.push(path);
+            } else {
+                found.insert(path.clone(), fs::read(&path).expect("a file must be readable"));
+            }
+        }
+    }
+    found
+}
+
+pub fn text(value: &Value, key: &str) -> String {
+    value[key].as_str().unwrap_or_else(|| panic!("no {key} in {value}")).to_owned()
+}
+
+fn wait(child: &mut Child) -> ExitStatus {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        if let Some(status) = child.try_wait().expect("the program must be ours") {
+            return status;
+        }
+        if Instant::now() > deadline {
+            let _ = child.kill();
+            panic!("the program did not end within {DEADLINE:?}");
+        }
+        thread::sleep(POLL);
+    }
+}
+
+/// Reads a file again and again until it has a whole line.
+pub fn line_of_file(path: &Path) -> String {
+    let deadline = Instant::now() + DEADLINE;
+    loop {
+        let text = fs::read_to_string(path).unwrap_or_default();
+        if text.ends_with('\n') {
+            return text;
+        }
+        assert!(Instant::now() < deadline, "{} must get a line", path.display());
+        thread::sleep(POLL);
+    }
+}
+
+fn first_line(stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut stream = BufReader::new(stream);
+        let mut line = String::new();
+        let _ = stream.read_line(&mut line);
+        let _ = sender.send(line);
+        // The rest is read so that the program never waits for us.
+        let _ = std::io::copy(&mut stream, &mut std::io::sink());
+    });
+    receiver
+}
+
+fn everything(mut stream: impl Read + Send + 'static) -> mpsc::Receiver<String> {
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || {
+        let mut bytes = Vec::new();
+        let _ = stream.read_to_end(&mut bytes);
+        let _ = sender.send(String::from_utf8_lossy(&bytes).into_owned());
+    });
+    receiver
+}
