@@ -6,7 +6,7 @@
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -17,6 +17,8 @@ use crate::listener;
 use crate::process;
 
 const FILE_NAME: &str = "setpoint.json";
+/// How often the directory may vanish while it is taken.
+const TAKE_TRIES_MAX: usize = 8;
 
 /// What runs, as the file tells it.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -80,16 +82,22 @@ pub struct Claim {
 impl Claim {
     /// Takes the directory for this process; makes it when it is missing.
     pub fn take(directory: &Path) -> Result<Claim> {
-        let made = make(directory)?;
         let taking = || format!("could not open the data directory {}", directory.display());
-        let lock = File::open(directory).with_context(taking)?;
-        match lock.try_lock() {
-            Ok(()) => {}
-            Err(TryLockError::WouldBlock) => bail!(in_use(directory)),
-            Err(TryLockError::Error(error)) => return Err(error).with_context(taking),
+        for _ in 0..TAKE_TRIES_MAX {
+            let made = make(directory)?;
+            let lock = File::open(directory).with_context(taking)?;
+            match lock.try_lock() {
+                Ok(()) => {}
+                Err(TryLockError::WouldBlock) => bail!(in_use(directory)),
+                Err(TryLockError::Error(error)) => return Err(error).with_context(taking),
+            }
+            // Whoever had it before may have removed it after we opened it.
+            if is_still(&lock, directory) {
+                let directory = directory.to_owned();
+                return Ok(Claim { directory, made, announced: false, _lock: lock });
+            }
         }
-        let directory = directory.to_owned();
-        Ok(Claim { directory, made, announced: false, _lock: lock })
+        bail!(in_use(directory))
     }
 
     /// Tells other commands what runs. The file is there whole, or not at all.
@@ -136,6 +144,14 @@ pub fn make(directory: &Path) -> Result<Vec<PathBuf>> {
         )
     })?;
     Ok(missing)
+}
+
+/// Whether an open directory is the one that a path names.
+fn is_still(open: &File, path: &Path) -> bool {
+    let same = |open: fs::Metadata, named: fs::Metadata| {
+        (open.dev(), open.ino()) == (named.dev(), named.ino())
+    };
+    open.metadata().is_ok_and(|open| fs::metadata(path).is_ok_and(|named| same(open, named)))
 }
 
 fn in_use(directory: &Path) -> String {

@@ -46,9 +46,9 @@ impl Start {
             .worker_threads(WORKERS)
             .enable_all()
             .build()?;
-        runtime.block_on(server::run(plan))?;
-        // A blocking call of a library must not hold up the end.
+        let ended = runtime.block_on(server::run(plan));
+        // A blocking call of a library, such as a name that is looked up, must not hold up the end.
         runtime.shutdown_background();
-        Ok(ExitCode::SUCCESS)
+        ended.map(|()| ExitCode::SUCCESS)
     }
 }

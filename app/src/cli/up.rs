@@ -1,7 +1,8 @@
 //! `setpoint up`: the same as `start`, in the background.
 //!
 //! The log file is locked by whoever starts a program that writes to it, and stays locked while
-//! that program runs: of two `up` at once, one starts a program and the other waits for it.
+//! that program runs: of two `up` at once, one starts a program and the other waits for it. So no
+//! process that outlives the program may inherit its stdout or stderr.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions, TryLockError};

@@ -1,7 +1,7 @@
 //! The configuration: what can be set, what holds when nothing is, and where it came from.
 //!
-//! Read [`Config`] and `storage.rs` for the keys, `file.rs` for which file is read. A flag wins over
-//! the file; that is decided by the commands, not here.
+//! Read [`Config`] and `storage.rs` for the keys, `file.rs` for which file is read. A flag wins
+//! over the file: the commands see to that.
 
 mod duration;
 mod file;
