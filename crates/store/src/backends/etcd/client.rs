@@ -23,7 +23,8 @@ use super::connect;
 use super::failure;
 use super::messages::*;
 
-/// How long an answer may take. etcd gives up after seven seconds; a lost answer is resolved sooner.
+/// How long an answer may take. etcd gives up after seven seconds; a lost answer is resolved
+/// sooner.
 const CALL_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest answer of a call; pages are made smaller when they do not fit.
 const ANSWER_BYTES_MAX: usize = 512 << 20;
@@ -128,7 +129,7 @@ impl Client {
         }
     }
 
-    /// Opens a watch. It ends when the server loses its leader, so that it is never silent for ever.
+    /// Opens a watch. It ends when the server loses its leader, so that it is not silent for ever.
     pub async fn watch(
         &self,
         create: WatchCreateRequest,
