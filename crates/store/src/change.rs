@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Error, Key, Provenance, Revision};
+use crate::{Error, KEY_BYTES_MAX, Key, Provenance, Revision};
 
 /// The largest value. etcd refuses requests over 1.5 MiB by default; the rest is for key and framing.
 pub const VALUE_BYTES_MAX: usize = 1_536 * 1_024 - 16 * 1_024;
-/// The largest sum of all values of one commit.
-pub const COMMIT_BYTES_MAX: usize = VALUE_BYTES_MAX;
+/// The largest sum of all values of one commit, with twice their keys: etcd's transaction names each
+/// key in the comparison and in the write.
+pub const COMMIT_BYTES_MAX: usize = VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX;
 /// The most operations in one commit. etcd allows 128 in a transaction, our bookkeeping included.
 pub const COMMIT_OPERATIONS_MAX: usize = 60;
 /// The longest name of a group of leaders.
@@ -133,10 +134,15 @@ impl Commit {
                 let what = format!("a commit deletes {} and expects it absent", operation.key);
                 return Err(Error::Invalid { what });
             }
-            bytes += operation.mutation.bytes();
+            let value_bytes = operation.mutation.bytes();
+            if value_bytes > VALUE_BYTES_MAX {
+                let max = VALUE_BYTES_MAX;
+                return Err(Error::TooLarge { what: "value", bytes: value_bytes, max });
+            }
+            bytes += value_bytes + 2 * operation.key.as_bytes().len();
         }
         if bytes > COMMIT_BYTES_MAX {
-            return Err(Error::TooLarge { what: "value", bytes, max: COMMIT_BYTES_MAX });
+            return Err(Error::TooLarge { what: "commit", bytes, max: COMMIT_BYTES_MAX });
         }
         if let Some(epoch) = &self.epoch
             && !(1..=EPOCH_GROUP_BYTES_MAX).contains(&epoch.group.len())

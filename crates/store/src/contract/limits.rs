@@ -4,8 +4,8 @@ use bytes::Bytes;
 
 use super::subject::{Subject, create, delete, keep, key, names};
 use crate::{
-    COMMIT_OPERATIONS_MAX, Commit, Committed, Epoch, Error, KEY_BYTES_MAX, Key, KeyRange, Mutation,
-    Operation, Precondition, Provenance, Revision, VALUE_BYTES_MAX,
+    COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX, Commit, Committed, Epoch, Error, KEY_BYTES_MAX, Key,
+    KeyRange, Mutation, Operation, Precondition, Provenance, Revision, VALUE_BYTES_MAX,
 };
 
 fn expect_invalid(result: Result<Committed, Error>) {
@@ -71,7 +71,7 @@ pub async fn a_larger_value_is_refused(subject: &Subject) {
 }
 
 pub async fn values_that_are_too_large_together_are_refused(subject: &Subject) {
-    let half = filled(7, VALUE_BYTES_MAX / 2 + 1);
+    let half = filled(7, COMMIT_BYTES_MAX / 2);
     let put = |name| put(name, half.clone(), Precondition::Absent);
     expect_too_large(subject.commit(vec![put("a"), put("b")]).await);
     assert!(subject.list(KeyRange::all()).await.entries.is_empty());
