@@ -155,8 +155,8 @@ impl Sequencer {
                 Err(_) => {
                     link.lose();
                     drop(sequence);
-                    // The follower goes on trying. Whoever reads waits for it, so answering is right
-                    // even when it takes too long.
+                    // The follower goes on trying. Whoever reads waits for it, so answering is
+                    // right even when it takes too long.
                     self.mirror.poke.notify_one();
                     let reached = self.mirror.state.reached(plan.head);
                     let _ = tokio::time::timeout(SHOW_TIME_MAX, reached).await;

@@ -1,7 +1,8 @@
 //! Forgetting: first the word, then the rows.
 //!
-//! That history before a revision is gone is one update, durable and seen by all processes. The rows
-//! follow in small batches on a connection of their own. An error there delays and never ends it.
+//! That history before a revision is gone is one update, durable and seen by all processes. The
+//! rows follow in small batches on a connection of their own. An error there delays and never ends
+//! it.
 
 use std::sync::Arc;
 use std::time::Duration;

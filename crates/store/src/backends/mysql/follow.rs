@@ -52,7 +52,8 @@ pub async fn follow(mirror: Arc<Mirror>) {
             }
             Err(error) => {
                 if news {
-                    tracing::warn!(%error, server = mirror.sessions.server.name, "lost the database");
+                    let server = &mirror.sessions.server.name;
+                    tracing::warn!(%error, server, "lost the database");
                 }
                 link.lose();
                 tokio::time::sleep(retry).await;
