@@ -12,6 +12,7 @@ mod listener;
 mod node_name;
 mod output;
 mod process;
+mod ready;
 mod server;
 mod shutdown;
 mod telemetry;

@@ -1,23 +1,21 @@
 //! Puts the parts together, runs them, and takes them apart in the opposite order.
 
-use std::fmt;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context, Result, anyhow};
-use serde::Serialize;
-use store::{Environment, Store, System, backends};
+use anyhow::{Context, Result};
+use store::{Store, System, backends};
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::config::Loaded;
 use crate::health::Health;
-use crate::instance::{Claim, Instance};
+use crate::instance::Claim;
 use crate::listener;
 use crate::output::Output;
-use crate::process;
+use crate::ready::Ready;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
 
 /// How long the parts may take to stop.
@@ -78,44 +76,4 @@ async fn open_store(plan: &Plan) -> Result<Arc<dyn Store>> {
         }
         _ => format!("could not open the {} store", storage.kind),
     })
-}
-
-/// What is said when the program is ready.
-#[derive(Serialize)]
-struct Ready {
-    event: &'static str,
-    url: String,
-    data_dir: PathBuf,
-    #[serde(flatten)]
-    instance: Instance,
-}
-
-impl Ready {
-    fn of(plan: &Plan, listen: SocketAddr) -> Result<Ready> {
-        let pid = std::process::id();
-        let began = process::began(pid);
-        let instance = Instance {
-            pid,
-            process_began_ticks: began.ok_or_else(|| anyhow!("could not read /proc; mount it"))?,
-            listen,
-            version: env!("CARGO_PKG_VERSION").to_owned(),
-            store: plan.loaded.config.storage.kind.to_string(),
-            node: plan.node.clone(),
-            config: plan.loaded.source.to_string(),
-            started_micros: System.now().0,
-            ready_millis: u64::try_from(plan.began.elapsed().as_millis()).unwrap_or(u64::MAX),
-        };
-        Ok(Ready { event: "ready", url: instance.url(), data_dir: plan.data.clone(), instance })
-    }
-}
-
-impl fmt::Display for Ready {
-    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Instance { store, config, ready_millis, .. } = &self.instance;
-        let (url, data) = (&self.url, self.data_dir.display());
-        write!(
-            formatter,
-            "ready in {ready_millis} ms at {url} (data {data}, store {store}, config {config})"
-        )
-    }
 }

@@ -6,3 +6,4 @@ mod configuration;
 mod foreground;
 mod refusals;
 mod sandbox;
+mod stores;

@@ -126,6 +126,8 @@ fn a_server_that_is_not_there_is_refused_in_time() {
         let ended = sandbox.run(&["start", "--store", store, "--listen", "127.0.0.1:0"]);
         let error = ended.error();
         assert!(error.contains(&format!("could not open the {store} store")), "{error}");
+        assert!(error.contains("could not connect to") && error.contains("127.0.0.1"), "{error}");
+        assert!(error.contains(&format!("storage.{store}")), "{error}");
         assert!(began.elapsed() < REFUSED_WITHIN, "{:?}", began.elapsed());
         assert!(!sandbox.data().exists(), "nothing may be made");
     }
