@@ -7,10 +7,11 @@ use bytes::Bytes;
 
 use crate::{Error, KEY_BYTES_MAX, Key, Provenance, Revision};
 
-/// The largest value. etcd refuses requests over 1.5 MiB by default; the rest is for key and framing.
+/// The largest value. etcd refuses requests over 1.5 MiB by default; the rest is for keys and
+/// framing.
 pub const VALUE_BYTES_MAX: usize = 1_536 * 1_024 - 16 * 1_024;
-/// The largest sum of all values of one commit, with twice their keys: etcd's transaction names each
-/// key in the comparison and in the write.
+/// The largest sum of all values of one commit, with twice their keys: etcd's transaction names
+/// each key in the comparison and in the write.
 pub const COMMIT_BYTES_MAX: usize = VALUE_BYTES_MAX + 2 * KEY_BYTES_MAX;
 /// The most operations in one commit. etcd allows 128 in a transaction, our bookkeeping included.
 pub const COMMIT_OPERATIONS_MAX: usize = 60;

@@ -340,7 +340,11 @@ mod tests {
     }
 
     proptest! {
-        #![proptest_config(ProptestConfig { failure_persistence: None, cases: 64, ..Default::default() })]
+        #![proptest_config(ProptestConfig {
+            failure_persistence: None,
+            cases: 64,
+            ..Default::default()
+        })]
         #[test]
         fn the_tree_equals_a_plain_map_and_its_clones_never_change(steps in steps()) {
             let mut tree = Tree::default();

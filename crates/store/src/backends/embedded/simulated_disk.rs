@@ -152,12 +152,12 @@ impl Blackout {
         match action {
             Action::Write { .. } => self.writes.push(action.clone()),
             Action::Sync { file: synced } => {
-                let is_synced = |action: &Action| matches!(action, Action::Write { file, .. } if file == synced);
-                let (done, rest) =
-                    std::mem::take(&mut self.writes).into_iter().partition(is_synced);
-                self.writes = rest;
-                let done: Vec<Action> = done;
-                done.iter().for_each(|action| self.durable.apply(action));
+                for action in std::mem::take(&mut self.writes) {
+                    match &action {
+                        Action::Write { file, .. } if file == synced => self.durable.apply(&action),
+                        _ => self.writes.push(action),
+                    }
+                }
             }
             Action::SyncDirectory => {
                 for action in std::mem::take(&mut self.names) {
