@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-use crate::{Error, KEY_BYTES_MAX, Key, Provenance, Revision};
+use crate::{Derived, Error, KEY_BYTES_MAX, Key, Provenance, Revision};
 
 /// The largest value. etcd refuses requests over 1.5 MiB by default; the rest is for keys and
 /// framing.
@@ -27,6 +27,14 @@ pub struct Entry {
     pub created: Revision,
     /// The revision that wrote this value.
     pub modified: Revision,
+    /// What readers have computed from it.
+    pub derived: Derived,
+}
+
+impl Entry {
+    pub fn new(key: Key, value: Bytes, created: Revision, modified: Revision) -> Entry {
+        Entry { key, value, created, modified, derived: Derived::default() }
+    }
 }
 
 /// Operations that happen together in one revision, or not at all.

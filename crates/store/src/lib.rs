@@ -5,6 +5,7 @@
 //! shares), then one backend.
 
 mod change;
+mod derived;
 mod environment;
 mod error;
 mod key;
@@ -29,6 +30,7 @@ use async_trait::async_trait;
 pub use change::{Batch, Change, Changes, Commit, Committed, Entry, Epoch};
 pub use change::{COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX, VALUE_BYTES_MAX};
 pub use change::{Mutation, Operation, Precondition};
+pub use derived::Derived;
 pub use environment::{Environment, System};
 pub use error::Error;
 pub use key::{KEY_BYTES_MAX, Key, KeyRange};

@@ -50,7 +50,7 @@ impl Sequence {
                     // An update keeps the revision the key was made at.
                     let created = self.tree.get(&write.key).map_or(revision, |old| old.created);
                     let key = write.key.clone();
-                    let entry = Arc::new(Entry { key, value, created, modified: revision });
+                    let entry = Arc::new(Entry::new(key, value, created, revision));
                     let previous = self.tree.insert(entry.clone());
                     Change { key: write.key, entry: Some(entry), previous }
                 }

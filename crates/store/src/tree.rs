@@ -313,7 +313,7 @@ mod tests {
     fn entry(number: u16, revision: u64) -> Arc<Entry> {
         let key = Key::new(format!("{number:05}")).unwrap();
         let modified = Revision(revision);
-        Arc::new(Entry { key, value: Default::default(), created: modified, modified })
+        Arc::new(Entry::new(key, Default::default(), modified, modified))
     }
 
     fn keys<'a>(entries: impl Iterator<Item = &'a Arc<Entry>>) -> Vec<(Key, Revision)> {

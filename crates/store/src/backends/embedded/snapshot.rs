@@ -252,5 +252,5 @@ fn decode_entry(input: &mut &[u8], range: &KeyRange) -> Result<Option<Arc<Entry>
         return Ok(None);
     }
     let value = Bytes::copy_from_slice(value);
-    Ok(Some(Arc::new(Entry { key, value, created, modified })))
+    Ok(Some(Arc::new(Entry::new(key, value, created, modified))))
 }

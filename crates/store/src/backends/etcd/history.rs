@@ -276,7 +276,7 @@ mod tests {
 
     fn entry(name: &str, modified: u64) -> Arc<Entry> {
         let (key, modified) = (Key::new(name).unwrap(), Revision(modified));
-        Arc::new(Entry { key, value: Bytes::new(), created: modified, modified })
+        Arc::new(Entry::new(key, Bytes::new(), modified, modified))
     }
 
     /// A view at revision 10.
@@ -352,7 +352,7 @@ mod tests {
         for revision in [9, 7, 3] {
             let value = vec![0; (ANSWER_BYTES_MAX / 5 * 2) as usize].into();
             let (key, at) = (Key::new("a").unwrap(), Revision(revision));
-            let large = Arc::new(Entry { key: key.clone(), value, created: at, modified: at });
+            let large = Arc::new(Entry::new(key.clone(), value, at, at));
             let change = Change { key, entry: Some(large), previous: None };
             let provenance = Arc::new(Provenance::of(Timestamp(0), "someone"));
             walk.keep(Arc::new(Batch { revision: at, provenance, changes: vec![change] }));

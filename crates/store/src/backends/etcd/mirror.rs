@@ -109,7 +109,7 @@ impl Mirror {
 pub fn entry(key: Key, kv: &KeyValue) -> Entry {
     let (created, modified) = (revision(kv.create_revision), revision(kv.mod_revision));
     // A copy: the value is a part of the whole answer, which would stay in memory with it.
-    Entry { key, value: Bytes::copy_from_slice(&kv.value), created, modified }
+    Entry::new(key, Bytes::copy_from_slice(&kv.value), created, modified)
 }
 
 /// etcd's revisions are signed, and never negative.

@@ -96,7 +96,7 @@ pub fn decode_written(bytes: &Bytes) -> Result<Vec<Written>, Malformed> {
                 let modified = Revision(get_number(&mut input)?);
                 // A copy: a part would keep the whole in memory.
                 let value = Bytes::copy_from_slice(get_bytes(&mut input)?);
-                Some(Arc::new(Entry { key: key.clone(), value, created, modified }))
+                Some(Arc::new(Entry::new(key.clone(), value, created, modified)))
             }
         };
         written.push(Written { key, kind, previous });
@@ -175,7 +175,7 @@ mod tests {
             let key = Key::new(key).unwrap();
             let previous = previous.map(|(created, modified, value)| {
                 let (created, modified) = (Revision(created), Revision(modified));
-                Arc::new(Entry { key: key.clone(), value: value.into(), created, modified })
+                Arc::new(Entry::new(key.clone(), value.into(), created, modified))
             });
             Written { key, kind: if put { Kind::Put } else { Kind::Delete }, previous }
         });

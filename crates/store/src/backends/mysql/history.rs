@@ -159,6 +159,6 @@ fn take_entry(
 ) -> Result<Option<Arc<Entry>>> {
     let Some(value) = take::<Option<Vec<u8>>>(row, value)? else { return Ok(None) };
     let created = Revision(take(row, created)?);
-    let entry = Entry { key: key.clone(), value: Bytes::from(value), created, modified };
+    let entry = Entry::new(key.clone(), Bytes::from(value), created, modified);
     Ok(Some(Arc::new(entry)))
 }

@@ -215,12 +215,10 @@ pub async fn load(session: &mut Session) -> Result<Loaded> {
     let mut entries = Vec::with_capacity(count);
     let mut result = session.stream(statement).await?;
     while let Some(mut row) = next_row(&mut result).await? {
-        entries.push(Arc::new(Entry {
-            key: take_key(&mut row, 0)?,
-            created: Revision(take(&mut row, 1)?),
-            modified: Revision(take(&mut row, 2)?),
-            value: Bytes::from(take::<Vec<u8>>(&mut row, 3)?),
-        }));
+        let key = take_key(&mut row, 0)?;
+        let (created, modified) = (Revision(take(&mut row, 1)?), Revision(take(&mut row, 2)?));
+        let value = Bytes::from(take::<Vec<u8>>(&mut row, 3)?);
+        entries.push(Arc::new(Entry::new(key, value, created, modified)));
     }
     drop(result);
     session.run("COMMIT").await?;
