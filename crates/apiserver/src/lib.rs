@@ -4,4 +4,7 @@
 //! where a kind is special. The crate knows no custom resources of ours.
 
 pub mod field_error;
+pub mod object;
+pub mod persist;
+pub mod request;
 pub mod status;
