@@ -19,10 +19,11 @@ pub fn of_this_node() -> Result<String> {
 
 fn choose(variable: Option<OsString>, hostname: &str) -> Result<String> {
     if let Some(name) = variable.filter(|name| !name.is_empty()) {
-        let name = name.to_string_lossy().to_lowercase();
+        let given = name.to_string_lossy();
+        let name = given.to_lowercase();
         if !is_subdomain(&name) {
             bail!(
-                "{VARIABLE} is {name:?}, which cannot name a node; use letters, digits, '-' and \
+                "{VARIABLE} is {given:?}, which cannot name a node; use letters, digits, '-' and \
                  '.', beginning and ending with a letter or digit, at most {NAME_BYTES_MAX} of them"
             );
         }
