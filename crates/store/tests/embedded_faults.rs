@@ -282,7 +282,6 @@ fn change(path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
 async fn a_foreign_file_is_refused() {
     let directory = temporary("foreign");
     std::fs::create_dir(&directory).unwrap();
-    std::fs::write(directory.join("lock"), "").unwrap();
     std::fs::write(directory.join("0000000001.log"), "not ours\n".repeat(100)).unwrap();
     expect_refused(&directory, &["0000000001.log is not a file of this store"]).await;
 }

@@ -29,10 +29,8 @@ pub(super) enum Done {
 }
 
 pub(super) enum Keeper {
-    Inline {
-        files: Arc<Files>,
-        done: Vec<Done>,
-    },
+    #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only simulation is inline"))]
+    Inline { files: Arc<Files>, done: Vec<Done> },
     Thread {
         jobs: Option<mpsc::SyncSender<Job>>,
         done: mpsc::Receiver<Done>,
@@ -41,6 +39,7 @@ pub(super) enum Keeper {
 }
 
 impl Keeper {
+    #[cfg(feature = "testing")]
     pub fn inline(files: Arc<Files>) -> Keeper {
         Keeper::Inline { files, done: Vec::new() }
     }

@@ -107,6 +107,8 @@ impl Opened {
         environment: Arc<dyn Environment>,
         tuning: Tuning,
     ) -> Result<Opened, Error> {
+        // First of all: what is not ours must not even get a lock file.
+        recover::inspect(&*disk)?;
         let directory = disk.path();
         let file = directory.display().to_string();
         let lock = disk.lock().map_err(|source| Error::Disk { doing: "lock", file, source })?;

@@ -43,6 +43,16 @@ pub(super) fn recover(disk: &dyn Disk, recent_bytes_max: u64) -> Result<Recovere
     recovery.finish(disk, segments, &names)
 }
 
+/// Checks that every file with a name of ours is ours, without changing anything.
+pub(super) fn inspect(disk: &dyn Disk) -> Result<(), Error> {
+    let file = disk.path().display().to_string();
+    let names = disk.names().map_err(|source| Error::Disk { doing: "read", file, source })?;
+    for index in names.iter().filter_map(|name| segment::index_of(name)) {
+        Segment::open(disk, index, None)?;
+    }
+    Ok(())
+}
+
 struct Recovery {
     store: Option<u64>,
     sequence: Sequence,

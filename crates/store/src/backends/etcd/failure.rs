@@ -93,9 +93,18 @@ pub fn opening(client: &Client, status: Status) -> Error {
         Err(status) => Error::Connect {
             server: client.server().to_owned(),
             section: SECTION,
-            source: status.into(),
+            source: reason(&status).into(),
         },
     }
+}
+
+/// The innermost cause in words; a Status prints all of itself.
+fn reason(status: &Status) -> String {
+    let mut innermost: Option<&dyn std::error::Error> = status.source();
+    while let Some(source) = innermost.and_then(|error| error.source()) {
+        innermost = Some(source);
+    }
+    innermost.map_or_else(|| status.message().to_owned(), ToString::to_string)
 }
 
 /// Why a call that wrote nothing failed.
