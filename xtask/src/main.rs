@@ -1,13 +1,15 @@
-//! What a developer runs: `cargo xtask test`, `tidy`, `bench`. Ships nothing.
+//! What a developer runs: `cargo xtask test`, `tidy`, `bench`, `codegen`. Ships nothing.
 //!
 //! This file reads the command line; each command has a file of its own.
 
 mod bench;
+mod codegen;
 mod packages;
 mod test;
 mod tidy;
 mod workspace;
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
@@ -22,6 +24,8 @@ cargo xtask COMMAND
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
   bench NAME [ARGS]       Runs a benchmark, in release mode.
+  codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
+                          files kinds.json and types.json in DIR.
   help                    This text.
 ";
 
@@ -30,6 +34,7 @@ enum Command {
     Test(test::Options),
     Tidy(tidy::Ratchet),
     Bench(Vec<String>),
+    Codegen(PathBuf),
     Help,
 }
 
@@ -49,6 +54,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test(options) => test::run(&options),
         Command::Tidy(ratchet) => tidy::run(ratchet),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Codegen(facts) => codegen::run(&facts),
         Command::Help => {
             print!("{HELP}");
             Ok(())
@@ -65,6 +71,8 @@ fn parse(arguments: &[String]) -> Result<Command> {
         ["tidy", "--bless"] => Command::Tidy(tidy::Ratchet::Bless),
         ["bench", name, ..] if !name.starts_with('-') => Command::Bench(arguments[1..].to_vec()),
         ["bench", ..] => bail!("`bench` needs the name of a benchmark; see `cargo xtask help`"),
+        ["codegen", "--facts", facts] => Command::Codegen(PathBuf::from(facts)),
+        ["codegen", ..] => bail!("`codegen` needs `--facts DIR`"),
         _ => bail!("`{}` is not a command; see `cargo xtask help`", words.join(" ")),
     })
 }
@@ -103,6 +111,7 @@ mod tests {
             ("test watch --full", test(test::Scope::Full, Some("watch"))),
             ("tidy", Command::Tidy(tidy::Ratchet::Check)),
             ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),
+            ("codegen --facts a/b", Command::Codegen(PathBuf::from("a/b"))),
             ("bench store --writers 4", {
                 Command::Bench(["store", "--writers", "4"].map(str::to_owned).to_vec())
             }),
@@ -114,7 +123,9 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        for line in ["tset", "test --fast", "test a b", "tidy --fix", "bench", "bench --list"] {
+        for line in
+            ["tset", "test --fast", "test a b", "tidy --fix", "bench", "bench --list", "codegen"]
+        {
             assert!(parse_line(line).is_err(), "{line}");
         }
     }

@@ -20,6 +20,11 @@ impl TextFile {
         self.path.ends_with(".rs")
     }
 
+    /// Whether a program wrote the file: nobody reads it from top to bottom.
+    pub fn is_generated(&self) -> bool {
+        self.path.split('/').any(|part| part == "generated")
+    }
+
     /// Whether all of the file is test code: under `tests/`, or a contract suite, or the tests of
     /// a module in a file of their own.
     pub fn is_test(&self) -> bool {

@@ -12,6 +12,9 @@ const COLUMNS_MAX: usize = 100;
 
 /// Everything in a file that is longer than it may be.
 pub fn measure(file: &TextFile) -> Vec<Excess> {
+    if file.is_generated() {
+        return Vec::new();
+    }
     let text = RustText::read(&file.text);
     let mut excesses: Vec<Excess> = long_lines(file, &text).into_iter().collect();
     if !file.is_test() {
@@ -134,6 +137,7 @@ mod tests {
         assert_eq!(measured("a.rs", &text), [(Kind::File, 501, 1)]);
         assert_eq!(measured("tests/a.rs", &text), []);
         assert_eq!(measured("src/contract/a.rs", &text), []);
+        assert_eq!(measured("src/generated/a.rs", &text), []);
     }
 
     #[test]
