@@ -4,4 +4,6 @@
 //! where a kind is special. The crate knows no custom resources of ours.
 
 pub mod field_error;
+pub mod quantity;
+pub mod selectors;
 pub mod status;
