@@ -7,5 +7,8 @@ pub mod facts;
 pub mod field_error;
 pub mod object;
 pub mod persist;
+pub mod quantity;
+pub mod registry;
 pub mod request;
+pub mod selectors;
 pub mod status;
