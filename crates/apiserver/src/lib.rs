@@ -3,12 +3,26 @@
 //! Generic verbs, special kinds: one file per verb for all kinds, and a small strategy per kind
 //! where a kind is special. The crate knows no custom resources of ours.
 
+pub mod admission;
+pub mod age;
+pub mod answer;
+pub mod base64;
+pub mod decode;
+pub mod endpoints;
 pub mod facts;
 pub mod field_error;
+pub mod identity;
+pub mod ids;
 pub mod object;
+pub mod patch;
 pub mod persist;
 pub mod quantity;
+pub mod rbac;
 pub mod registry;
 pub mod request;
+pub mod resources;
 pub mod selectors;
+pub mod server;
 pub mod status;
+pub mod table;
+pub mod time;

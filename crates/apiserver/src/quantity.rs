@@ -103,19 +103,19 @@ impl Quantity {
 
     /// Brings any number into the form that the type keeps.
     fn new(mantissa: i128, exponent: i32, format: Format) -> Quantity {
+        let sign = mantissa.signum();
         let (mut mantissa, mut exponent, mut inexact) = (mantissa, exponent, false);
         while mantissa != 0 && (exponent < NANO || mantissa.abs() >= DIGITS_LIMIT) {
             inexact |= mantissa % 10 != 0;
             mantissa /= 10;
             exponent = exponent.saturating_add(1);
-            if mantissa == 0 {
-                // The smallest amount there is, however small it was: some is not none.
-                mantissa = if inexact { 1 } else { 0 };
-                return Quantity::new(mantissa, exponent.max(NANO), format);
-            }
+        }
+        if inexact && mantissa == 0 {
+            // The smallest amount there is, however small it was: some is not none.
+            return Quantity { mantissa: sign, exponent: NANO, format };
         }
         if inexact {
-            mantissa += mantissa.signum();
+            mantissa += sign;
         }
         while mantissa != 0 && mantissa % 10 == 0 && exponent < i32::MAX {
             mantissa /= 10;
@@ -296,16 +296,17 @@ fn digits(written: &Written<'_>) -> (i128, i32) {
 /// A number times a power of two; at most what an i64 holds.
 fn binary(digits: i128, power: u32, exponent: i32) -> Quantity {
     let largest = Quantity::new(i64::MAX.into(), 0, Format::Binary);
-    let plain = Quantity::new(digits, exponent, Format::Binary);
-    if plain > largest {
+    if Quantity::new(digits, exponent, Format::Binary) > largest {
         return largest;
     }
-    let amount = match digits.checked_mul(1 << power) {
-        Some(mantissa) => Quantity::new(mantissa, exponent, Format::Binary),
-        // Very many digits: those that do not fit are beyond a billionth.
-        None => {
-            Quantity::new(plain.mantissa.saturating_mul(1 << power), plain.exponent, Format::Binary)
+    // Of very many digits those that do not fit are far beyond a billionth.
+    let (mut digits, mut exponent) = (digits, exponent);
+    let amount = loop {
+        if let Some(mantissa) = digits.checked_mul(1 << power) {
+            break Quantity::new(mantissa, exponent, Format::Binary);
         }
+        digits = digits / 10 + 1;
+        exponent = exponent.saturating_add(1);
     };
     if amount > largest {
         return largest;
@@ -428,4 +429,237 @@ fn stays_as_written(text: &str) -> Result<bool, Error> {
         }
     };
     Ok(stays)
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn parsed(text: &str) -> Quantity {
+        Quantity::parse(text).unwrap_or_else(|error| panic!("{text}: {error}"))
+    }
+
+    #[test]
+    fn the_canonical_form_has_no_fraction_and_the_largest_suffix() {
+        let cases = [
+            ("0", "0"),
+            ("0Mi", "0"),
+            ("-0", "0"),
+            ("000", "0"),
+            ("1", "1"),
+            ("+1", "1"),
+            ("-1", "-1"),
+            ("007", "7"),
+            ("1.", "1"),
+            (".5", "500m"),
+            ("0.5", "500m"),
+            ("1.5", "1500m"),
+            ("-1.5", "-1500m"),
+            ("1000m", "1"),
+            ("1500m", "1500m"),
+            ("100m", "100m"),
+            ("1000", "1k"),
+            ("1024", "1024"),
+            ("1200", "1200"),
+            ("12000", "12k"),
+            ("1000k", "1M"),
+            ("1.2M", "1200k"),
+            ("1000000", "1M"),
+            ("1E", "1E"),
+            ("1000E", "1e21"),
+            ("1e3", "1e3"),
+            ("1E3", "1e3"),
+            ("12e6", "12e6"),
+            ("1e4", "10e3"),
+            ("1e-3", "1e-3"),
+            ("1e0", "1"),
+            ("100e-2", "1"),
+            ("1.5e3", "1500"),
+            ("1Ki", "1Ki"),
+            ("1024Ki", "1Mi"),
+            ("1.5Gi", "1536Mi"),
+            ("0.5Mi", "512Ki"),
+            ("0.5Ki", "512"),
+            ("1025Ki", "1025Ki"),
+            ("1.1Ki", "1126400m"),
+            ("0.0001Ki", "102400u"),
+            ("-1Gi", "-1Gi"),
+            ("8Ei", "9223372036854775807"),
+            ("100Ei", "9223372036854775807"),
+            ("-9Ei", "-9223372036854775807"),
+            ("1n", "1n"),
+            ("0.1n", "1n"),
+            ("1e-100", "1e-9"),
+            ("1.1n", "2n"),
+            ("-0.1n", "-1n"),
+            ("0.000000001", "1n"),
+            ("123456789012345678901234567890", "123456789012345678901234567890"),
+            ("1u", "1u"),
+            ("10u", "10u"),
+            ("0.25", "250m"),
+            ("2.5G", "2500M"),
+            ("3P", "3P"),
+            ("999Pi", "999Pi"),
+            (".", "0"),
+            ("1e2147483647", "10e2147483646"),
+        ];
+        for (text, canonical) in cases {
+            assert_eq!(parsed(text).to_string(), canonical, "{text}");
+        }
+    }
+
+    #[test]
+    fn broken_text_is_refused_with_the_reason() {
+        let cases = [
+            ("", Error::Form),
+            ("x", Error::Form),
+            (" 1", Error::Form),
+            ("1 ", Error::Form),
+            ("1.1.1", Error::Form),
+            ("--1", Error::Suffix),
+            ("1_000", Error::Form),
+            ("1Kb", Error::Form),
+            ("é", Error::Form),
+            ("1Ti1x", Error::Form),
+            ("1i", Error::Suffix),
+            ("1mi", Error::Suffix),
+            ("1K", Error::Suffix),
+            ("1ki", Error::Suffix),
+            ("1e", Error::Suffix),
+            ("1e+", Error::Suffix),
+            ("1Ki1", Error::Suffix),
+            ("1e99999999999999999999", Error::Suffix),
+        ];
+        for (text, error) in cases {
+            assert_eq!(Quantity::parse(text).unwrap_err(), error, "{text}");
+        }
+    }
+
+    #[test]
+    fn whole_values_are_rounded_away_from_zero_and_capped() {
+        let cases = [
+            ("1", 1, 1000),
+            ("100m", 1, 100),
+            ("-100m", -1, -100),
+            ("1.5", 2, 1500),
+            ("1500u", 1, 2),
+            ("1n", 1, 1),
+            ("2Ki", 2048, 2_048_000),
+            ("0", 0, 0),
+            ("1e30", i64::MAX, i64::MAX),
+            ("-1e30", i64::MIN, i64::MIN),
+            ("9223372036854775807", i64::MAX, i64::MAX),
+            ("8Ei", i64::MAX, i64::MAX),
+        ];
+        for (text, value, milli) in cases {
+            let quantity = parsed(text);
+            assert_eq!((quantity.value(), quantity.milli_value()), (value, milli), "{text}");
+        }
+        assert_eq!(parsed("1.0001").rounded_up(-3).to_string(), "1001m");
+        assert_eq!(parsed("1.5").rounded_up(-3).to_string(), "1500m");
+    }
+
+    #[test]
+    fn arithmetic_is_exact_and_keeps_the_first_format() {
+        let plus = [
+            ("1", "1", "2"),
+            ("100m", "900m", "1"),
+            ("1Gi", "512Mi", "1536Mi"),
+            ("0", "1Gi", "1Gi"),
+            ("1Gi", "1", "1073741825"),
+            ("1", "1Ki", "1025"),
+            ("1e3", "1", "1001"),
+            ("1E", "1n", "1000000000000000000000000001n"),
+            ("1e100", "1", "10e99"),
+            ("1", "-1", "0"),
+        ];
+        for (left, right, sum) in plus {
+            assert_eq!(parsed(left).plus(&parsed(right)).to_string(), sum, "{left} + {right}");
+        }
+        assert_eq!(parsed("1Gi").minus(&parsed("512Mi")).to_string(), "512Mi");
+        assert_eq!(parsed("1").minus(&parsed("1500m")).to_string(), "-500m");
+        assert_eq!(parsed("250m").times(8).to_string(), "2");
+        assert_eq!(parsed("1Gi").times(-3).to_string(), "-3Gi");
+        assert_eq!(parsed("1e100").times(i64::MAX).value(), i64::MAX);
+        assert_eq!(Quantity::from_i64(5000).to_string(), "5k");
+        assert_eq!(Quantity::from_milli(1500).to_string(), "1500m");
+    }
+
+    #[test]
+    fn order_is_by_amount() {
+        let ascending = [
+            "-1e100", "-1Gi", "-1", "-1n", "0", "1n", "100m", "1", "1001m", "1k", "1Ki", "1Gi",
+            "1E", "1e30", "1e100", "1e101",
+        ];
+        for (index, left) in ascending.iter().enumerate() {
+            for (other, right) in ascending.iter().enumerate() {
+                assert_eq!(parsed(left).cmp(&parsed(right)), index.cmp(&other), "{left} {right}");
+            }
+        }
+        assert_eq!(parsed("1000m"), parsed("1"));
+        assert_eq!(parsed("1Ki"), parsed("1024"));
+        assert_eq!(parsed("1e3"), parsed("1k"));
+    }
+
+    #[test]
+    fn the_server_keeps_what_needs_no_change() {
+        let cases = [
+            ("1000m", "1"),
+            ("1.500", "1.500"),
+            ("+1", "+1"),
+            ("0.100", "100m"),
+            ("100Mi", "100Mi"),
+            ("1024Mi", "1Gi"),
+            ("8Mi", "8Mi"),
+            ("0.5Gi", "512Mi"),
+            ("1E3", "1E3"),
+            ("0", "0"),
+            ("1000", "1k"),
+            ("1.5", "1500m"),
+        ];
+        for (text, kept) in cases {
+            assert_eq!(rewritten(text).unwrap(), kept, "{text}");
+        }
+        assert!(rewritten("1x").is_err());
+    }
+
+    #[test]
+    fn json_numbers_are_quantities_too() {
+        let cases =
+            [(serde_json::json!(2), "2"), (serde_json::json!(0.5), "500m"), (Value::Null, "0")];
+        for (value, text) in cases {
+            assert_eq!(Quantity::from_value(&value).unwrap().to_string(), text);
+        }
+        assert_eq!(Quantity::from_value(&serde_json::json!(" 1Gi ")).unwrap(), parsed("1Gi"));
+        assert!(Quantity::from_value(&serde_json::json!({})).is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn the_canonical_form_says_the_same_amount_and_is_stable(
+            text in "[+-]?[0-9]{0,24}(\\.[0-9]{0,14})?(n|u|m|k|M|G|T|P|E|Ki|Mi|Gi|Ti|Pi|Ei|e-?[0-9]{1,3})?"
+        ) {
+            prop_assume!(!text.is_empty());
+            let quantity = parsed(&text);
+            let canonical = quantity.to_string();
+            let again = parsed(&canonical);
+            prop_assert_eq!(again, quantity);
+            prop_assert_eq!(again.to_string(), canonical);
+            prop_assert_eq!(parsed(&rewritten(&text).unwrap()), quantity);
+        }
+
+        #[test]
+        fn no_text_panics(text in ".{0,40}|[0-9.eEKi+-]{0,60}") {
+            let _ = rewritten(&text);
+        }
+
+        #[test]
+        fn adding_and_taking_away_is_no_change(left in any::<i64>(), right in any::<i64>()) {
+            let (left, right) = (Quantity::from_milli(left), Quantity::from_i64(right));
+            prop_assert_eq!(left.plus(&right).minus(&right), left);
+            prop_assert_eq!(left.plus(&right), right.plus(&left));
+        }
+    }
 }

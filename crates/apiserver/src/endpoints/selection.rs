@@ -15,23 +15,15 @@ pub struct Selection {
 
 impl Selection {
     pub fn parse(options: &Options, resource: &Resource) -> Result<Selection, Error> {
-        let labels = labels::Selector::parse(&options.label_selector)
-            .map_err(|error| Error::bad_request(error.to_string()))?;
-        let fields = fields::Selector::parse(&options.field_selector)
-            .map_err(|error| Error::bad_request(error.to_string()))?;
-        fields
-            .check_supported(&resource.group, &resource.kind)
-            .map_err(|error| Error::bad_request(error.to_string()))?;
+        let refused = |error: crate::selectors::Error| Error::bad_request(error.0);
+        let labels = labels::parse(&options.label_selector).map_err(refused)?;
+        let fields = fields::parse(&options.field_selector).map_err(refused)?;
+        let fields = fields.for_kind(&resource.group, &resource.kind).map_err(refused)?;
         Ok(Selection { labels, fields })
     }
 
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
-    }
-
-    /// The one name that can match, if only one can.
-    pub fn single_name(&self) -> Option<&str> {
-        self.fields.exact("metadata.name")
     }
 
     /// Whether an object is wanted; `relative` is its key behind the resource's prefix.

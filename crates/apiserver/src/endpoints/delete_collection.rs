@@ -1,0 +1,44 @@
+//! DELETE of a collection: what a list finds, deleted one by one.
+
+use serde_json::{Value, json};
+
+use super::Request;
+use super::delete::{DeleteOptions, delete_object};
+use super::list::{find, list_metadata};
+use super::selection::Selection;
+use crate::answer::Answer;
+use crate::object;
+use crate::persist::stored;
+use crate::server::Server;
+use crate::status::Error;
+
+pub async fn delete_collection(server: &Server, request: &Request) -> Result<Answer, Error> {
+    let options = DeleteOptions::of(request)?;
+    let selection = Selection::parse(&request.options, &request.resource)?;
+    let found = find(server, request, &selection).await?;
+    let mut items: Vec<Value> = Vec::new();
+    for entry in &found.entries {
+        let object = stored(entry).object(entry.modified);
+        let mut one = request.clone();
+        one.options.dry_run |= options.dry_run;
+        one.target.name = object::name(&object).to_owned();
+        one.target.namespace = object::namespace(&object).to_owned();
+        // The one that was found, not one of the same name made since.
+        let options = DeleteOptions { uid: Some(object::uid(&object).into()), ..options.clone() };
+        match delete_object(server, &one, &options).await {
+            Ok(deleted) => items.push(deleted),
+            Err(error) if error.code == 404 || error.code == 409 => {}
+            Err(error) => return Err(error),
+        }
+    }
+    let resource = &request.resource;
+    Ok(Answer::value(
+        200,
+        &json!({
+            "kind": format!("{}List", resource.kind),
+            "apiVersion": resource.api_version(),
+            "metadata": list_metadata(&found),
+            "items": items,
+        }),
+    ))
+}

@@ -1,0 +1,158 @@
+//! Objects as something else: tables, metadata only.
+
+use bytes::Bytes;
+use serde_json::{Value, json};
+use store::{Entry, Revision};
+
+use super::Request;
+use super::list::{Found, list_metadata};
+use crate::answer::Answer;
+use crate::persist::{EventType, stored};
+use crate::request::negotiate::Representation;
+use crate::request::options::IncludeObject;
+use crate::status::Error;
+use crate::table;
+
+/// The metadata of an object, as an object of its own.
+pub fn metadata_only(object: &Value, beta: bool) -> Value {
+    json!({
+        "kind": "PartialObjectMetadata",
+        "apiVersion": meta_version(beta),
+        "metadata": object["metadata"],
+    })
+}
+
+fn meta_version(beta: bool) -> &'static str {
+    if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
+}
+
+pub fn metadata_of_list(found: &Found, beta: bool) -> Answer {
+    let item = |entry: &std::sync::Arc<Entry>| {
+        metadata_only(&stored(entry).object(entry.modified), beta)
+    };
+    let items: Vec<_> = found.entries.iter().map(item).collect();
+    Answer::value(
+        200,
+        &json!({
+            "kind": "PartialObjectMetadataList",
+            "apiVersion": meta_version(beta),
+            "metadata": list_metadata(found),
+            "items": items,
+        }),
+    )
+}
+
+pub fn table_of_list(request: &Request, found: &Found, beta: bool, now: i64) -> Answer {
+    let row = |entry: &std::sync::Arc<Entry>| {
+        row(request, &stored(entry).object(entry.modified), beta, now)
+    };
+    let rows: Vec<_> = found.entries.iter().map(row).collect();
+    Answer::value(200, &table(request, list_metadata(found), rows, beta))
+}
+
+pub fn table_of_object(request: &Request, object: &Value, beta: bool, now: i64) -> Value {
+    let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
+    table(request, metadata, vec![row(request, object, beta, now)], beta)
+}
+
+fn table(request: &Request, metadata: Value, rows: Vec<Value>, beta: bool) -> Value {
+    json!({
+        "kind": "Table",
+        "apiVersion": meta_version(beta),
+        "metadata": metadata,
+        "columnDefinitions": column_definitions(request),
+        "rows": rows,
+    })
+}
+
+fn column_definitions(request: &Request) -> Vec<Value> {
+    let resource = &request.resource;
+    let columns = table::columns(&resource.group, &resource.kind);
+    let describe = |column: &table::Column| {
+        json!({
+            "name": column.name,
+            "type": column.type_,
+            "format": column.format,
+            "description": column.description,
+            "priority": column.priority,
+        })
+    };
+    columns.iter().map(describe).collect()
+}
+
+fn row(request: &Request, object: &Value, beta: bool, now: i64) -> Value {
+    let resource = &request.resource;
+    let row = table::row(&resource.group, &resource.kind, object, now);
+    let mut line = json!({"cells": row.cells});
+    if !row.conditions.is_empty() {
+        line["conditions"] = json!(row.conditions);
+    }
+    match request.options.include_object {
+        IncludeObject::None => line["object"] = Value::Null,
+        IncludeObject::Metadata => line["object"] = metadata_only(object, beta),
+        IncludeObject::Object => line["object"] = object.clone(),
+    }
+    line
+}
+
+/// Encodes the events of one watch.
+pub struct EventEncoder {
+    request: Request,
+    now: i64,
+    /// Columns are described once.
+    is_first: bool,
+}
+
+impl EventEncoder {
+    pub fn of(request: &Request, now: i64) -> Result<EventEncoder, Error> {
+        Ok(EventEncoder { request: request.clone(), now, is_first: true })
+    }
+
+    pub fn encode(&mut self, kind: EventType, entry: &Entry, revision: Revision) -> Bytes {
+        let stored = stored(entry);
+        let object = match self.request.representation {
+            Representation::Table { beta } => {
+                let mut table = table_of_object(
+                    &self.request,
+                    &stored.object(revision),
+                    beta,
+                    self.now,
+                );
+                if !std::mem::take(&mut self.is_first) {
+                    table["columnDefinitions"] = Value::Null;
+                }
+                table
+            }
+            Representation::Metadata { beta, .. } => metadata_only(&stored.object(revision), beta),
+            _ => return stored.event(kind, revision),
+        };
+        let event = json!({"type": kind.name(), "object": object});
+        format!("{event}\n").into()
+    }
+
+    /// How far the watch is; the one that ends the initial events says so.
+    pub fn bookmark(&mut self, revision: Revision, ends_initial_events: bool) -> Bytes {
+        let resource = &self.request.resource;
+        let mut metadata = json!({"resourceVersion": revision.to_string()});
+        if ends_initial_events {
+            metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
+        }
+        let object = match self.request.representation {
+            Representation::Metadata { beta, .. } => json!({
+                "kind": "PartialObjectMetadata", "apiVersion": meta_version(beta), "metadata": metadata
+            }),
+            Representation::Table { beta } => {
+                let object = json!({"metadata": metadata});
+                let mut table = table_of_object(&self.request, &object, beta, self.now);
+                table["columnDefinitions"] = Value::Null;
+                table["rows"] = json!([{"cells": [], "object": metadata_only(&object, beta)}]);
+                table
+            }
+            _ => json!({
+                "kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata
+            }),
+        };
+        let event = json!({"type": "BOOKMARK", "object": object});
+        format!("{event}\n").into()
+    }
+}

@@ -1,0 +1,115 @@
+//! PUT: replaces an object, or the part of it that a subresource is.
+//!
+//! Upstream: apiserver/pkg/endpoints/handlers/update.go, registry/rest/update.go
+
+use serde_json::Value;
+
+use super::Request;
+use super::create::create_object;
+use super::get::represent;
+use super::write::{change, decode, expect_kind, read};
+use crate::answer::Answer;
+use crate::field_error::FieldError;
+use crate::object;
+use crate::registry::builtin;
+use crate::registry::strategy::{Context, begin_update, check_update};
+use crate::server::Server;
+use crate::status::Error;
+use crate::time::rfc3339;
+
+pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error> {
+    let mut object = decode(request)?;
+    expect_kind(request, &mut object)?;
+    expect_place(request, &mut object)?;
+    let resource = &request.resource;
+    let properties = builtin::strategy(&resource.group, &resource.kind).properties();
+    if object::meta(&object, "resourceVersion").is_empty()
+        && !properties.allows_unconditional_update
+    {
+        let error = FieldError::invalid(
+            "metadata.resourceVersion",
+            0,
+            "must be specified for an update",
+        );
+        let name = &request.target.name;
+        return Err(Error::invalid(&resource.kind, &resource.group, name, &[error]));
+    }
+    let is_new = request.target.subresource.is_empty()
+        && properties.allows_create_on_update
+        && read(server, request).await?.is_none();
+    if is_new {
+        let created = create_object(server, request, object).await?;
+        return Ok(represent(server, request, 201, &created));
+    }
+    let outcome = change(server, request, |current| {
+        prepare(server, request, object.clone(), current)
+    })
+    .await?;
+    Ok(represent(server, request, 200, &outcome.object()))
+}
+
+/// Name and namespace are those of the path.
+fn expect_place(request: &Request, object: &mut Value) -> Result<(), Error> {
+    let target = &request.target;
+    match object::name(object) {
+        "" => {
+            return Err(Error::bad_request(
+                "the name of the object must be specified to be updated",
+            ));
+        }
+        found if found == target.name => {}
+        found => {
+            let text = format!(
+                "the name of the object ({found}) does not match the name on the URL ({})",
+                target.name
+            );
+            return Err(Error::bad_request(text));
+        }
+    }
+    if !request.resource.namespaced {
+        return Ok(());
+    }
+    match object::namespace(object) {
+        "" => object::set_meta(object, "namespace", target.namespace.as_str()),
+        found if found == target.namespace => {}
+        found => {
+            let text = format!(
+                "the namespace of the object ({found}) does not match the namespace on the URL \
+                 ({})",
+                target.namespace
+            );
+            return Err(Error::bad_request(text));
+        }
+    }
+    Ok(())
+}
+
+/// What an update makes of the object it found: defaults, what only the server may change, checks.
+pub fn prepare(
+    server: &Server,
+    request: &Request,
+    mut object: Value,
+    current: &Value,
+) -> Result<Value, Error> {
+    let resource = &request.resource;
+    let subresource = &request.target.subresource;
+    let strategy = builtin::strategy(&resource.group, &resource.kind);
+    let uid = object::uid(&object);
+    if !uid.is_empty() && uid != object::uid(current) {
+        let why = format!(
+            "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
+            object::uid(current)
+        );
+        return Err(Error::conflict(resource.about(), &request.target.name, &why));
+    }
+    strategy.default(&mut object);
+    let now = rfc3339(server.environment.now());
+    let context = Context { subresource, user: &request.user, now: &now };
+    begin_update(strategy, &mut object, current, &context);
+    let errors = check_update(strategy, &object, current, subresource);
+    if !errors.is_empty() {
+        let name = &request.target.name;
+        return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
+    }
+    Ok(object)
+}

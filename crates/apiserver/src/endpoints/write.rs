@@ -1,0 +1,193 @@
+//! What all writes share: reading the body, and read, change, commit, again on conflict.
+//!
+//! `change` is the only loop in the server that tries again, and the one place where an object whose
+//! last finalizer is gone is deleted, so that PUT and PATCH cannot differ.
+
+use serde_json::{Value, json};
+use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};
+
+use super::Request;
+use crate::object;
+use crate::persist::{self, stored};
+use crate::request::negotiate::{BodyType, body_type};
+use crate::server::{Server, store_failure};
+use crate::status::Error;
+
+/// How often a change is tried again when others write the same object.
+const CONFLICT_RETRIES_MAX: usize = 32;
+
+/// Reads the body as an object.
+pub fn decode(request: &Request) -> Result<Value, Error> {
+    let object: Value = match body_type(&request.content_type)? {
+        BodyType::Json => serde_json::from_slice(&request.body)
+            .map_err(|error| Error::bad_request(format!("couldn't decode the body: {error}")))?,
+        BodyType::Yaml => {
+            return Err(Error::unsupported_media_type("application/json"));
+        }
+    };
+    if !object.is_object() {
+        let text = "the body of the request is not an object";
+        return Err(Error::bad_request(text));
+    }
+    Ok(object)
+}
+
+/// The body must be of the kind that the path is for; what it leaves out is filled in.
+pub fn expect_kind(request: &Request, object: &mut Value) -> Result<(), Error> {
+    let resource = &request.resource;
+    let expected = resource.api_version();
+    match object["apiVersion"].as_str().unwrap_or_default() {
+        "" => object["apiVersion"] = json!(expected),
+        found if found == expected => {}
+        found => {
+            return Err(Error::bad_request(format!(
+                "the API version in the data ({found}) does not match the expected API version \
+                 ({expected})"
+            )));
+        }
+    }
+    match object["kind"].as_str().unwrap_or_default() {
+        "" => object["kind"] = json!(resource.kind),
+        found if found == resource.kind => {}
+        found => {
+            return Err(Error::bad_request(format!(
+                "{found} in version {:?} cannot be handled as a {}: no kind {found:?} is \
+                 registered for version {expected:?}",
+                resource.version, resource.kind
+            )));
+        }
+    }
+    Ok(())
+}
+
+/// An object as it is now.
+pub struct Current {
+    pub object: Value,
+    pub revision: Revision,
+}
+
+pub async fn read(server: &Server, request: &Request) -> Result<Option<Current>, Error> {
+    let resource = &request.resource;
+    let key = resource.key(&request.target.namespace, &request.target.name)?;
+    let entry = server.store.get(&key, None).await.map_err(store_failure)?;
+    Ok(entry.map(|entry| Current {
+        object: stored(&entry).object(entry.modified),
+        revision: entry.modified,
+    }))
+}
+
+/// What became of a change.
+pub enum Outcome {
+    Written(Value),
+    /// The last finalizer went with it.
+    Deleted(Value),
+    Unchanged(Value),
+}
+
+impl Outcome {
+    pub fn object(self) -> Value {
+        match self {
+            Outcome::Written(object) | Outcome::Deleted(object) | Outcome::Unchanged(object) => {
+                object
+            }
+        }
+    }
+}
+
+/// Reads, changes and commits; again when somebody else was faster, unless the client named the
+/// revision it changes.
+pub async fn change(
+    server: &Server,
+    request: &Request,
+    change: impl Fn(&Value) -> Result<Value, Error>,
+) -> Result<Outcome, Error> {
+    let about = request.resource.about();
+    let name = &request.target.name;
+    for _ in 0..CONFLICT_RETRIES_MAX {
+        let Some(current) = read(server, request).await? else {
+            return Err(Error::not_found(about, name));
+        };
+        let mut object = change(&current.object)?;
+        let named = object::meta(&object, "resourceVersion").to_owned();
+        if !named.is_empty() && named != current.revision.to_string() {
+            return Err(Error::modified(about, name));
+        }
+        object::remove_meta(&mut object, "resourceVersion");
+        if is_unchanged(&object, &current.object) {
+            return Ok(Outcome::Unchanged(current.object));
+        }
+        match commit_change(server, request, object, &current).await? {
+            Some(outcome) => return Ok(outcome),
+            None if !named.is_empty() => return Err(Error::modified(about, name)),
+            None => {}
+        }
+    }
+    Err(Error::conflict(about, name, "others keep changing it; please try again"))
+}
+
+fn is_unchanged(object: &Value, current: &Value) -> bool {
+    let mut current = current.clone();
+    object::remove_meta(&mut current, "resourceVersion");
+    *object == current
+}
+
+/// Commits a changed object, or its removal; `None` when somebody else was faster.
+async fn commit_change(
+    server: &Server,
+    request: &Request,
+    mut object: Value,
+    current: &Current,
+) -> Result<Option<Outcome>, Error> {
+    let is_gone = object::is_terminating(&object)
+        && object::finalizers(&object).is_empty()
+        && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
+        && !holds_namespace(request, &object);
+    let mutation = if is_gone { Mutation::Delete } else { encode(request, &object) };
+    if request.options.dry_run {
+        object::set_meta(&mut object, "resourceVersion", current.revision.to_string());
+        return Ok(Some(Outcome::Written(object)));
+    }
+    let when = Precondition::At(current.revision);
+    match commit(server, request, mutation, when).await {
+        Ok(revision) => {
+            object::set_meta(&mut object, "resourceVersion", revision.to_string());
+            Ok(Some(if is_gone { Outcome::Deleted(object) } else { Outcome::Written(object) }))
+        }
+        Err(store::Error::Conflict { .. }) => Ok(None),
+        Err(error) => Err(store_failure(error)),
+    }
+}
+
+/// A namespace goes when its own finalizers are gone too.
+fn holds_namespace(request: &Request, object: &Value) -> bool {
+    request.resource.kind == "Namespace"
+        && request.resource.group.is_empty()
+        && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
+}
+
+pub fn encode(request: &Request, object: &Value) -> Mutation {
+    let resource = &request.resource;
+    let fields =
+        crate::selectors::field_table::values(&resource.group, &resource.kind, object);
+    Mutation::Put(persist::encode(object, &fields))
+}
+
+/// One write, with its provenance.
+pub async fn commit(
+    server: &Server,
+    request: &Request,
+    mutation: Mutation,
+    when: Precondition,
+) -> Result<Revision, store::Error> {
+    let target = &request.target;
+    let key = request.resource.key(&target.namespace, &target.name);
+    let key = key.map_err(|error| store::Error::Invalid { what: error.message })?;
+    let provenance = Provenance {
+        manager: request.manager().into(),
+        request: request.id.clone(),
+        ..Provenance::of(server.environment.now(), request.user.clone())
+    };
+    let operations = vec![Operation { key, mutation, when }];
+    let committed = server.store.commit(Commit { operations, epoch: None, provenance }).await?;
+    Ok(committed.revision)
+}
