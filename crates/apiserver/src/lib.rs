@@ -3,6 +3,7 @@
 //! Generic verbs, special kinds: one file per verb for all kinds, and a small strategy per kind
 //! where a kind is special. The crate knows no custom resources of ours.
 
+pub mod decode;
 pub mod facts;
 pub mod field_error;
 pub mod status;
