@@ -1,0 +1,101 @@
+//! Bodies of requests become values: parsed, checked against the type of their kind, and written
+//! as Go's encoder would write them.
+//!
+//! What is unknown or given twice is not an error here: the request's `fieldValidation` decides
+//! whether it is one, a warning or nothing.
+//!
+//! Upstream: apimachinery/pkg/runtime/serializer/json/json.go
+
+mod base64;
+pub mod json;
+mod order;
+mod path;
+pub mod strict;
+mod time;
+pub mod yaml;
+
+use serde_json::Value;
+
+use crate::facts::Type;
+
+/// How deep a body may be nested.
+pub const DEPTH_MAX: usize = 512;
+
+/// How many fields that are unknown or given twice are named.
+pub const PROBLEMS_MAX: usize = 100;
+
+/// Why a body was refused. All are answered with 400.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Error {
+    /// Neither JSON nor YAML, or too deep.
+    #[error("{0}")]
+    Syntax(String),
+    /// Well-formed, but not of the type.
+    #[error("{0}")]
+    Type(String),
+}
+
+/// A body that was parsed.
+#[derive(Debug, PartialEq)]
+pub struct Parsed {
+    pub value: Value,
+    /// What was given twice: for JSON the paths of the fields, for YAML one text for all.
+    pub duplicates: Vec<String>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Format {
+    Json,
+    Yaml,
+}
+
+/// An object of a built-in kind.
+#[derive(Debug, PartialEq)]
+pub struct Object {
+    pub value: Value,
+    /// `unknown field "spec.a"`, `duplicate field "spec.b"`, in the order of the body.
+    pub problems: Vec<String>,
+}
+
+/// Writes a quantity in its canonical form; None if it is not one.
+pub type CanonicalQuantity = fn(&str) -> Option<String>;
+
+/// Reads an object of a built-in type.
+pub fn object(
+    body: &[u8],
+    format: Format,
+    of: &'static Type,
+    quantity: CanonicalQuantity,
+) -> Result<Object, Error> {
+    let parsed = match format {
+        Format::Json => json::parse(body)?,
+        Format::Yaml => yaml::parse(body)?,
+    };
+    let mut value = parsed.value;
+    let unknown = strict::normalise(&mut value, of, quantity)?.unknown;
+    let problems = match format {
+        _ if unknown.is_empty() && parsed.duplicates.is_empty() => Vec::new(),
+        Format::Json => order::problems(body, unknown, parsed.duplicates),
+        Format::Yaml => {
+            let unknown = unknown.iter().map(|path| unknown_field(path));
+            parsed.duplicates.into_iter().chain(unknown).collect()
+        }
+    };
+    Ok(Object { value, problems })
+}
+
+/// The text of the refusal when `fieldValidation` is `Strict`.
+pub fn strict_error(problems: &[String]) -> String {
+    format!("strict decoding error: {}", problems.join(", "))
+}
+
+pub fn unknown_field(path: &str) -> String {
+    format!("unknown field {path:?}")
+}
+
+pub fn duplicate_field(path: &str) -> String {
+    format!("duplicate field {path:?}")
+}
+
+#[cfg(test)]
+mod tests;
