@@ -4,4 +4,6 @@
 //! where a kind is special. The crate knows no custom resources of ours.
 
 pub mod field_error;
+pub mod identity;
+pub mod rbac;
 pub mod status;
