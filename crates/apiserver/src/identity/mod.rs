@@ -1,0 +1,137 @@
+//! Who is asking: users, and the ways in which they prove it.
+//!
+//! What a user may do is decided in [`crate::rbac`].
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+pub const GROUP_MASTERS: &str = "system:masters";
+pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
+pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
+pub const GROUP_SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+pub const USER_ANONYMOUS: &str = "system:anonymous";
+
+const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
+
+/// Somebody who asks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct User {
+    pub name: Arc<str>,
+    /// Empty where the credential has none.
+    pub uid: String,
+    pub groups: Vec<Arc<str>>,
+    pub extra: BTreeMap<String, Vec<String>>,
+}
+
+impl User {
+    /// Somebody who showed no credential at all.
+    pub fn anonymous() -> User {
+        User {
+            name: USER_ANONYMOUS.into(),
+            uid: String::new(),
+            groups: vec![GROUP_UNAUTHENTICATED.into()],
+            extra: BTreeMap::new(),
+        }
+    }
+
+    /// Somebody whose credential held; the group of all such users is added.
+    pub fn authenticated<G: AsRef<str>>(name: &str, groups: impl IntoIterator<Item = G>) -> User {
+        let mut groups: Vec<Arc<str>> = groups.into_iter().map(|g| g.as_ref().into()).collect();
+        if !groups.iter().any(|group| &**group == GROUP_AUTHENTICATED) {
+            groups.push(GROUP_AUTHENTICATED.into());
+        }
+        User { name: name.into(), uid: String::new(), groups, extra: BTreeMap::new() }
+    }
+
+    /// A part of this program, for example `system:kube-controller-manager`.
+    pub fn component(name: &str) -> User {
+        User::authenticated(name, [] as [&str; 0])
+    }
+
+    /// A service account, as its token would make it.
+    pub fn service_account(namespace: &str, name: &str, uid: &str) -> User {
+        let user = service_account_name(namespace, name);
+        let groups = service_account_groups(namespace);
+        User { uid: uid.to_owned(), ..User::authenticated(&user, groups) }
+    }
+
+    pub fn is_in(&self, group: &str) -> bool {
+        self.groups.iter().any(|one| &**one == group)
+    }
+
+    /// Whether the user passes every authorization.
+    pub fn is_master(&self) -> bool {
+        self.is_in(GROUP_MASTERS)
+    }
+
+    pub fn is_anonymous(&self) -> bool {
+        &*self.name == USER_ANONYMOUS
+    }
+
+    /// The `UserInfo` of reviews and of admission.
+    pub fn to_info(&self) -> Value {
+        let mut info = json!({ "username": &*self.name });
+        if !self.uid.is_empty() {
+            info["uid"] = json!(self.uid);
+        }
+        if !self.groups.is_empty() {
+            info["groups"] = self.groups.iter().map(|group| &**group).collect();
+        }
+        if !self.extra.is_empty() {
+            info["extra"] = json!(self.extra);
+        }
+        info
+    }
+}
+
+/// The user name of a service account.
+pub fn service_account_name(namespace: &str, name: &str) -> String {
+    format!("{SERVICE_ACCOUNT_PREFIX}{namespace}:{name}")
+}
+
+/// The groups every service account of the namespace is in.
+pub fn service_account_groups(namespace: &str) -> [String; 2] {
+    [GROUP_SERVICE_ACCOUNTS.to_owned(), format!("{GROUP_SERVICE_ACCOUNTS}:{namespace}")]
+}
+
+/// Namespace and name, if the user name is that of a service account.
+pub fn split_service_account(user: &str) -> Option<(&str, &str)> {
+    let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
+    let whole = !namespace.is_empty() && !name.is_empty() && !name.contains(':');
+    whole.then_some((namespace, name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn everybody_with_a_credential_is_in_the_authenticated_group_once() {
+        let user = User::authenticated("a", ["x", GROUP_AUTHENTICATED]);
+        assert_eq!(user.groups.len(), 2);
+        assert!(User::component("c").is_in(GROUP_AUTHENTICATED));
+        assert!(!User::anonymous().is_in(GROUP_AUTHENTICATED));
+        assert!(!user.is_master());
+        assert!(User::authenticated("root", [GROUP_MASTERS]).is_master());
+    }
+
+    #[test]
+    fn a_service_account_has_the_name_and_groups_of_its_namespace() {
+        let user = User::service_account("ns", "sa", "u1");
+        assert_eq!(
+            user.to_info(),
+            json!({
+                "username": "system:serviceaccount:ns:sa", "uid": "u1",
+                "groups": [
+                    "system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"
+                ]
+            })
+        );
+        assert_eq!(split_service_account(&user.name), Some(("ns", "sa")));
+        for other in ["system:serviceaccount:ns", "system:serviceaccount::a", "x", "a:b:c:d"] {
+            assert_eq!(split_service_account(other), None);
+        }
+    }
+}
