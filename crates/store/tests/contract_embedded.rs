@@ -1,6 +1,8 @@
 //! The contract on the embedded backend: on a real directory, and on a simulated disk with files
 //! so small that every case crosses segments and snapshots.
 
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
 use std::path::PathBuf;
 use std::sync::Arc;
 

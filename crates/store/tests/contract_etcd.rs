@@ -1,5 +1,7 @@
 //! The contract on a real etcd: a prefix for each case.
 
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
 use std::sync::Arc;
 
 use async_trait::async_trait;

@@ -1,5 +1,7 @@
 //! The contract on the memory backend.
 
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;

@@ -1,5 +1,7 @@
 //! The embedded backend under kill -9, full disks, failed syncs and damaged files.
 
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};

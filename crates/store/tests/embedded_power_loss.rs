@@ -1,6 +1,8 @@
 //! Power loss: a recorded run is cut at every sync, with random parts of what was not synced yet,
 //! and every image must open to a state that holds all that was acknowledged, and nothing torn.
 
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
@@ -43,7 +45,7 @@ fn operations(numbers: &mut Numbers, state: &State) -> Vec<Operation> {
             continue;
         }
         let length = numbers.below(700) as usize;
-        let value = Bytes::from(vec![numbers.next() as u8; length]);
+        let value = Bytes::from(vec![numbers.draw() as u8; length]);
         let (mutation, when) = match state.get(&name) {
             Some((_, at)) if numbers.below(4) == 0 => (Mutation::Delete, Precondition::At(*at)),
             Some((_, at)) => (Mutation::Put(value), Precondition::At(*at)),
@@ -158,7 +160,7 @@ async fn every_image_of_a_power_loss_opens_to_what_was_acknowledged() {
         }
         for at in positions {
             for _ in 0..images_each {
-                let image = blackout.image(&mut || numbers.next());
+                let image = blackout.image(&mut || numbers.draw());
                 let disk = check(&run, image.clone(), at).await;
                 images += 1;
                 if images % 16 == 0 {
@@ -170,7 +172,7 @@ async fn every_image_of_a_power_loss_opens_to_what_was_acknowledged() {
         blackout.perform(action);
         if is_sync {
             for _ in 0..images_each {
-                let image = blackout.image(&mut || numbers.next());
+                let image = blackout.image(&mut || numbers.draw());
                 check(&run, image, position + 1).await;
                 images += 1;
             }
@@ -192,7 +194,7 @@ async fn check_crash_in_recovery(
     let mut images = 0;
     for action in recovered.trace() {
         blackout.perform(&action);
-        check(run, blackout.image(&mut || numbers.next()), position).await;
+        check(run, blackout.image(&mut || numbers.draw()), position).await;
         images += 1;
     }
     images

@@ -8,7 +8,7 @@ use servers::MariaDb;
 use store::backends::mysql::{self, Settings};
 use store::{
     COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX, Environment, KEY_BYTES_MAX, KeyRange, Mutation,
-    Operation, Precondition, Retention, Revision, System,
+    Operation, Precondition, Retention, Revision, System, VALUE_BYTES_MAX,
 };
 use tokio::task::JoinSet;
 
@@ -57,7 +57,7 @@ async fn the_largest_commits_fit_in_the_smallest_packets() {
     for number in 0..8 {
         let store = store.clone();
         writers.spawn(async move {
-            let value = vec![b'\''; COMMIT_BYTES_MAX];
+            let value = vec![b'\''; VALUE_BYTES_MAX];
             store.commit(put(&format!("large/{number}"), value, None)).await.unwrap()
         });
     }
@@ -66,14 +66,16 @@ async fn the_largest_commits_fit_in_the_smallest_packets() {
     }
     let operations = (0..COMMIT_OPERATIONS_MAX).map(|number| Operation {
         key: key(&format!("{number:02}{}", "'".repeat(KEY_BYTES_MAX - 2))),
-        mutation: Mutation::Put(vec![b'\\'; COMMIT_BYTES_MAX / COMMIT_OPERATIONS_MAX].into()),
+        mutation: Mutation::Put(
+            vec![b'\\'; COMMIT_BYTES_MAX / COMMIT_OPERATIONS_MAX - 2 * KEY_BYTES_MAX].into(),
+        ),
         when: Precondition::Absent,
     });
     store.commit(commit(operations.collect())).await.unwrap();
     let fresh = open(&settings).await;
     let page = fresh.list(&KeyRange::prefix("large/"), Default::default(), None).await.unwrap();
     assert_eq!(page.entries.len(), 8);
-    assert!(page.entries.iter().all(|entry| entry.value.len() == COMMIT_BYTES_MAX));
+    assert!(page.entries.iter().all(|entry| entry.value.len() == VALUE_BYTES_MAX));
     let changes = fresh.changes(&KeyRange::all(), Revision::ZERO, Revision(9)).await.unwrap();
     assert_eq!(changes.through, Revision(9));
     assert_eq!(changes.batches[8].changes.len(), COMMIT_OPERATIONS_MAX);

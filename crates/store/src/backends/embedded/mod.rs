@@ -79,8 +79,10 @@ pub fn open_inline(
     let opened = Opened::open(disk, retention, environment, tuning)?;
     let keeper = Keeper::inline(opened.files.clone());
     let parts = opened.parts(keeper);
-    let embedded =
-        Embedded { writer: Writer::Inline(Mutex::new(Some(parts.sequencer))), ..parts.embedded };
+    let embedded = Embedded {
+        writer: Writer::Inline(Box::new(Mutex::new(Some(parts.sequencer)))),
+        ..parts.embedded
+    };
     Ok(Arc::new(Replica::new(Arc::new(embedded))))
 }
 
@@ -187,7 +189,7 @@ enum Writer {
     Gone,
     Thread(mpsc::Sender<Request>),
     #[cfg_attr(not(feature = "testing"), expect(dead_code, reason = "only simulation is inline"))]
-    Inline(Mutex<Option<Sequencer>>),
+    Inline(Box<Mutex<Option<Sequencer>>>),
 }
 
 impl Embedded {

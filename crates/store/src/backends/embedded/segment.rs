@@ -20,7 +20,7 @@ const MAGIC: &[u8; 8] = b"SETPTLOG";
 /// The format this program writes, and the newest it reads.
 pub const FORMAT: u32 = 1;
 /// Zeros are written in pieces of this size.
-const ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
+static ZEROS: [u8; 256 * 1024] = [0; 256 * 1024];
 /// No frame is larger: a full batch, one commit over it, and their keys.
 pub const FRAME_BYTES_MAX: usize = 3 << 20;
 
