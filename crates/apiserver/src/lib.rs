@@ -4,9 +4,9 @@
 //! where a kind is special. The crate knows no custom resources of ours.
 
 pub mod admission;
+pub mod admit;
 pub mod age;
 pub mod answer;
-pub mod base64;
 pub mod decode;
 pub mod endpoints;
 pub mod facts;
@@ -26,3 +26,4 @@ pub mod server;
 pub mod status;
 pub mod table;
 pub mod time;
+pub mod timestamp;

@@ -17,7 +17,7 @@ use crate::resources::Resource;
 use crate::server::{Server, store_failure};
 use crate::status::Error;
 use crate::time::rfc3339;
-use crate::{admission, ids};
+use crate::{admit, ids};
 
 /// How often another name is tried when a generated one is taken.
 const NAME_RETRIES_MAX: usize = 8;
@@ -41,13 +41,13 @@ pub async fn create_object(
     place(request, &mut object)?;
     let strategy = builtin::strategy(&request.resource.group, &request.resource.kind);
     strategy.default(&mut object);
-    admission::mutate(server, request, &mut object, None).await?;
+    admit::mutate(server, request, &mut object, None).await?;
     let now = rfc3339(server.environment.now());
     object::set_meta(&mut object, "uid", ids::uuid(&*server.environment));
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
     let base = object::meta(&object, "generateName").to_owned();
     let is_generated = object::name(&object).is_empty() && !base.is_empty();
-    let context = Context { subresource: "", user: &request.user, now: &now };
+    let context = Context { subresource: "", user: &request.user.name, now: &now };
     for _ in 0..NAME_RETRIES_MAX {
         if is_generated {
             object::set_meta(&mut object, "name", ids::generated_name(&base, &*server.environment));
@@ -59,7 +59,7 @@ pub async fn create_object(
             let name = object::name(&object);
             return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
         }
-        admission::validate(server, request, &object, None).await?;
+        admit::validate(server, request, &object, None).await?;
         if let Some(created) = store(server, request, &object).await? {
             return Ok(created);
         }

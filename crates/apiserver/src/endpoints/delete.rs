@@ -118,7 +118,7 @@ pub async fn delete_object(
 ) -> Result<Value, Error> {
     let about = request.resource.about();
     let name = &request.target.name;
-    crate::admission::allow_delete(request)?;
+    crate::admit::allow_delete(request)?;
     for _ in 0..CONFLICT_RETRIES_MAX {
         let current = read(server, request).await?.ok_or_else(|| Error::not_found(about, name))?;
         check_preconditions(request, options, &current.object)?;

@@ -3,6 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use bytes::Bytes;
 use futures::stream;
 use serde_json::{Value, json};
@@ -11,7 +13,6 @@ use store::{Entry, Key, Page, PageRequest, Revision, Store};
 use super::Request;
 use super::selection::Selection;
 use crate::answer::Answer;
-use crate::base64;
 use crate::persist::stored;
 use crate::request::negotiate::Representation;
 use crate::request::options::Freshness;
@@ -189,7 +190,7 @@ impl Token {
     fn text(&self) -> String {
         let revision = self.revision.map_or(-1, |revision| revision.0 as i64);
         let token = json!({"v": "meta.k8s.io/v1", "rv": revision, "start": self.start});
-        base64::encode_url(token.to_string().as_bytes())
+        URL_SAFE_NO_PAD.encode(token.to_string())
     }
 
     fn parse(text: &str) -> Result<Option<Token>, Error> {
@@ -197,7 +198,7 @@ impl Token {
             return Ok(None);
         }
         let invalid = |why: &str| Error::bad_request(format!("continue key is not valid: {why}"));
-        let bytes = base64::decode_url(text).ok_or_else(|| invalid("not base64"))?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| invalid("not base64"))?;
         let token: Value = serde_json::from_slice(&bytes).map_err(|_| invalid("not JSON"))?;
         if token["v"] != "meta.k8s.io/v1" {
             return Err(invalid("unknown version"));

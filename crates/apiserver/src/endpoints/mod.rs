@@ -13,10 +13,11 @@ pub mod update;
 pub mod watch;
 pub mod write;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::identity::User;
 use crate::request::negotiate::Representation;
 use crate::request::options::Options;
 use crate::request::path::Target;
@@ -33,8 +34,28 @@ pub struct Request {
     pub user_agent: String,
     pub body: Bytes,
     /// On whose behalf.
-    pub user: Arc<str>,
+    pub user: Arc<User>,
     pub id: Arc<str>,
+    /// What the client is told besides the answer.
+    pub warnings: Warnings,
+}
+
+/// Warnings of one request, in order and once each.
+#[derive(Clone, Default)]
+pub struct Warnings(Arc<Mutex<Vec<String>>>);
+
+impl Warnings {
+    pub fn add(&self, text: impl Into<String>) {
+        let text = text.into();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !all.contains(&text) {
+            all.push(text);
+        }
+    }
+
+    pub fn take(&self) -> Vec<String> {
+        std::mem::take(&mut self.0.lock().unwrap_or_else(PoisonError::into_inner))
+    }
 }
 
 impl Request {

@@ -104,7 +104,7 @@ pub fn prepare(
     }
     strategy.default(&mut object);
     let now = rfc3339(server.environment.now());
-    let context = Context { subresource, user: &request.user, now: &now };
+    let context = Context { subresource, user: &request.user.name, now: &now };
     begin_update(strategy, &mut object, current, &context);
     let errors = check_update(strategy, &object, current, subresource);
     if !errors.is_empty() {

@@ -7,9 +7,13 @@ use serde_json::{Value, json};
 use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};
 
 use super::Request;
+use crate::decode::{self, Format};
+use crate::facts::Type;
 use crate::object;
 use crate::persist::{self, stored};
+use crate::quantity;
 use crate::request::negotiate::{BodyType, body_type};
+use crate::request::options::FieldValidation;
 use crate::server::{Server, store_failure};
 use crate::status::Error;
 
@@ -18,18 +22,36 @@ const CONFLICT_RETRIES_MAX: usize = 32;
 
 /// Reads the body as an object.
 pub fn decode(request: &Request) -> Result<Value, Error> {
-    let object: Value = match body_type(&request.content_type)? {
-        BodyType::Json => serde_json::from_slice(&request.body)
-            .map_err(|error| Error::bad_request(format!("couldn't decode the body: {error}")))?,
-        BodyType::Yaml => {
-            return Err(Error::unsupported_media_type("application/json"));
-        }
+    decode_as(request, request.resource.facts.type_id.get())
+}
+
+/// Reads the body as an object of a built-in type.
+pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
+    let format = match body_type(&request.content_type)? {
+        BodyType::Json => Format::Json,
+        BodyType::Yaml => Format::Yaml,
     };
-    if !object.is_object() {
-        let text = "the body of the request is not an object";
-        return Err(Error::bad_request(text));
+    let canonical = |text: &str| quantity::parse(text).ok().map(|quantity| quantity.to_string());
+    let decoded = decode::object(&request.body, format, of, canonical);
+    let resource = &request.resource;
+    let cannot = |why: &str| {
+        let (kind, version) = (&resource.kind, &resource.version);
+        let text = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
+        Error::bad_request(text)
+    };
+    let decoded = decoded.map_err(|error| cannot(&error.to_string()))?;
+    if !decoded.problems.is_empty() {
+        match request.options.field_validation {
+            FieldValidation::Ignore => {}
+            FieldValidation::Warn => {
+                decoded.problems.iter().for_each(|problem| request.warnings.add(problem));
+            }
+            FieldValidation::Strict => {
+                return Err(cannot(&decode::strict_error(&decoded.problems)));
+            }
+        }
     }
-    Ok(object)
+    Ok(decoded.value)
 }
 
 /// The body must be of the kind that the path is for; what it leaves out is filled in.
@@ -185,7 +207,7 @@ pub async fn commit(
     let provenance = Provenance {
         manager: request.manager().into(),
         request: request.id.clone(),
-        ..Provenance::of(server.environment.now(), request.user.clone())
+        ..Provenance::of(server.environment.now(), request.user.name.clone())
     };
     let operations = vec![Operation { key, mutation, when }];
     let committed = server.store.commit(Commit { operations, epoch: None, provenance }).await?;

@@ -1,0 +1,298 @@
+//! The path of a request, top to bottom: understand it, know who asks, decide, answer.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT, WARNING};
+use http::request::Parts;
+use http::{HeaderMap, Method, Response};
+use http_body_util::{BodyExt, Limited};
+use serde_json::json;
+use store::{Environment, Store};
+use tokio::sync::watch;
+
+use crate::answer::{Answer, Body};
+use crate::endpoints::{self, Request, Warnings, discovery};
+use crate::identity::User;
+use crate::rbac::{Attributes, Authorizer, Decision, denial};
+use crate::request::negotiate::{Representation, negotiate};
+use crate::request::options::Options;
+use crate::request::path::{self, Path, Target};
+use crate::resources::Registry;
+use crate::status::Error;
+use crate::{ids, time};
+
+/// The largest body of a request.
+pub const BODY_BYTES_MAX: usize = 3 << 20;
+/// The longest URL.
+const URL_BYTES_MAX: usize = 8 << 10;
+
+/// Everything a request needs.
+pub struct Server {
+    pub store: Arc<dyn Store>,
+    pub registry: Registry,
+    pub authorizer: Authorizer,
+    pub environment: Arc<dyn Environment>,
+    /// True from when the server is to stop.
+    pub stop: watch::Receiver<bool>,
+}
+
+impl Server {
+    /// Seconds since 1970, for ages.
+    pub fn now(&self) -> i64 {
+        time::unix_seconds(self.environment.now())
+    }
+
+    /// Returns when the server is to stop.
+    pub async fn stopping(&self) {
+        let mut stop = self.stop.clone();
+        // Whoever could say so being gone means the same.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+
+    /// Answers a request from a user who is known already.
+    pub async fn handle<B>(
+        self: &Arc<Self>,
+        request: http::Request<B>,
+        user: Arc<User>,
+    ) -> Response<Body>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let (parts, body) = request.into_parts();
+        let id = ids::uuid(&*self.environment);
+        let warnings = Warnings::default();
+        let asked = Asked { user, id: id.as_str().into(), warnings: warnings.clone() };
+        let answer = self.answer(parts, body, asked).await;
+        let mut answer = answer.unwrap_or_else(|error| Answer::failure(&error));
+        answer = answer.with(HeaderName::from_static("audit-id"), id);
+        for warning in warnings.take() {
+            answer = answer.with(WARNING, format!("299 - {}", json!(warning)));
+        }
+        answer.into_response()
+    }
+
+    async fn answer<B>(
+        self: &Arc<Self>,
+        parts: Parts,
+        body: B,
+        asked: Asked,
+    ) -> Result<Answer, Error>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        if parts.uri.to_string().len() > URL_BYTES_MAX {
+            return Err(Error::bad_request("the URL is too long"));
+        }
+        let options = Options::parse(parts.uri.query().unwrap_or_default())?;
+        match path::parse(parts.uri.path()) {
+            Path::Other => self.answer_other(&parts, &asked),
+            Path::Discovery { group, version } => {
+                self.authorize_path(&asked.user, &parts)?;
+                let representation = negotiate(header(&parts.headers, ACCEPT))?;
+                let (group, version) = (group.as_deref(), version.as_deref());
+                discovery::answer(&self.registry, group, version, representation)
+            }
+            Path::Resource(target) => {
+                let verb = verb(&parts.method, &target, &options)?;
+                self.authorize(&asked.user, verb, &target)?;
+                let body = read_body(body).await?;
+                let request = self.understand(parts, target, options, body, asked)?;
+                self.dispatch(verb, &request).await
+            }
+        }
+    }
+
+    /// Paths that are about no resource.
+    fn answer_other(&self, parts: &Parts, asked: &Asked) -> Result<Answer, Error> {
+        self.authorize_path(&asked.user, parts)?;
+        match parts.uri.path() {
+            "/version" | "/version/" => Ok(Answer::value(200, &version())),
+            "/healthz" | "/livez" | "/readyz" => match self.store.health() {
+                Ok(()) => Ok(Answer::text(200, "ok")),
+                Err(error) => Ok(Answer::text(500, format!("store: {error}\n"))),
+            },
+            "/" => Ok(Answer::value(200, &json!({"paths": self.paths()}))),
+            _ => Ok(Answer::text(404, "404 page not found\n")),
+        }
+    }
+
+    fn paths(&self) -> Vec<String> {
+        let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
+        for (group, versions) in self.registry.groups() {
+            if group.is_empty() {
+                continue;
+            }
+            paths.push(format!("/apis/{group}"));
+            paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
+        }
+        paths.extend(["/healthz", "/livez", "/readyz", "/version"].map(str::to_owned));
+        paths.sort();
+        paths
+    }
+
+    fn authorize(&self, user: &User, verb: &str, target: &Target) -> Result<(), Error> {
+        self.decide(
+            user,
+            &Attributes {
+                verb,
+                group: &target.group,
+                resource: &target.resource,
+                subresource: &target.subresource,
+                namespace: &target.namespace,
+                name: &target.name,
+                path: None,
+            },
+        )
+    }
+
+    fn authorize_path(&self, user: &User, parts: &Parts) -> Result<(), Error> {
+        let verb = parts.method.as_str().to_ascii_lowercase();
+        let path = Some(parts.uri.path());
+        self.decide(user, &Attributes { verb: &verb, path, ..Default::default() })
+    }
+
+    fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), Error> {
+        match self.authorizer.authorize(user, attributes) {
+            Decision::Allowed { .. } => Ok(()),
+            Decision::Denied { reason } => Err(denial(user, attributes, &reason)),
+        }
+    }
+
+    fn understand(
+        &self,
+        parts: Parts,
+        target: Target,
+        options: Options,
+        body: Bytes,
+        asked: Asked,
+    ) -> Result<Request, Error> {
+        let resource = self.registry.lookup(&target).ok_or_else(Error::no_such_resource)?;
+        if !target.namespace.is_empty() && !resource.namespaced && resource.kind != "Namespace" {
+            return Err(Error::no_such_resource());
+        }
+        Ok(Request {
+            resource,
+            target,
+            options,
+            representation: negotiate(header(&parts.headers, ACCEPT))?,
+            content_type: header(&parts.headers, CONTENT_TYPE).to_owned(),
+            user_agent: header(&parts.headers, USER_AGENT).to_owned(),
+            body,
+            user: asked.user,
+            id: asked.id,
+            warnings: asked.warnings,
+        })
+    }
+
+    async fn dispatch(self: &Arc<Self>, verb: &str, request: &Request) -> Result<Answer, Error> {
+        let resource = &request.resource;
+        match request.target.subresource.as_str() {
+            "" if !resource.serves(verb) => return Err(Error::method_not_allowed()),
+            "" => {}
+            name => {
+                let subresource = resource.subresource(name).ok_or_else(Error::no_such_resource)?;
+                if !subresource.verbs.contains(&verb) {
+                    return Err(Error::method_not_allowed());
+                }
+                if !matches!(name, "status" | "finalize") {
+                    return Err(Error::no_such_resource());
+                }
+            }
+        }
+        if let Representation::AggregatedDiscovery { .. } = request.representation {
+            return Err(Error::not_acceptable(crate::request::negotiate::ACCEPTED));
+        }
+        match verb {
+            "get" => endpoints::get::get(self, request).await,
+            "list" => endpoints::list::list(self, request).await,
+            "watch" => endpoints::watch::watch(self, request).await,
+            "create" => endpoints::create::create(self, request).await,
+            "update" => endpoints::update::update(self, request).await,
+            "patch" => endpoints::patch::patch(self, request).await,
+            "delete" => endpoints::delete::delete(self, request).await,
+            "deletecollection" => {
+                endpoints::delete_collection::delete_collection(self, request).await
+            }
+            _ => Err(Error::method_not_allowed()),
+        }
+    }
+}
+
+/// Who asks, under which id.
+struct Asked {
+    user: Arc<User>,
+    id: Arc<str>,
+    warnings: Warnings,
+}
+
+fn header(headers: &HeaderMap, name: HeaderName) -> &str {
+    headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+fn verb(method: &Method, target: &Target, options: &Options) -> Result<&'static str, Error> {
+    let has_name = !target.name.is_empty();
+    Ok(match method.as_str() {
+        "GET" if options.watch => "watch",
+        "GET" if has_name => "get",
+        "GET" => "list",
+        "POST" => "create",
+        "PUT" => "update",
+        "PATCH" => "patch",
+        "DELETE" if has_name => "delete",
+        "DELETE" => "deletecollection",
+        _ => return Err(Error::method_not_allowed()),
+    })
+}
+
+async fn read_body<B>(body: B) -> Result<Bytes, Error>
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    match Limited::new(body, BODY_BYTES_MAX).collect().await {
+        Ok(body) => Ok(body.to_bytes()),
+        Err(error) if error.is::<http_body_util::LengthLimitError>() => {
+            Err(Error::too_large(BODY_BYTES_MAX))
+        }
+        Err(error) => Err(Error::bad_request(format!("could not read the body: {error}"))),
+    }
+}
+
+/// The version that is spoken, and ours.
+pub fn version() -> serde_json::Value {
+    json!({
+        "major": "1",
+        "minor": "36",
+        "emulationMajor": "1",
+        "emulationMinor": "36",
+        "minCompatibilityMajor": "1",
+        "minCompatibilityMinor": "35",
+        "gitVersion": "v1.36.4+setpoint",
+        "gitCommit": "",
+        "gitTreeState": "clean",
+        "buildDate": "1970-01-01T00:00:00Z",
+        "goVersion": "",
+        "compiler": "rustc",
+        "platform": "linux/amd64",
+    })
+}
+
+/// What a failure of the store means to a client.
+pub fn store_failure(error: store::Error) -> Error {
+    match error {
+        store::Error::Compacted { requested, oldest } => {
+            Error::expired(format!("too old resource version: {requested} ({oldest})"))
+        }
+        store::Error::Future { requested, newest } => {
+            Error::too_large_resource_version(requested.0, newest.0)
+        }
+        store::Error::TooLarge { max, .. } => Error::too_large(max),
+        store::Error::Invalid { what } => Error::bad_request(what),
+        error @ store::Error::OutcomeUnknown { .. } => Error::timeout(error, 1),
+        error if !error.is_terminal() => Error::unavailable(error.to_string()),
+        error => Error::internal(error),
+    }
+}
