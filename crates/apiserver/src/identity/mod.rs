@@ -1,11 +1,34 @@
 //! Who is asking: users, and the ways in which they prove it.
 //!
+//! | file | |
+//! |---|---|
+//! | `certificates.rs` | the cluster's authority, serving and client certificates |
+//! | `tls.rs` | how the server speaks TLS, and the user of a client's certificate |
+//! | `x509.rs`, `der.rs`, `pem.rs` | certificates as bytes |
+//! | `key_files.rs` | where keys are kept |
+//!
 //! What a user may do is decided in [`crate::rbac`].
+
+pub mod certificates;
+mod der;
+mod error;
+pub mod key_files;
+mod pem;
+pub mod tls;
+#[cfg(test)]
+mod tls_tests;
+mod x509;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
+
+pub use error::Error;
+pub use x509::AlternativeName;
+
+/// The key of a user's extra fields that tells credentials apart in an audit.
+pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
 
 pub const GROUP_MASTERS: &str = "system:masters";
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";

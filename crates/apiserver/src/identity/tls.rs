@@ -1,0 +1,112 @@
+//! TLS as the server speaks it, and the user a client's certificate makes.
+//!
+//! A client may come without a certificate, and is then known by its token or by nothing. One that
+//! shows a certificate which does not hold gets no further than the handshake.
+
+use std::fmt::Write;
+use std::sync::{Arc, PoisonError, RwLock};
+
+use aws_lc_rs::digest;
+use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
+use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
+use rustls::sign::CertifiedKey;
+use rustls::time_provider::TimeProvider;
+use rustls::{RootCertStore, ServerConfig, version};
+use rustls_pki_types::CertificateDer;
+
+use super::certificates::Issued;
+use super::{CREDENTIAL_ID, Error, User, x509};
+
+/// Enough for a client that opens one connection after the other.
+const TICKETS_PER_HANDSHAKE: usize = 1;
+
+/// The certificate that is served; another can take its place while connections go on.
+#[derive(Debug)]
+pub struct Serving {
+    current: RwLock<Arc<CertifiedKey>>,
+}
+
+impl Serving {
+    pub fn new(issued: &Issued) -> Result<Arc<Serving>, Error> {
+        Ok(Arc::new(Serving { current: RwLock::new(certified(issued)?) }))
+    }
+
+    /// Serves another certificate from the next handshake on.
+    pub fn swap(&self, issued: &Issued) -> Result<(), Error> {
+        let next = certified(issued)?;
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
+        Ok(())
+    }
+}
+
+impl ResolvesServerCert for Serving {
+    fn resolve(&self, _: ClientHello<'_>) -> Option<Arc<CertifiedKey>> {
+        Some(Arc::clone(&self.current.read().unwrap_or_else(PoisonError::into_inner)))
+    }
+}
+
+#[derive(Clone, Debug)]
+pub struct Options {
+    pub serving: Arc<Serving>,
+    /// Who signs client certificates that are believed.
+    pub client_authorities: Vec<CertificateDer<'static>>,
+    pub clock: Arc<dyn TimeProvider>,
+}
+
+/// What an acceptor needs: TLS 1.3 and 1.2, HTTP/2 and HTTP/1.1, session tickets.
+pub fn server_config(options: Options) -> Result<ServerConfig, Error> {
+    let provider = Arc::new(provider::default_provider());
+    let mut roots = RootCertStore::empty();
+    for authority in options.client_authorities {
+        roots.add(authority).map_err(tls("take the client authority in"))?;
+    }
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots.into(), Arc::clone(&provider))
+        .allow_unauthenticated()
+        .build()
+        .map_err(|error| {
+            tls("make the verifier of clients")(rustls::Error::General(error.to_string()))
+        })?;
+    let mut config = ServerConfig::builder_with_details(provider, options.clock)
+        .with_protocol_versions(&[&version::TLS13, &version::TLS12])
+        .map_err(tls("choose versions of TLS"))?
+        .with_client_cert_verifier(verifier)
+        .with_cert_resolver(options.serving);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    config.ticketer = provider::Ticketer::new().map_err(tls("make keys for session tickets"))?;
+    config.send_tls13_tickets = TICKETS_PER_HANDSHAKE;
+    Ok(config)
+}
+
+/// The user of a certificate that a handshake has verified. The time is looked at again, because
+/// connections and session tickets outlive certificates.
+pub fn user_of_certificate(certificate: &[u8], now: i64) -> Option<User> {
+    let summary = x509::summary(certificate)?;
+    if now < summary.not_before || now > summary.not_after {
+        return None;
+    }
+    let subject = summary.subject;
+    if subject.common_name.is_empty() {
+        return None;
+    }
+    let mut user = User::authenticated(&subject.common_name, subject.organizations);
+    user.uid = subject.uid;
+    let hash = digest::digest(&digest::SHA256, certificate);
+    let mut id = "X509SHA256=".to_owned();
+    for byte in hash.as_ref() {
+        let _ = write!(id, "{byte:02x}");
+    }
+    user.extra.insert(CREDENTIAL_ID.to_owned(), vec![id]);
+    Some(user)
+}
+
+fn certified(issued: &Issued) -> Result<Arc<CertifiedKey>, Error> {
+    let provider: &CryptoProvider = &provider::default_provider();
+    let chain = vec![issued.certificate.clone()];
+    CertifiedKey::from_der(chain, issued.private_key(), provider)
+        .map(Arc::new)
+        .map_err(tls("use the serving certificate"))
+}
+
+fn tls(doing: &'static str) -> impl FnOnce(rustls::Error) -> Error {
+    move |source| Error::Tls { doing, source }
+}
