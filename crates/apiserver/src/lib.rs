@@ -5,5 +5,6 @@
 
 pub mod admission;
 pub mod field_error;
+pub mod quantity;
 pub mod registry;
 pub mod status;
