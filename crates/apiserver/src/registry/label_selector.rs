@@ -57,7 +57,9 @@ pub fn matches(selector: &Value, labels: &Value) -> bool {
     let wanted = edit::map(selector, &["matchLabels"]);
     let has = |(key, value): (&String, &Value)| labels.get(key) == Some(value);
     wanted.into_iter().flatten().all(has)
-        && edit::list(selector, &["matchExpressions"]).iter().all(|it| expression_matches(it, labels))
+        && edit::list(selector, &["matchExpressions"])
+            .iter()
+            .all(|it| expression_matches(it, labels))
 }
 
 fn expression_matches(expression: &Value, labels: &Value) -> bool {
@@ -99,7 +101,10 @@ mod tests {
             (json!({"matchLabels": {"app": "db"}}), false),
             (json!({"matchExpressions": [{"key": "app", "operator": "Exists"}]}), true),
             (json!({"matchExpressions": [{"key": "app", "operator": "DoesNotExist"}]}), false),
-            (json!({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["a"]}]}), true),
+            (
+                json!({"matchExpressions": [{"key": "x", "operator": "NotIn", "values": ["a"]}]}),
+                true,
+            ),
         ];
         for (selector, expected) in cases {
             assert_eq!(matches(&selector, &labels), expected, "{selector}");

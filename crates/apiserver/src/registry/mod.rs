@@ -11,6 +11,7 @@ pub mod metadata;
 
 pub mod names;
 
+pub mod amount;
 pub mod checks;
 pub mod edit;
 pub mod field;

@@ -183,7 +183,11 @@ pub fn path_segment(name: &str) -> Faults {
 
 fn path_segment_prefix(name: &str) -> Faults {
     let holds = |part: &&str| name.contains(*part);
-    ["/", "%"].iter().filter(|part| holds(part)).map(|it| format!("may not contain '{it}'")).collect()
+    ["/", "%"]
+        .iter()
+        .filter(|part| holds(part))
+        .map(|it| format!("may not contain '{it}'"))
+        .collect()
 }
 
 fn is_qualified_part(text: &str) -> bool {
