@@ -62,9 +62,8 @@ async fn expect_live_namespace(server: &Server, request: &Request) -> Result<(),
     if !object::is_terminating(&namespace) {
         return Ok(());
     }
-    let why = format!(
-        "unable to create new content in namespace {name} because it is being terminated"
-    );
+    let why =
+        format!("unable to create new content in namespace {name} because it is being terminated");
     let mut error = Error::forbidden(request.resource.about(), &request.target.name, &why);
     if let Some(details) = &mut error.details {
         details.causes.push(Cause {

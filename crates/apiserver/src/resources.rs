@@ -95,8 +95,7 @@ impl Registry {
         let mut registry = Registry::default();
         for kind in facts::kinds() {
             let resource = Arc::new(Resource::builtin(kind));
-            let path =
-                (resource.group.clone(), resource.version.clone(), resource.plural.clone());
+            let path = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
             registry.resources.insert(path, resource);
         }
         registry

@@ -31,7 +31,7 @@ const URL_BYTES_MAX: usize = 8 << 10;
 pub struct Server {
     pub store: Arc<dyn Store>,
     pub registry: Registry,
-    pub authorizer: Authorizer,
+    pub authorizer: Arc<Authorizer>,
     pub environment: Arc<dyn Environment>,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,

@@ -102,11 +102,7 @@ fn scope(resource: &Resource) -> Scope {
 }
 
 /// Commits a new object; `None` when the name is taken.
-async fn store(
-    server: &Server,
-    request: &Request,
-    object: &Value,
-) -> Result<Option<Value>, Error> {
+async fn store(server: &Server, request: &Request, object: &Value) -> Result<Option<Value>, Error> {
     let mut object = object.clone();
     if request.options.dry_run {
         return Ok(Some(object));

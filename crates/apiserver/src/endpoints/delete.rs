@@ -225,11 +225,7 @@ fn mark(server: &Server, mut object: Value, current: &Value, seconds: i64) -> Pl
 }
 
 /// The finalizers after the policy has had its say.
-fn finalizers(
-    options: &DeleteOptions,
-    default: DefaultPropagation,
-    object: &Value,
-) -> Vec<String> {
+fn finalizers(options: &DeleteOptions, default: DefaultPropagation, object: &Value) -> Vec<String> {
     let mut finalizers = object::finalizers(object);
     let policy = options.propagation.or_else(|| {
         // Finalizers that are there already say what was asked for before.

@@ -47,9 +47,7 @@ fn group_list(registry: &Registry) -> Value {
 }
 
 fn describe_group(group: &str, versions: &[String]) -> Value {
-    let describe = |version: &String| {
-        json!({"groupVersion": format!("{group}/{version}"), "version": version})
-    };
+    let describe = |version: &String| json!({"groupVersion": format!("{group}/{version}"), "version": version});
     json!({
         "name": group,
         "versions": versions.iter().map(describe).collect::<Vec<_>>(),

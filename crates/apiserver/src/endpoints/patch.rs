@@ -42,9 +42,9 @@ impl Patch {
             if value.is_object() { Ok(value) } else { Err(malformed("it is not an object")) }
         };
         match media_type(&request.content_type) {
-            "application/json-patch+json" => {
-                patch::json::parse(&request.body).map(Patch::Json).map_err(|error| refused(request, error))
-            }
+            "application/json-patch+json" => patch::json::parse(&request.body)
+                .map(Patch::Json)
+                .map_err(|error| refused(request, error)),
             "application/merge-patch+json" => Ok(Patch::Merge(value()?)),
             "application/strategic-merge-patch+json" => {
                 Ok(Patch::Strategic(value()?, request.resource.facts.type_id.get()))

@@ -27,9 +27,8 @@ fn meta_version(beta: bool) -> &'static str {
 }
 
 pub fn metadata_of_list(found: &Found, beta: bool) -> Answer {
-    let item = |entry: &std::sync::Arc<Entry>| {
-        metadata_only(&stored(entry).object(entry.modified), beta)
-    };
+    let item =
+        |entry: &std::sync::Arc<Entry>| metadata_only(&stored(entry).object(entry.modified), beta);
     let items: Vec<_> = found.entries.iter().map(item).collect();
     Answer::value(
         200,
@@ -112,12 +111,8 @@ impl EventEncoder {
         let stored = stored(entry);
         let object = match self.request.representation {
             Representation::Table { beta } => {
-                let mut table = table_of_object(
-                    &self.request,
-                    &stored.object(revision),
-                    beta,
-                    self.now,
-                );
+                let mut table =
+                    table_of_object(&self.request, &stored.object(revision), beta, self.now);
                 if !std::mem::take(&mut self.is_first) {
                     table["columnDefinitions"] = Value::Null;
                 }

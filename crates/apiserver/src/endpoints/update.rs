@@ -26,11 +26,8 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
     if object::meta(&object, "resourceVersion").is_empty()
         && !properties.allows_unconditional_update
     {
-        let error = FieldError::invalid(
-            "metadata.resourceVersion",
-            0,
-            "must be specified for an update",
-        );
+        let error =
+            FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
         let name = &request.target.name;
         return Err(Error::invalid(&resource.kind, &resource.group, name, &[error]));
     }
@@ -41,10 +38,9 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
         let created = create_object(server, request, object).await?;
         return Ok(represent(server, request, 201, &created));
     }
-    let outcome = change(server, request, |current| {
-        prepare(server, request, object.clone(), current)
-    })
-    .await?;
+    let outcome =
+        change(server, request, |current| prepare(server, request, object.clone(), current))
+            .await?;
     Ok(represent(server, request, 200, &outcome.object()))
 }
 

@@ -68,7 +68,9 @@ fn timeout(options: &Options, server: &Server) -> Duration {
 /// Where a watch begins.
 enum Start {
     /// With what exists, not older than some revision; and whether its end is marked.
-    Initial { freshness: Freshness },
+    Initial {
+        freshness: Freshness,
+    },
     After(u64),
     Now,
 }
@@ -227,9 +229,9 @@ impl Watcher {
     /// What a change means to someone who only sees what is selected.
     fn judge<'a>(&self, change: &'a Change) -> Option<(EventType, &'a Entry)> {
         let wanted = |entry: &Option<Arc<Entry>>| {
-            entry.as_ref().is_some_and(|entry| {
-                self.selection.matches(stored(entry), self.relative(entry))
-            })
+            entry
+                .as_ref()
+                .is_some_and(|entry| self.selection.matches(stored(entry), self.relative(entry)))
         };
         match (wanted(&change.previous), wanted(&change.entry)) {
             (false, true) => Some((EventType::Added, change.entry.as_deref()?)),
@@ -255,4 +257,3 @@ fn expired(error: store::Error) -> Error {
         error => crate::server::store_failure(error),
     }
 }
-

@@ -31,7 +31,7 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
         BodyType::Json => Format::Json,
         BodyType::Yaml => Format::Yaml,
     };
-    let canonical = |text: &str| quantity::parse(text).ok().map(|quantity| quantity.to_string());
+    let canonical = |text: &str| quantity::rewritten(text).ok();
     let decoded = decode::object(&request.body, format, of, canonical);
     let resource = &request.resource;
     let cannot = |why: &str| {
@@ -189,8 +189,7 @@ fn holds_namespace(request: &Request, object: &Value) -> bool {
 
 pub fn encode(request: &Request, object: &Value) -> Mutation {
     let resource = &request.resource;
-    let fields =
-        crate::selectors::field_table::values(&resource.group, &resource.kind, object);
+    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, object);
     Mutation::Put(persist::encode(object, &fields))
 }
 
