@@ -8,4 +8,5 @@ pub mod field_error;
 pub mod quantity;
 pub mod selectors;
 pub mod status;
+pub mod table;
 pub mod timestamp;
