@@ -9,11 +9,14 @@ const HOUR: i64 = 60 * MINUTE;
 const DAY: i64 = 24 * HOUR;
 const YEAR: i64 = 365 * DAY;
 
+/// The time that clients written in Go send for none: the first of January of the year 1.
+const NEVER: i64 = -62_135_596_800;
+
 /// The time from a timestamp to `now`, `<unknown>` where there is no timestamp.
 pub fn since(text: Option<&str>, now_unix_seconds: i64) -> String {
     match text.and_then(timestamp::parse) {
+        Some(NEVER) | None => "<unknown>".to_owned(),
         Some(then) => human(now_unix_seconds.saturating_sub(then)),
-        None => "<unknown>".to_owned(),
     }
 }
 
@@ -91,6 +94,7 @@ mod tests {
         assert_eq!(since(Some("1970-01-01T00:00:00Z"), 90), "90s");
         assert_eq!(since(Some("1970-01-01T00:00:10Z"), 0), "<invalid>");
         assert_eq!(since(Some("yesterday"), 90), "<unknown>");
+        assert_eq!(since(Some("0001-01-01T00:00:00Z"), 90), "<unknown>");
         assert_eq!(since(None, 90), "<unknown>");
     }
 }

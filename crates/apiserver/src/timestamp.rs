@@ -68,11 +68,8 @@ fn fraction(bytes: &[u8]) -> Option<(u32, &[u8])> {
     if count == 0 {
         return None;
     }
-    let mut micros = 0;
-    for place in 0..6 {
-        let digit = if place < count { rest[place] - b'0' } else { 0 };
-        micros = micros * 10 + u32::from(digit);
-    }
+    let six = rest[..count].iter().chain([b'0'].iter().cycle()).take(6);
+    let micros = six.fold(0, |micros, digit| micros * 10 + u32::from(digit - b'0'));
     Some((micros, &rest[count..]))
 }
 

@@ -229,7 +229,10 @@ mod tests {
         let cases = [
             (
                 ("", "Pod"),
-                json!({"spec": {"nodeName": "n", "hostNetwork": true}, "status": {"phase": "Failed"}}),
+                json!({
+                    "spec": {"nodeName": "n", "hostNetwork": true},
+                    "status": {"phase": "Failed"},
+                }),
                 vec![
                     ("spec.nodeName", "n"),
                     ("spec.hostNetwork", "true"),

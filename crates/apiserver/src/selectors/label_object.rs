@@ -135,8 +135,8 @@ mod tests {
         let cases = [
             (
                 json!({"key": "a", "operator": "In"}),
-                "s.matchExpressions[0].values: Required value: must be specified when `operator` is \
-              'In' or 'NotIn'",
+                "s.matchExpressions[0].values: Required value: must be specified when `operator` \
+                 is 'In' or 'NotIn'",
             ),
             (
                 json!({"key": "a", "operator": "Exists", "values": ["x"]}),
@@ -145,7 +145,8 @@ mod tests {
             ),
             (
                 json!({"key": "a", "operator": "Gt", "values": ["1"]}),
-                "s.matchExpressions[0].operator: Invalid value: \"Gt\": not a valid selector operator",
+                "s.matchExpressions[0].operator: Invalid value: \"Gt\": not a valid selector \
+                 operator",
             ),
         ];
         for (expression, message) in cases {

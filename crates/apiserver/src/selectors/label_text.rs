@@ -403,7 +403,12 @@ mod tests {
         #[test]
         fn likely_text_prints_stably(
             parts in prop::collection::vec(
-                "(!?[abin]{1,2})|[ab]{1,2} ?(=|==|!=) ?[a1]{0,2}|[ab] (in|notin) \\([ab,]{0,6}\\)|n[<>][0-9]{1,3}",
+                prop_oneof![
+                    "!?[abin]{1,2}",
+                    "[ab]{1,2} ?(=|==|!=) ?[a1]{0,2}",
+                    "[ab] (in|notin) \\([ab,]{0,6}\\)",
+                    "n[<>][0-9]{1,3}",
+                ],
                 0..6,
             )
         ) {
