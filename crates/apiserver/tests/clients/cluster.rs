@@ -5,11 +5,11 @@ use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
 use apiserver::bootstrap::{Roles, bootstrap};
-use apiserver::identity::User;
 use apiserver::identity::certificates::{Authority, ClientRequest};
 use apiserver::identity::key_files::Directory;
 use apiserver::identity::tls::{self, Serving};
-use apiserver::identity::x509::AlternativeName;
+use apiserver::identity::{AlternativeName, User};
+
 use apiserver::rbac::Authorizer;
 use apiserver::resources::Registry;
 use apiserver::serve::serve;
