@@ -15,6 +15,7 @@ pub mod field_error;
 pub mod identity;
 pub mod ids;
 pub mod object;
+pub mod openapi;
 pub mod patch;
 pub mod persist;
 pub mod quantity;

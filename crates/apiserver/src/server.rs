@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::answer::{Answer, Body};
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::identity::User;
+use crate::openapi::Documents;
 use crate::rbac::{Attributes, Authorizer, Decision, denial};
 use crate::request::negotiate::{Representation, negotiate};
 use crate::request::options::Options;
@@ -33,6 +34,7 @@ pub struct Server {
     pub registry: Registry,
     pub authorizer: Arc<Authorizer>,
     pub environment: Arc<dyn Environment>,
+    pub documents: Documents,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -108,6 +110,9 @@ impl Server {
     /// Paths that are about no resource.
     fn answer_other(&self, parts: &Parts, asked: &Asked) -> Result<Answer, Error> {
         self.authorize_path(&asked.user, parts)?;
+        if let Some(answer) = self.documents.answer(&self.registry, parts) {
+            return answer;
+        }
         match parts.uri.path() {
             "/version" | "/version/" => Ok(Answer::value(200, &version())),
             "/healthz" | "/livez" | "/readyz" => match self.store.health() {

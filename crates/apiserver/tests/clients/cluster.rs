@@ -38,7 +38,8 @@ impl Cluster {
         let roles = Roles::load(store.clone(), &registry, authorizer.clone()).await.unwrap();
         let (stop_sender, stop) = watch::channel(false);
         let environment = Arc::new(System);
-        let server = Arc::new(Server { store, registry, authorizer, environment, stop });
+        let documents = Default::default();
+        let server = Arc::new(Server { store, registry, authorizer, environment, documents, stop });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
 
