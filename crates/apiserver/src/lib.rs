@@ -6,4 +6,5 @@
 pub mod decode;
 pub mod facts;
 pub mod field_error;
+pub mod patch;
 pub mod status;
