@@ -7,9 +7,11 @@ use serde_json::Value;
 use super::Request;
 use super::get::represent;
 use super::update::prepare;
-use super::write::change;
+use super::write::{change, normalise};
 use crate::answer::Answer;
-use crate::facts::Type;
+use crate::decode::json;
+use crate::field_error::FieldError;
+use crate::object;
 use crate::patch;
 use crate::request::negotiate::media_type;
 use crate::server::Server;
@@ -19,54 +21,59 @@ const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+jso
                         application/strategic-merge-patch+json";
 
 /// What kind of patch the body is.
-enum Patch {
-    Json(patch::json::Patch),
-    Merge(Value),
-    Strategic(Value, &'static Type),
+#[derive(Clone, Copy)]
+enum Kind {
+    Json,
+    Merge,
+    Strategic,
 }
 
 pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> {
-    let patch = Patch::parse(request)?;
+    let kind = match media_type(&request.content_type) {
+        "application/json-patch+json" => Kind::Json,
+        "application/merge-patch+json" => Kind::Merge,
+        "application/strategic-merge-patch+json" => Kind::Strategic,
+        _ => return Err(Error::unsupported_media_type(ACCEPTED)),
+    };
+    let body = json::parse(&request.body)
+        .map_err(|error| Error::bad_request(format!("error decoding patch: {error}")))?
+        .value;
     let outcome = change(server, request, |current| {
-        let patched = patch.apply(request, current)?;
-        prepare(server, request, patched, current)
+        let mut object = current.clone();
+        apply(request, kind, &mut object, &body)?;
+        normalise(request, &mut object)?;
+        // Only a revision that the patch itself names binds it to that revision.
+        if object::meta(&object, "resourceVersion") == object::meta(current, "resourceVersion") {
+            object::remove_meta(&mut object, "resourceVersion");
+        }
+        prepare(server, request, object, current)
     })
     .await?;
     Ok(represent(server, request, 200, &outcome.object()))
 }
 
-impl Patch {
-    fn parse(request: &Request) -> Result<Patch, Error> {
-        let value = || -> Result<Value, Error> {
-            let value: Value = serde_json::from_slice(&request.body).map_err(malformed)?;
-            if value.is_object() { Ok(value) } else { Err(malformed("it is not an object")) }
-        };
-        match media_type(&request.content_type) {
-            "application/json-patch+json" => patch::json::parse(&request.body)
-                .map(Patch::Json)
-                .map_err(|error| refused(request, error)),
-            "application/merge-patch+json" => Ok(Patch::Merge(value()?)),
-            "application/strategic-merge-patch+json" => {
-                Ok(Patch::Strategic(value()?, request.resource.facts.type_id.get()))
-            }
-            _ => Err(Error::unsupported_media_type(ACCEPTED)),
+fn apply(request: &Request, kind: Kind, object: &mut Value, body: &Value) -> Result<(), Error> {
+    let applied = match kind {
+        Kind::Json => patch::json::apply(object, body),
+        Kind::Merge => patch::merge::apply(object, body.clone()),
+        Kind::Strategic => {
+            patch::strategic::apply(object, body.clone(), request.resource.facts.type_id.get())
         }
-    }
-
-    fn apply(&self, request: &Request, current: &Value) -> Result<Value, Error> {
-        match self {
-            Patch::Json(patch) => patch.apply(current).map_err(|error| refused(request, error)),
-            Patch::Merge(patch) => Ok(patch::merge::apply(current, patch)),
-            Patch::Strategic(patch, kind) => patch::strategic::apply(current, patch, kind)
-                .map_err(|error| refused(request, error)),
-        }
-    }
+    };
+    applied.map_err(|error| refused(request, &error))
 }
 
-fn malformed(why: impl std::fmt::Display) -> Error {
-    Error::bad_request(format!("error decoding patch: {why}"))
-}
-
-fn refused(_request: &Request, error: patch::Error) -> Error {
-    error.into()
+fn refused(request: &Request, error: &patch::Error) -> Error {
+    match error {
+        patch::Error::Malformed(text) => Error::bad_request(text.as_str()),
+        patch::Error::TooLarge(text) => Error { message: text.clone(), ..Error::too_large(0) },
+        patch::Error::DoesNotApply(text) => {
+            let resource = &request.resource;
+            let error = FieldError::invalid("patch", Value::Null, text.as_str());
+            let name = &request.target.name;
+            let mut invalid = Error::invalid(&resource.kind, &resource.group, name, &[error]);
+            invalid.message = text.clone();
+            invalid
+        }
+    }
 }

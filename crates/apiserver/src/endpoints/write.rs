@@ -9,6 +9,7 @@ use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};
 use super::Request;
 use crate::decode::{self, Format};
 use crate::facts::Type;
+use crate::field_error::FieldError;
 use crate::object;
 use crate::persist::{self, stored};
 use crate::quantity;
@@ -31,8 +32,7 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
         BodyType::Json => Format::Json,
         BodyType::Yaml => Format::Yaml,
     };
-    let canonical = |text: &str| quantity::rewritten(text).ok();
-    let decoded = decode::object(&request.body, format, of, canonical);
+    let decoded = decode::object(&request.body, format, of, canonical_quantity);
     let resource = &request.resource;
     let cannot = |why: &str| {
         let (kind, version) = (&resource.kind, &resource.version);
@@ -52,6 +52,32 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
         }
     }
     Ok(decoded.value)
+}
+
+/// A patched object must still be one of its type; what no field is for is dropped, or refused.
+pub fn normalise(request: &Request, object: &mut Value) -> Result<(), Error> {
+    let of = request.resource.facts.type_id.get();
+    let resource = &request.resource;
+    let refused = |text: String| {
+        let error = FieldError::invalid("patch", Value::Null, text);
+        Error::invalid(&resource.kind, &resource.group, &request.target.name, &[error])
+    };
+    let decoded = decode::strict::normalise(object, of, canonical_quantity);
+    let unknown = decoded.map_err(|error| refused(error.to_string()))?.unknown;
+    let problems: Vec<_> = unknown.iter().map(|path| decode::unknown_field(path)).collect();
+    match request.options.field_validation {
+        _ if problems.is_empty() => Ok(()),
+        FieldValidation::Ignore => Ok(()),
+        FieldValidation::Warn => {
+            problems.iter().for_each(|problem| request.warnings.add(problem));
+            Ok(())
+        }
+        FieldValidation::Strict => Err(refused(decode::strict_error(&problems))),
+    }
+}
+
+fn canonical_quantity(text: &str) -> Option<String> {
+    quantity::rewritten(text).ok()
 }
 
 /// The body must be of the kind that the path is for; what it leaves out is filled in.
