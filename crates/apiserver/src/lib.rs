@@ -6,4 +6,5 @@
 pub mod field_error;
 pub mod identity;
 pub mod rbac;
+pub mod secrets_at_rest;
 pub mod status;
