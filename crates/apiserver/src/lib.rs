@@ -23,6 +23,7 @@ pub mod rbac;
 pub mod registry;
 pub mod request;
 pub mod resources;
+pub mod secrets_at_rest;
 pub mod selectors;
 pub mod serve;
 pub mod server;

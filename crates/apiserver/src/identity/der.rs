@@ -1,5 +1,7 @@
 //! As much of DER as certificates of ours need: a writer, and a reader that trusts nothing.
 
+use super::calendar::{SECONDS_PER_DAY, civil, days_since_1970};
+
 pub const BOOLEAN: u8 = 0x01;
 pub const INTEGER: u8 = 0x02;
 pub const BIT_STRING: u8 = 0x03;
@@ -12,8 +14,6 @@ pub const UTC_TIME: u8 = 0x17;
 pub const GENERALIZED_TIME: u8 = 0x18;
 pub const SEQUENCE: u8 = 0x30;
 pub const SET: u8 = 0x31;
-
-const SECONDS_PER_DAY: i64 = 86_400;
 
 /// The tag of `[number]` around other elements.
 pub const fn context_constructed(number: u8) -> u8 {
@@ -151,36 +151,6 @@ impl<'a> Iterator for Reader<'a> {
         self.rest = rest;
         Some(Element { tag, content })
     }
-}
-
-/// Year, month and day of a day since 1970 (Hinnant, "chrono-compatible low-level date algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let shifted_month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * shifted_month + 2) / 5 + 1;
-    let month = if shifted_month < 10 { shifted_month + 3 } else { shifted_month - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    (year, month, day)
-}
-
-fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
-        return None;
-    }
-    let shifted_year = year - i64::from(month <= 2);
-    let era = shifted_year.div_euclid(400);
-    let year_of_era = shifted_year.rem_euclid(400);
-    let shifted_month = if month > 2 { month - 3 } else { month + 9 };
-    let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
-    let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    // The thirtieth of February comes back as another day.
-    (civil(days) == (year, month, day)).then_some(days)
 }
 
 #[cfg(test)]

@@ -6,18 +6,33 @@
 //! | `tls.rs` | how the server speaks TLS, and the user of a client's certificate |
 //! | `x509.rs`, `der.rs`, `pem.rs` | certificates as bytes |
 //! | `key_files.rs` | where keys are kept |
+//! | `tokens.rs`, `claims.rs` | tokens of service accounts |
+//! | `token_requests.rs` | TokenRequest and TokenReview |
+//! | `static_tokens.rs` | tokens known beforehand |
+//! | `impersonation.rs` | asking as somebody else |
+//! | `kubeconfig.rs` | how clients find the server and show who they are |
 //!
 //! What a user may do is decided in [`crate::rbac`].
 
+pub mod calendar;
 pub mod certificates;
+pub mod claims;
 mod der;
 mod error;
+pub mod impersonation;
 pub mod key_files;
+pub mod kubeconfig;
 mod pem;
+pub mod static_tokens;
 pub mod tls;
 #[cfg(test)]
 mod tls_tests;
+pub mod token_requests;
+pub mod tokens;
+#[cfg(test)]
+mod tokens_tests;
 mod x509;
+mod yaml_text;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -7,7 +7,7 @@
 //! | `aggregation.rs` | cluster roles made of other cluster roles |
 //! | `cover.rs`, `escalation.rs` | nobody grants what they do not hold |
 //! | `denial.rs` | the 403 that clients know |
-//! | `reviews.rs`, `rules_review.rs` | the review kinds as functions |
+//! | `reviews.rs` | the review kinds as functions |
 //! | `bootstrap.rs` | the roles and bindings every cluster has |
 //!
 //! Upstream: plugin/pkg/auth/authorizer/rbac/rbac.go
@@ -18,7 +18,7 @@ pub mod cover;
 mod denial;
 pub mod escalation;
 mod index;
-//pub mod reviews;
+pub mod reviews;
 pub mod rules;
 
 #[cfg(test)]
