@@ -103,8 +103,7 @@ async fn serve_connection(server: Arc<Server>, acceptor: TlsAcceptor, stream: Tc
     }
 }
 
-/// Who is there: the holder of the certificate, or anybody.
-fn user(server: &Server, certificate: Option<&[u8]>) -> Arc<User> {
-    let known = certificate.and_then(|certificate| user_of_certificate(certificate, server.now()));
-    Arc::new(known.unwrap_or_else(User::anonymous))
+/// The holder of the certificate, if there is one.
+fn user(server: &Server, certificate: Option<&[u8]>) -> Option<Arc<User>> {
+    user_of_certificate(certificate?, server.now()).map(Arc::new)
 }

@@ -12,8 +12,11 @@ use store::{Environment, Store};
 use tokio::sync::watch;
 
 use crate::answer::{Answer, Body};
+use crate::authenticate::authenticate;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::identity::User;
+use crate::identity::static_tokens::StaticTokens;
+use crate::identity::tokens::Tokens;
 use crate::openapi::Documents;
 use crate::rbac::{Attributes, Authorizer, Decision, denial};
 use crate::request::negotiate::{Representation, negotiate};
@@ -21,7 +24,7 @@ use crate::request::options::Options;
 use crate::request::path::{self, Path, Target};
 use crate::resources::Registry;
 use crate::status::Error;
-use crate::{ids, time};
+use crate::{ids, subresources, time};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -35,6 +38,9 @@ pub struct Server {
     pub authorizer: Arc<Authorizer>,
     pub environment: Arc<dyn Environment>,
     pub documents: Documents,
+    pub tokens: Tokens,
+    /// Tokens that are known beforehand.
+    pub known_tokens: StaticTokens,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -52,11 +58,11 @@ impl Server {
         let _ = stop.wait_for(|stop| *stop).await;
     }
 
-    /// Answers a request from a user who is known already.
+    /// Answers a request; `user` is who the connection says, if it says.
     pub async fn handle<B>(
         self: &Arc<Self>,
         request: http::Request<B>,
-        user: Arc<User>,
+        user: Option<Arc<User>>,
     ) -> Response<Body>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -65,8 +71,13 @@ impl Server {
         let (parts, body) = request.into_parts();
         let id = ids::uuid(&*self.environment);
         let warnings = Warnings::default();
-        let asked = Asked { user, id: id.as_str().into(), warnings: warnings.clone() };
-        let answer = self.answer(parts, body, asked).await;
+        let answer = match authenticate(self, &parts.headers, user) {
+            Ok(user) => {
+                let asked = Asked { user, id: id.as_str().into(), warnings: warnings.clone() };
+                self.answer(parts, body, asked).await
+            }
+            Err(error) => Err(error),
+        };
         let mut answer = answer.unwrap_or_else(|error| Answer::failure(&error));
         answer = answer.with(HeaderName::from_static("audit-id"), id);
         for warning in warnings.take() {
@@ -159,7 +170,8 @@ impl Server {
         self.decide(user, &Attributes { verb: &verb, path, ..Default::default() })
     }
 
-    fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), Error> {
+    /// Whether somebody may do something.
+    pub fn decide(&self, user: &User, attributes: &Attributes<'_>) -> Result<(), Error> {
         match self.authorizer.authorize(user, attributes) {
             Decision::Allowed { .. } => Ok(()),
             Decision::Denied { reason } => Err(denial(user, attributes, &reason)),
@@ -192,6 +204,20 @@ impl Server {
         })
     }
 
+    async fn dispatch_subresource(
+        self: &Arc<Self>,
+        verb: &str,
+        request: &Request,
+    ) -> Result<Answer, Error> {
+        match (request.target.subresource.as_str(), verb) {
+            ("scale", "get") => subresources::scale::get(self, request).await,
+            ("scale", "update") => subresources::scale::update(self, request).await,
+            ("scale", "patch") => subresources::scale::patch(self, request).await,
+            ("token", "create") => subresources::token::create(self, request).await,
+            _ => Err(Error::no_such_resource()),
+        }
+    }
+
     async fn dispatch(self: &Arc<Self>, verb: &str, request: &Request) -> Result<Answer, Error> {
         let resource = &request.resource;
         match request.target.subresource.as_str() {
@@ -203,9 +229,12 @@ impl Server {
                     return Err(Error::method_not_allowed());
                 }
                 if !matches!(name, "status" | "finalize") {
-                    return Err(Error::no_such_resource());
+                    return self.dispatch_subresource(verb, request).await;
                 }
             }
+        }
+        if let Some(answer) = endpoints::reviews::answer(self, request) {
+            return answer;
         }
         if let Representation::AggregatedDiscovery { .. } = request.representation {
             return Err(Error::not_acceptable(crate::request::negotiate::ACCEPTED));

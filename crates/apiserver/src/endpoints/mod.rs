@@ -8,6 +8,7 @@ pub mod get;
 pub mod list;
 pub mod patch;
 pub mod representations;
+pub mod reviews;
 pub mod selection;
 pub mod update;
 pub mod watch;

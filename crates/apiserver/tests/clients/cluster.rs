@@ -8,6 +8,7 @@ use apiserver::bootstrap::{Roles, bootstrap};
 use apiserver::identity::certificates::{Authority, ClientRequest};
 use apiserver::identity::key_files::Directory;
 use apiserver::identity::tls::{self, Serving};
+use apiserver::identity::tokens::Tokens;
 use apiserver::identity::{AlternativeName, User};
 
 use apiserver::rbac::Authorizer;
@@ -38,12 +39,20 @@ impl Cluster {
         let roles = Roles::load(store.clone(), &registry, authorizer.clone()).await.unwrap();
         let (stop_sender, stop) = watch::channel(false);
         let environment = Arc::new(System);
-        let documents = Default::default();
-        let server = Arc::new(Server { store, registry, authorizer, environment, documents, stop });
+        let files = Directory { path: directory.join("pki") };
+        let server = Arc::new(Server {
+            store,
+            registry,
+            authorizer,
+            environment,
+            documents: Default::default(),
+            tokens: Tokens::load_or_create(&files, "https://kubernetes.default.svc").unwrap(),
+            known_tokens: Default::default(),
+            stop,
+        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
 
-        let files = Directory { path: directory.join("pki") };
         let now = server.now();
         let authority = Authority::load_or_create(&files, now).unwrap();
         let names = [AlternativeName::Address("127.0.0.1".parse().unwrap())];

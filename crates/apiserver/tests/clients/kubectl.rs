@@ -160,3 +160,53 @@ async fn health_is_told() {
     let cluster = Cluster::start().await;
     assert_eq!(cluster.kubectl("get --raw /healthz").await, "ok");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn others_may_do_what_their_roles_say() {
+    let cluster = Cluster::start().await;
+    let text = cluster.refused("get configmaps --as=jane", "").await;
+    let expected = "User \"jane\" cannot list resource \"configmaps\" in API group \"\" in the \
+                    namespace \"default\"";
+    assert!(text.contains(expected), "{text}");
+    let binding = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: jane}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+";
+    cluster.kubectl_with("create -f -", binding).await;
+    assert_eq!(cluster.kubectl("get configmaps --as=jane -o name").await, "");
+    let text = cluster.refused("create --as=jane -f -", SETTINGS).await;
+    assert!(text.contains("cannot create resource"), "{text}");
+    assert_eq!(cluster.kubectl("auth can-i list pods --as=jane").await, "yes\n");
+    assert!(
+        cluster
+            .run(&["auth", "can-i", "delete", "pods", "--as=jane"], "")
+            .await
+            .stdout
+            .starts_with(b"no")
+    );
+    assert!(cluster.kubectl("auth whoami").await.contains("admin"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_deployment_is_scaled() {
+    let cluster = Cluster::start().await;
+    cluster.kubectl_with("apply -f -", WEB).await;
+    cluster.kubectl("scale deployment web --replicas=5").await;
+    let replicas = cluster.kubectl("get deployment web -o jsonpath={.spec.replicas}").await;
+    assert_eq!(replicas, "5");
+    let text = cluster.refused("scale deployment web --current-replicas=2 --replicas=9", "").await;
+    assert!(text.contains("Expected replicas to be 2, was 5"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_service_account_gets_a_token_that_works() {
+    let cluster = Cluster::start().await;
+    let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: robot}";
+    cluster.kubectl_with("create -f -", account).await;
+    let token = cluster.kubectl("create token robot").await;
+    let token = token.trim();
+    assert_eq!(token.split('.').count(), 3, "{token}");
+}

@@ -1,0 +1,93 @@
+//! Who asks: by certificate or token; and as whom, if they may.
+//!
+//! A credential that is not believed is an error, never anonymous.
+
+use std::sync::Arc;
+
+use futures::FutureExt;
+use http::HeaderMap;
+use http::header::AUTHORIZATION;
+
+use crate::identity::User;
+use crate::identity::impersonation;
+use crate::identity::token_requests::Bearer;
+use crate::identity::tokens::Live;
+use crate::object;
+use crate::persist::stored;
+use crate::server::Server;
+use crate::status::Error;
+
+/// The user of a request: named by its token, else by the connection's certificate, else nobody.
+pub fn authenticate(
+    server: &Server,
+    headers: &HeaderMap,
+    certificate: Option<Arc<User>>,
+) -> Result<Arc<User>, Error> {
+    let user = match bearer_token(headers) {
+        Some(token) => {
+            let live = Names(server);
+            let bearer = Bearer {
+                known: &server.known_tokens,
+                tokens: &server.tokens,
+                live: &live,
+                now: server.now(),
+            };
+            let verified = bearer.authenticate(token, &[]).map_err(|why| {
+                tracing::debug!(why, "a token was refused");
+                Error::unauthorized()
+            })?;
+            Arc::new(verified.user)
+        }
+        None => certificate.unwrap_or_else(|| Arc::new(User::anonymous())),
+    };
+    impersonate(server, headers, user)
+}
+
+fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
+    let (scheme, token) = value.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+}
+
+/// The user that is impersonated, once everything it takes is allowed.
+fn impersonate(server: &Server, headers: &HeaderMap, user: Arc<User>) -> Result<Arc<User>, Error> {
+    let pairs =
+        headers.iter().filter_map(|(name, value)| Some((name.as_str(), value.to_str().ok()?)));
+    let Some(wanted) = impersonation::requested(pairs)? else { return Ok(user) };
+    for needed in wanted.needs() {
+        server.decide(&user, &needed)?;
+    }
+    Ok(Arc::new(wanted.into_user()))
+}
+
+/// What exists, as this process knows it.
+pub struct Names<'a>(pub &'a Server);
+
+impl Names<'_> {
+    fn uid(&self, plural: &str, namespace: &str, name: &str) -> Option<String> {
+        let server = self.0;
+        let key = server.registry.find("", plural)?.key(namespace, name).ok()?;
+        // The newest state this process has is in memory, and answers at once.
+        let found = server.store.get(&key, Some(server.store.revision())).now_or_never()?;
+        let entry = found.ok()??;
+        Some(object::uid(&stored(&entry).object(entry.modified)).to_owned())
+    }
+}
+
+impl Live for Names<'_> {
+    fn service_account_uid(&self, namespace: &str, name: &str) -> Option<String> {
+        self.uid("serviceaccounts", namespace, name)
+    }
+
+    fn pod_uid(&self, namespace: &str, name: &str) -> Option<String> {
+        self.uid("pods", namespace, name)
+    }
+
+    fn secret_uid(&self, namespace: &str, name: &str) -> Option<String> {
+        self.uid("secrets", namespace, name)
+    }
+
+    fn node_uid(&self, name: &str) -> Option<String> {
+        self.uid("nodes", "", name)
+    }
+}

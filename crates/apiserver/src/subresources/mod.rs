@@ -1,0 +1,4 @@
+//! Parts of objects with paths and rules of their own.
+
+pub mod scale;
+pub mod token;

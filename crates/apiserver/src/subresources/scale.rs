@@ -1,0 +1,112 @@
+//! `scale`: how many replicas a workload wants and has, the same for every kind.
+//!
+//! Upstream: pkg/registry/apps/deployment/storage (ScaleREST)
+
+use serde_json::{Value, json};
+
+use crate::answer::Answer;
+use crate::endpoints::Request;
+use crate::endpoints::update::prepare;
+use crate::endpoints::write::{change, decode_as, read};
+use crate::facts;
+use crate::field_error::FieldError;
+use crate::object;
+use crate::patch;
+use crate::request::negotiate::media_type;
+use crate::selectors::labels::Selector;
+use crate::server::Server;
+use crate::status::Error;
+
+pub async fn get(server: &Server, request: &Request) -> Result<Answer, Error> {
+    let current = read(server, request).await?;
+    let current =
+        current.ok_or_else(|| Error::not_found(request.resource.about(), &request.target.name))?;
+    Ok(Answer::value(200, &scale(&current.object)))
+}
+
+pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error> {
+    let of = facts::type_by_name("io.k8s.api.autoscaling.v1.Scale")
+        .ok_or_else(Error::no_such_resource)?;
+    let wanted = decode_as(request, of)?;
+    set(server, request, |_| Ok(wanted.clone())).await
+}
+
+pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> {
+    let body: Value = serde_json::from_slice(&request.body)
+        .map_err(|error| Error::bad_request(format!("error decoding patch: {error}")))?;
+    set(server, request, |current| {
+        let mut wanted = current.clone();
+        let applied = match media_type(&request.content_type) {
+            "application/json-patch+json" => patch::json::apply(&mut wanted, &body),
+            "application/merge-patch+json" | "application/strategic-merge-patch+json" => {
+                patch::merge::apply(&mut wanted, body.clone())
+            }
+            _ => return Err(Error::unsupported_media_type("application/merge-patch+json")),
+        };
+        applied.map_err(|error| Error::bad_request(error.to_string()))?;
+        Ok(wanted)
+    })
+    .await
+}
+
+async fn set(
+    server: &Server,
+    request: &Request,
+    wanted: impl Fn(&Value) -> Result<Value, Error>,
+) -> Result<Answer, Error> {
+    // The object itself is written: the change counts as one of its spec.
+    let mut of_object = request.clone();
+    of_object.target.subresource.clear();
+    let outcome = change(server, &of_object, |current| {
+        let wanted = wanted(&scale(current))?;
+        let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
+        if replicas < 0 {
+            let detail = "must be greater than or equal to 0";
+            let error = FieldError::invalid("spec.replicas", replicas, detail);
+            let name = &request.target.name;
+            return Err(Error::invalid("Scale", "autoscaling", name, &[error]));
+        }
+        let mut object = current.clone();
+        object::remove_meta(&mut object, "resourceVersion");
+        let named = object::meta(&wanted, "resourceVersion");
+        if !named.is_empty() && named != object::meta(current, "resourceVersion") {
+            return Err(Error::modified(request.resource.about(), &request.target.name));
+        }
+        object["spec"]["replicas"] = json!(replicas);
+        prepare(server, &of_object, object, current)
+    })
+    .await?;
+    Ok(Answer::value(200, &scale(&outcome.object())))
+}
+
+fn scale(object: &Value) -> Value {
+    let selector = match &object["spec"]["selector"] {
+        // The oldest kind has plain labels.
+        Value::Object(map) if map.values().all(Value::is_string) => {
+            let pairs = map
+                .iter()
+                .map(|(key, value)| format!("{key}={}", value.as_str().unwrap_or_default()));
+            pairs.collect::<Vec<_>>().join(",")
+        }
+        selector => Selector::from_object(Some(selector), "spec.selector")
+            .map(|selector| selector.to_string())
+            .unwrap_or_default(),
+    };
+    let metadata = &object["metadata"];
+    json!({
+        "kind": "Scale",
+        "apiVersion": "autoscaling/v1",
+        "metadata": {
+            "name": metadata["name"],
+            "namespace": metadata["namespace"],
+            "uid": metadata["uid"],
+            "resourceVersion": metadata["resourceVersion"],
+            "creationTimestamp": metadata["creationTimestamp"],
+        },
+        "spec": {"replicas": object["spec"]["replicas"]},
+        "status": {
+            "replicas": object["status"]["replicas"].as_i64().unwrap_or(0),
+            "selector": selector,
+        },
+    })
+}
