@@ -59,7 +59,7 @@ fn maps_and_scalars_merge() {
             ("{data: {a: x}}", "{data: {}}", "{data: {a: x}}"),
             ("{data: {a: x}}", "{binaryData: {b: eA==}}", "{data: {a: x}, binaryData: {b: eA==}}"),
             ("{data: {a: x}}", "[]", "400: invalid JSON document"),
-            ("{data: {a: x}}", "null", "400: invalid JSON document"),
+            ("{data: {a: x}}", "null", "{data: {a: x}}"),
         ],
     );
     check_all(
@@ -373,13 +373,24 @@ fn directives_delete_and_replace() {
                 "422: unknown patch type: merge in map: {}",
             ),
             ("{}", "{securityContext: {$patch: delete}}", "{}"),
-            (
-                "{}",
-                "{securityContext: {$patch: replace, runAsUser: 1}}",
-                "{securityContext: {runAsUser: 1}}",
-            ),
+            ("{}", "{securityContext: {$patch: replace, runAsUser: 1}}", "{}"),
             ("{nodeName: a}", "{$patch: replace, nodeSelector: {a: b}}", "{nodeSelector: {a: b}}"),
             ("{nodeName: a}", "{$patch: delete}", "{}"),
+            (
+                "{containers: [{name: a}]}",
+                "{containers: [{name: b, securityContext: {$patch: replace, runAsUser: 1}}]}",
+                "{containers: [{name: b, securityContext: {runAsUser: 1}}, {name: a}]}",
+            ),
+            (
+                "{containers: [{name: a}]}",
+                "{containers: [{name: a, env: [{name: X, $patch: delete}]}]}",
+                "{containers: [{name: a, env: []}]}",
+            ),
+            (
+                "{containers: [{name: a}]}",
+                "{containers: [{name: b, image: x}, {name: b, image: y}]}",
+                "{containers: [{name: b, image: y}, {name: a}]}",
+            ),
             (
                 "{tolerations: [{key: a}]}",
                 "{tolerations: [{$patch: replace}, {key: b}]}",
