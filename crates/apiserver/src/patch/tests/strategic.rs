@@ -169,7 +169,8 @@ fn lists_merge_by_their_key() {
             (
                 "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /a}]}]}",
                 "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /b}]}]}",
-                "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /b}, {name: v, mountPath: /a}]}]}",
+                "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /b}, {name: v, \
+                 mountPath: /a}]}]}",
             ),
         ],
     );
@@ -199,7 +200,8 @@ fn ports_merge_by_their_number_alone() {
             (
                 "{ports: [{containerPort: 53, protocol: TCP}, {containerPort: 53, protocol: UDP}]}",
                 "{ports: [{containerPort: 53, name: dns}]}",
-                "{ports: [{containerPort: 53, protocol: TCP, name: dns}, {containerPort: 53, protocol: UDP}]}",
+                "{ports: [{containerPort: 53, protocol: TCP, name: dns}, {containerPort: 53, \
+                 protocol: UDP}]}",
             ),
             (
                 "{ports: [{containerPort: 80, protocol: TCP}]}",
@@ -298,7 +300,8 @@ fn scalars_merge_as_a_set() {
             ),
             (
                 "{finalizers: [a, b]}",
-                "{$setElementOrder/finalizers: [b, c], $deleteFromPrimitiveList/finalizers: [a], finalizers: [c]}",
+                "{$setElementOrder/finalizers: [b, c], $deleteFromPrimitiveList/finalizers: [a], \
+                 finalizers: [c]}",
                 "{finalizers: [b, c]}",
             ),
         ],
@@ -417,18 +420,21 @@ fn the_order_of_elements_can_be_set() {
             ),
             (
                 "{containers: [{name: a}]}",
-                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: b, image: x}]}",
+                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: b, \
+                 image: x}]}",
                 "{containers: [{name: a}, {name: b, image: x}]}",
             ),
             (
                 "{}",
-                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: a}, {name: b}]}",
+                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: a}, \
+                 {name: b}]}",
                 "{containers: [{name: a}, {name: b}]}",
             ),
             ("{}", "{$setElementOrder/containers: [{name: a}]}", "{}"),
             (
                 "{containers: [{name: a}, {name: b}]}",
-                "{$setElementOrder/containers: [{name: b}], containers: [{name: a, $patch: delete}]}",
+                "{$setElementOrder/containers: [{name: b}], containers: [{name: a, $patch: \
+                 delete}]}",
                 "{containers: [{name: b}]}",
             ),
             (
@@ -438,7 +444,8 @@ fn the_order_of_elements_can_be_set() {
             ),
             (
                 "{containers: [{name: a}, {name: b}]}",
-                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: b}, {name: a}]}",
+                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: b}, \
+                 {name: a}]}",
                 "400: The order in patch list:",
             ),
             (
