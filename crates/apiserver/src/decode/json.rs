@@ -392,7 +392,9 @@ mod tests {
 
     proptest::proptest! {
         #[test]
-        fn what_a_json_parser_takes_is_taken_alike(text in "[\\[\\]{}:,\"a0-9eE.+\\\\ tru-]{0,20}") {
+        fn what_a_json_parser_takes_is_taken_alike(
+            text in "[\\[\\]{}:,\"a0-9eE.+\\\\ tru-]{0,20}"
+        ) {
             let expected = serde_json::from_str::<Value>(&text).ok();
             let found = parse(text.as_bytes()).ok().map(|parsed| parsed.value);
             // Ours reads `-0` as an integer.
@@ -402,7 +404,7 @@ mod tests {
         }
 
         #[test]
-        fn no_bytes_make_it_panic(bytes in proptest::collection::vec(proptest::num::u8::ANY, 0..64)) {
+        fn no_bytes_make_it_panic(bytes: Vec<u8>) {
             let _ = parse(&bytes);
         }
     }

@@ -205,7 +205,7 @@ impl Walk {
     ) -> Result<(), Error> {
         if element.is_null() {
             *element = match shape {
-                // The store does not tell no bytes from none.
+                // Upstream stores these as empty bytes, and answers so from then on.
                 Shape::Bytes => Value::String(String::new()),
                 shape => zero_of(shape),
             };

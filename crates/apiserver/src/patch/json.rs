@@ -1,7 +1,8 @@
 //! JSON Patch: a list of operations, all of which must succeed.
 //!
-//! As clients of Kubernetes know it: no path names the whole object, an index is not negative,
-//! and the test of a missing member for null succeeds.
+//! As clients of Kubernetes know it, which is looser than the RFC: a negative index counts from the
+//! end, `replace` adds a member that is missing, a missing member is null to `copy` and `test`, and
+//! only `test` may name the whole object.
 //!
 //! Upstream: RFC 6902, evanphx/json-patch v4
 
@@ -19,8 +20,10 @@ const MEASURED_MAX: usize = 10_000_000;
 
 /// Patches a value. After an error it is in no particular state.
 pub fn apply(object: &mut Value, patch: &Value) -> Result<(), Error> {
-    let Value::Array(operations) = patch else {
-        return Err(malformed("a JSON patch is a list of operations"));
+    let operations = match patch {
+        Value::Array(operations) => operations.as_slice(),
+        Value::Null => &[],
+        other => return Err(Error::not_a_patch(other, "[]interface {}")),
     };
     if operations.len() > OPERATIONS_MAX {
         return Err(Error::TooLarge(format!(
@@ -32,17 +35,13 @@ pub fn apply(object: &mut Value, patch: &Value) -> Result<(), Error> {
         .iter()
         .map(|operation| operation.as_object())
         .collect::<Option<_>>()
-        .ok_or_else(|| malformed("an operation of a JSON patch is an object"))?;
+        .ok_or_else(|| Error::Malformed("an operation of a JSON patch is an object".to_owned()))?;
     let depth_bound = depth_of(object);
     let mut document = Document { root: object, depth_bound, measured: 0, copied: 0 };
     for operation in operations {
         document.perform(operation)?;
     }
     Ok(())
-}
-
-fn malformed(what: &str) -> Error {
-    Error::Malformed(format!("error decoding patch: {what}"))
 }
 
 fn refused(what: String) -> Error {
@@ -61,7 +60,12 @@ struct Document<'a> {
 impl Document<'_> {
     fn perform(&mut self, operation: &Map<String, Value>) -> Result<(), Error> {
         let name = text(operation, "op")?;
-        let path = Pointer::read(text(operation, "path")?)?;
+        let path = text(operation, "path")?;
+        if (name, path) == ("test", "") {
+            let is_equal = operation.get("value").is_some_and(|value| *value == *self.root);
+            return if is_equal { Ok(()) } else { Err(failed_test(path)) };
+        }
+        let path = Pointer::read(path)?;
         let value = || operation.get("value").cloned().unwrap_or_default();
         match name {
             "add" => {
@@ -72,9 +76,7 @@ impl Document<'_> {
             "remove" => self.remove(&path).map(drop),
             "replace" => {
                 let value = value();
-                self.deepen(&path, depth_of(&value))?;
-                *self.get_mut(&path)? = value;
-                Ok(())
+                self.replace(&path, value)
             }
             "move" => {
                 let from = Pointer::read(text(operation, "from")?)?;
@@ -102,11 +104,10 @@ impl Document<'_> {
             }
             Value::Array(list) => {
                 let last = path.last();
-                let index = if last == "-" { Some(list.len()) } else { index_of(&last) };
-                match index {
-                    Some(index) if index <= list.len() => list.insert(index, value),
-                    _ => return Err(bad_index(path)),
-                }
+                // The element that is added counts already.
+                let length = list.len() + 1;
+                let index = if last == "-" { Some(list.len()) } else { index_of(&last, length) };
+                list.insert(index.ok_or_else(|| bad_index(path))?, value);
             }
             _ => return Err(missing()),
         }
@@ -117,16 +118,28 @@ impl Document<'_> {
         let missing = || refused(format!("remove operation does not apply: no {:?}", path.text));
         match self.parent_mut(path).ok_or_else(missing)? {
             Value::Object(map) => map.remove(&path.last()).ok_or_else(missing),
-            Value::Array(list) => match index_of(&path.last()) {
-                Some(index) if index < list.len() => Ok(list.remove(index)),
-                _ => Err(bad_index(path)),
-            },
+            Value::Array(list) => {
+                let index = index_of(&path.last(), list.len()).ok_or_else(|| bad_index(path))?;
+                Ok(list.remove(index))
+            }
             _ => Err(missing()),
         }
     }
 
+    fn replace(&mut self, path: &Pointer<'_>, value: Value) -> Result<(), Error> {
+        self.deepen(path, depth_of(&value))?;
+        let missing = || refused(format!("replace operation does not apply: no {:?}", path.text));
+        match self.parent_mut(path).ok_or_else(missing)? {
+            Value::Object(map) => {
+                map.insert(path.last(), value);
+            }
+            parent => *child_mut(parent, &path.last()).ok_or_else(missing)? = value,
+        }
+        Ok(())
+    }
+
     fn copy(&mut self, from: &Pointer<'_>) -> Result<Value, Error> {
-        let value = self.get_mut(from)?.clone();
+        let value = self.get(from)?.clone();
         self.copied = self.copied.saturating_add(value.to_string().len());
         match self.copied {
             0..=COPIED_BYTES_MAX => Ok(value),
@@ -138,22 +151,19 @@ impl Document<'_> {
     }
 
     fn test(&mut self, path: &Pointer<'_>, value: &Value) -> Result<(), Error> {
-        let is_equal = match self.parent_mut(path) {
-            None => false,
-            // A member that is not there is as good as null.
-            Some(Value::Object(map)) => map.get(&path.last()).unwrap_or(&Value::Null) == value,
-            Some(_) => self.get_mut(path)? == value,
-        };
-        match is_equal {
+        match self.get(path)? == value {
             true => Ok(()),
-            false => Err(refused(format!("testing value {} failed: test failed", path.text))),
+            false => Err(failed_test(path.text)),
         }
     }
 
-    fn get_mut(&mut self, path: &Pointer<'_>) -> Result<&mut Value, Error> {
+    /// What is at a path; a member that is missing is null.
+    fn get(&mut self, path: &Pointer<'_>) -> Result<&Value, Error> {
         let missing = || refused(format!("operation does not apply: no {:?}", path.text));
-        let parent = self.parent_mut(path).ok_or_else(missing)?;
-        child_mut(parent, &path.last()).ok_or_else(missing)
+        match self.parent_mut(path).ok_or_else(missing)? {
+            Value::Object(map) => Ok(map.get(&path.last()).unwrap_or(&Value::Null)),
+            parent => child_mut(parent, &path.last()).map(|value| &*value).ok_or_else(missing),
+        }
     }
 
     fn parent_mut(&mut self, path: &Pointer<'_>) -> Option<&mut Value> {
@@ -201,6 +211,10 @@ fn text<'a>(operation: &'a Map<String, Value>, field: &str) -> Result<&'a str, E
     text.ok_or_else(|| refused(format!("operation missing {field} field: missing value")))
 }
 
+fn failed_test(path: &str) -> Error {
+    refused(format!("testing value {path} failed: test failed"))
+}
+
 fn bad_index(path: &Pointer<'_>) -> Error {
     refused(format!("Unable to access invalid index: {}: invalid index referenced", path.text))
 }
@@ -208,13 +222,22 @@ fn bad_index(path: &Pointer<'_>) -> Error {
 fn child_mut<'a>(value: &'a mut Value, step: &str) -> Option<&'a mut Value> {
     match value {
         Value::Object(map) => map.get_mut(step),
-        Value::Array(list) => list.get_mut(index_of(step)?),
+        Value::Array(list) => {
+            let index = index_of(step, list.len())?;
+            list.get_mut(index)
+        }
         _ => None,
     }
 }
 
-fn index_of(step: &str) -> Option<usize> {
-    step.parse().ok()
+/// The place in a list of a length; negative ones count from the end.
+fn index_of(step: &str, length: usize) -> Option<usize> {
+    let index: i64 = step.parse().ok()?;
+    let index = match usize::try_from(index) {
+        Ok(index) => index,
+        Err(_) => length.checked_sub(usize::try_from(index.unsigned_abs()).ok()?)?,
+    };
+    (index < length).then_some(index)
 }
 
 /// A place in the object, never the whole of it.

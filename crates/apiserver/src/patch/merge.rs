@@ -13,7 +13,8 @@ pub fn apply(object: &mut Value, patch: Value) -> Result<(), Error> {
             merge(object, patch);
             Ok(())
         }
-        _ => Err(Error::Malformed("error decoding patch: a JSON object is expected".to_owned())),
+        Value::Null => Err(Error::Malformed("Invalid JSON Patch".to_owned())),
+        other => Err(Error::not_a_patch(&other, "map[string]interface {}")),
     }
 }
 

@@ -17,7 +17,8 @@ pub enum Error {
     /// The patch is not one.
     #[error("{0}")]
     Malformed(String),
-    /// The patch does not fit the object.
+    /// The patch does not fit the object. Upstream keeps this text from clients and answers `the
+    /// server rejected our request due to an error in our request`.
     #[error("{0}")]
     DoesNotApply(String),
     #[error("{0}")]
@@ -25,6 +26,19 @@ pub enum Error {
 }
 
 impl Error {
+    fn not_a_patch(value: &Value, wanted: &str) -> Error {
+        let given = match value {
+            Value::Null => "null",
+            Value::Bool(_) => "bool",
+            Value::Number(_) => "number",
+            Value::String(_) => "string",
+            Value::Array(_) => "array",
+            Value::Object(_) => "object",
+        };
+        let problem = format!("json: cannot unmarshal {given} into Go value of type {wanted}");
+        Error::Malformed(format!("error decoding patch: {problem}"))
+    }
+
     /// The HTTP status that answers it.
     pub fn code(&self) -> u16 {
         match self {

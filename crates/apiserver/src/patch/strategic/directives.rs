@@ -33,23 +33,36 @@ pub fn retain_keys(
     Ok(())
 }
 
+/// What becomes of a map with a `$patch` that has nothing to patch. Those that say `delete` go in
+/// any case.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Marked {
+    /// For what is added to a map.
+    Dropped,
+    /// For what is added to a list.
+    Kept,
+}
+
 /// What a patch adds where the object has nothing: without directives and without nulls. None if
-/// it says to delete.
-pub fn strip(value: Value) -> Option<Value> {
+/// there is nothing to add.
+pub fn strip(value: Value, marked: Marked) -> Option<Value> {
     match value {
-        Value::Object(map) if map.get(PATCH).is_some_and(|directive| directive == "delete") => None,
-        Value::Object(map) => {
-            let said =
-                map.into_iter().filter(|(key, value)| !is_directive(key) && !value.is_null());
-            Some(said.filter_map(|(key, value)| Some((key, strip(value)?))).collect())
-        }
+        Value::Object(map) => match map.get(PATCH) {
+            Some(directive) if marked == Marked::Dropped || directive == "delete" => None,
+            _ => Some(Value::Object(strip_map(map, marked))),
+        },
         Value::Array(list) => {
             // An element that is only a directive is for the list.
             let elements = list.into_iter().filter(|element| !is_marker(element));
-            Some(elements.filter_map(strip).collect())
+            Some(elements.filter_map(|element| strip(element, marked)).collect())
         }
         other => Some(other),
     }
+}
+
+pub fn strip_map(map: Map<String, Value>, marked: Marked) -> Map<String, Value> {
+    let said = map.into_iter().filter(|(key, value)| !is_directive(key) && !value.is_null());
+    said.filter_map(|(key, value)| Some((key, strip(value, marked)?))).collect()
 }
 
 fn is_directive(key: &str) -> bool {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::{Map, Value};
 
-use super::directives::{self, SET_ORDER};
+use super::directives::{self, Marked, SET_ORDER};
 use super::{Member, Schema, Strategy, merge_maps};
 use crate::patch::Error;
 
@@ -84,7 +84,7 @@ pub fn merge_ordered(
                 (server_order, merge_by_strategy(list, said, member)?)
             }
             (_, Some(said)) => {
-                let added = directives::strip(Value::Array(said));
+                let added = directives::strip(Value::Array(said), Marked::Dropped);
                 let Some(Value::Array(added)) = added else { continue };
                 (Positions::default(), added)
             }
@@ -111,7 +111,7 @@ fn merge_by_strategy(
             merge(&mut list, said, member)?;
             Ok(list)
         }
-        Some(said) => match directives::strip(Value::Array(said)) {
+        Some(said) => match directives::strip(Value::Array(said), Marked::Dropped) {
             Some(Value::Array(said)) => Ok(said),
             _ => Ok(Vec::new()),
         },
@@ -186,7 +186,7 @@ fn merge_elements(
                 }
             }
             (_, element) => {
-                if let Some(element) = directives::strip(element) {
+                if let Some(element) = directives::strip(element, Marked::Kept) {
                     places.0.insert(identity, original.len());
                     original.push(element);
                 }

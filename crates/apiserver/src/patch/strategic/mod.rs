@@ -14,13 +14,17 @@ use serde_json::{Map, Value};
 
 use super::Error;
 use crate::facts::{Patch, Shape, Type};
+use directives::Marked;
 
 /// Patches an object of a built-in type.
 pub fn apply(object: &mut Value, patch: Value, of: &'static Type) -> Result<(), Error> {
-    let (Value::Object(original), Value::Object(patch)) = (object, patch) else {
-        return Err(Error::Malformed("invalid JSON document".to_owned()));
-    };
-    merge_maps(original, patch, Schema::Struct(of))
+    match (object, patch) {
+        (_, Value::Null) => Ok(()),
+        (Value::Object(original), Value::Object(patch)) => {
+            merge_maps(original, patch, Schema::Struct(of))
+        }
+        _ => Err(Error::Malformed("invalid JSON document".to_owned())),
+    }
 }
 
 /// What the types say of a map.
@@ -92,9 +96,7 @@ fn merge_maps(
     if let Some(directive) = patch.remove(directives::PATCH) {
         return match directive.as_str() {
             Some("replace") => {
-                if let Some(Value::Object(patch)) = directives::strip(Value::Object(patch)) {
-                    *original = patch;
-                }
+                *original = directives::strip_map(patch, Marked::Dropped);
                 Ok(())
             }
             Some("delete") => {
@@ -153,7 +155,7 @@ fn merge_member(
         }
         (_, value) => {
             // There is nothing to delete, and directives are no part of the object.
-            match directives::strip(value) {
+            match directives::strip(value, Marked::Dropped) {
                 Some(value) => original.insert(key, value),
                 None => original.remove(&key),
             };

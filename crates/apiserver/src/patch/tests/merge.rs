@@ -29,7 +29,7 @@ fn merge_patches() {
         ("{a: 1}", "{missing: {x: null}}", "{a: 1, missing: {}}"),
         ("{a: true}", "{a: 0}", "{a: 0}"),
         ("{a: 1}", "[]", "400: error decoding patch"),
-        ("{a: 1}", "null", "400: error decoding patch"),
+        ("{a: 1}", "null", "400: Invalid JSON Patch"),
         ("{a: 1}", "text", "400: error decoding patch"),
     ];
     for (object, patch, expected) in cases {

@@ -59,7 +59,7 @@ fn maps_and_scalars_merge() {
             ("{data: {a: x}}", "{data: {}}", "{data: {a: x}}"),
             ("{data: {a: x}}", "{binaryData: {b: eA==}}", "{data: {a: x}, binaryData: {b: eA==}}"),
             ("{data: {a: x}}", "[]", "400: invalid JSON document"),
-            ("{data: {a: x}}", "null", "400: invalid JSON document"),
+            ("{data: {a: x}}", "null", "{data: {a: x}}"),
         ],
     );
     check_all(
@@ -169,7 +169,8 @@ fn lists_merge_by_their_key() {
             (
                 "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /a}]}]}",
                 "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /b}]}]}",
-                "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /b}, {name: v, mountPath: /a}]}]}",
+                "{containers: [{name: a, volumeMounts: [{name: v, mountPath: /b}, {name: v, \
+                 mountPath: /a}]}]}",
             ),
         ],
     );
@@ -199,7 +200,8 @@ fn ports_merge_by_their_number_alone() {
             (
                 "{ports: [{containerPort: 53, protocol: TCP}, {containerPort: 53, protocol: UDP}]}",
                 "{ports: [{containerPort: 53, name: dns}]}",
-                "{ports: [{containerPort: 53, protocol: TCP, name: dns}, {containerPort: 53, protocol: UDP}]}",
+                "{ports: [{containerPort: 53, protocol: TCP, name: dns}, {containerPort: 53, \
+                 protocol: UDP}]}",
             ),
             (
                 "{ports: [{containerPort: 80, protocol: TCP}]}",
@@ -298,7 +300,8 @@ fn scalars_merge_as_a_set() {
             ),
             (
                 "{finalizers: [a, b]}",
-                "{$setElementOrder/finalizers: [b, c], $deleteFromPrimitiveList/finalizers: [a], finalizers: [c]}",
+                "{$setElementOrder/finalizers: [b, c], $deleteFromPrimitiveList/finalizers: [a], \
+                 finalizers: [c]}",
                 "{finalizers: [b, c]}",
             ),
         ],
@@ -373,13 +376,24 @@ fn directives_delete_and_replace() {
                 "422: unknown patch type: merge in map: {}",
             ),
             ("{}", "{securityContext: {$patch: delete}}", "{}"),
-            (
-                "{}",
-                "{securityContext: {$patch: replace, runAsUser: 1}}",
-                "{securityContext: {runAsUser: 1}}",
-            ),
+            ("{}", "{securityContext: {$patch: replace, runAsUser: 1}}", "{}"),
             ("{nodeName: a}", "{$patch: replace, nodeSelector: {a: b}}", "{nodeSelector: {a: b}}"),
             ("{nodeName: a}", "{$patch: delete}", "{}"),
+            (
+                "{containers: [{name: a}]}",
+                "{containers: [{name: b, securityContext: {$patch: replace, runAsUser: 1}}]}",
+                "{containers: [{name: b, securityContext: {runAsUser: 1}}, {name: a}]}",
+            ),
+            (
+                "{containers: [{name: a}]}",
+                "{containers: [{name: a, env: [{name: X, $patch: delete}]}]}",
+                "{containers: [{name: a, env: []}]}",
+            ),
+            (
+                "{containers: [{name: a}]}",
+                "{containers: [{name: b, image: x}, {name: b, image: y}]}",
+                "{containers: [{name: b, image: y}, {name: a}]}",
+            ),
             (
                 "{tolerations: [{key: a}]}",
                 "{tolerations: [{$patch: replace}, {key: b}]}",
@@ -406,18 +420,21 @@ fn the_order_of_elements_can_be_set() {
             ),
             (
                 "{containers: [{name: a}]}",
-                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: b, image: x}]}",
+                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: b, \
+                 image: x}]}",
                 "{containers: [{name: a}, {name: b, image: x}]}",
             ),
             (
                 "{}",
-                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: a}, {name: b}]}",
+                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: a}, \
+                 {name: b}]}",
                 "{containers: [{name: a}, {name: b}]}",
             ),
             ("{}", "{$setElementOrder/containers: [{name: a}]}", "{}"),
             (
                 "{containers: [{name: a}, {name: b}]}",
-                "{$setElementOrder/containers: [{name: b}], containers: [{name: a, $patch: delete}]}",
+                "{$setElementOrder/containers: [{name: b}], containers: [{name: a, $patch: \
+                 delete}]}",
                 "{containers: [{name: b}]}",
             ),
             (
@@ -427,7 +444,8 @@ fn the_order_of_elements_can_be_set() {
             ),
             (
                 "{containers: [{name: a}, {name: b}]}",
-                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: b}, {name: a}]}",
+                "{$setElementOrder/containers: [{name: a}, {name: b}], containers: [{name: b}, \
+                 {name: a}]}",
                 "400: The order in patch list:",
             ),
             (
