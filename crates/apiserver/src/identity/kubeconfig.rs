@@ -245,7 +245,7 @@ mod tests {
             ),
             // Another context is current, and stays so.
             (
-                "current-context: work\ncontexts:\n- {name: work, context: {cluster: w, user: w}}\n",
+                "current-context: work\ncontexts: [{name: work, context: {cluster: w, user: w}}]",
                 json!("work"),
                 json!([
                     {"name": "work", "context": {"cluster": "w", "user": "w"}},
