@@ -296,7 +296,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn anything_can_be_sealed(key in ".*", plain in prop::collection::vec(any::<u8>(), 0..300)) {
+        fn anything_can_be_sealed(
+            key in ".*",
+            plain in prop::collection::vec(any::<u8>(), 0..300),
+        ) {
             let sealer = sealer();
             let sealed = sealer.seal(&key, &plain).unwrap();
             prop_assert_eq!(sealer.open(&key, &sealed, Plain::Refused).unwrap(), plain);

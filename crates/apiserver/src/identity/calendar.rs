@@ -10,7 +10,9 @@ pub fn rfc3339(unix_seconds: i64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of a day since 1970 (Hinnant, "chrono-compatible low-level date algorithms").
+/// Year, month and day of a day since 1970.
+///
+/// Hinnant, "chrono-compatible low-level date algorithms".
 pub fn civil(days: i64) -> (i64, i64, i64) {
     let days = days + 719_468;
     let era = days.div_euclid(146_097);

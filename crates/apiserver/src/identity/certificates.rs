@@ -139,8 +139,8 @@ impl Authority {
         self.bundle().iter().map(|one| pem::encode(pem::CERTIFICATE, one)).collect()
     }
 
-    /// The server's certificate: the stored one, or another if that one is old, is not signed by
-    /// this authority, or lacks a name.
+    /// The server's certificate: the stored one, or another if that one is old, cannot be read, is
+    /// not signed by this authority, or lacks a name. Nothing is lost with a serving certificate.
     pub fn serving(
         &self,
         files: &dyn KeyFiles,

@@ -245,7 +245,7 @@ mod tests {
             ),
             // Another context is current, and stays so.
             (
-                "current-context: work\ncontexts:\n- name: work\n  context: {cluster: w, user: w}\n",
+                "current-context: work\ncontexts: [{name: work, context: {cluster: w, user: w}}]",
                 json!("work"),
                 json!([
                     {"name": "work", "context": {"cluster": "w", "user": "w"}},
@@ -254,7 +254,13 @@ mod tests {
             ),
             // Ours is replaced where it is, and keeps its namespace.
             (
-                "current-context: setpoint\ncontexts:\n- name: setpoint\n  context:\n    cluster: old\n    namespace: dev\n- name: z\n  context: {}\n",
+                "\
+current-context: setpoint
+contexts:
+- name: setpoint
+  context: {cluster: old, namespace: dev}
+- {name: z, context: {}}
+",
                 json!("setpoint"),
                 json!([
                     {"name": "setpoint", "context":

@@ -25,14 +25,13 @@ pub mod kubeconfig;
 mod pem;
 pub mod static_tokens;
 pub mod tls;
-#[cfg(test)]
-mod tls_tests;
 pub mod token_requests;
 pub mod tokens;
-#[cfg(test)]
-mod tokens_tests;
 mod x509;
 mod yaml_text;
+
+#[cfg(test)]
+mod tests;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -139,37 +138,4 @@ pub fn split_service_account(user: &str) -> Option<(&str, &str)> {
     let (namespace, name) = user.strip_prefix(SERVICE_ACCOUNT_PREFIX)?.split_once(':')?;
     let whole = !namespace.is_empty() && !name.is_empty() && !name.contains(':');
     whole.then_some((namespace, name))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn everybody_with_a_credential_is_in_the_authenticated_group_once() {
-        let user = User::authenticated("a", ["x", GROUP_AUTHENTICATED]);
-        assert_eq!(user.groups.len(), 2);
-        assert!(User::component("c").is_in(GROUP_AUTHENTICATED));
-        assert!(!User::anonymous().is_in(GROUP_AUTHENTICATED));
-        assert!(!user.is_master());
-        assert!(User::authenticated("root", [GROUP_MASTERS]).is_master());
-    }
-
-    #[test]
-    fn a_service_account_has_the_name_and_groups_of_its_namespace() {
-        let user = User::service_account("ns", "sa", "u1");
-        assert_eq!(
-            user.to_info(),
-            json!({
-                "username": "system:serviceaccount:ns:sa", "uid": "u1",
-                "groups": [
-                    "system:serviceaccounts", "system:serviceaccounts:ns", "system:authenticated"
-                ]
-            })
-        );
-        assert_eq!(split_service_account(&user.name), Some(("ns", "sa")));
-        for other in ["system:serviceaccount:ns", "system:serviceaccount::a", "x", "a:b:c:d"] {
-            assert_eq!(split_service_account(other), None);
-        }
-    }
 }

@@ -206,7 +206,7 @@ mod tests {
         let dangerous = |rule: &Rule| {
             let verb = |verb: &&str| rule.verbs.iter().any(|one| &**one == *verb);
             let resource = |one: &&str| rule.resources.iter().any(|other| &**other == *one);
-            let writes = ["create", "update", "patch", "*"].iter().any(|one| verb(&one));
+            let writes = ["create", "update", "patch", "*"].iter().any(&verb);
             let resources = [
                 "serviceaccounts/token",
                 "certificatesigningrequests/approval",
@@ -214,8 +214,8 @@ mod tests {
                 "pods/ephemeralcontainers",
                 "*",
             ];
-            ["impersonate", "escalate", "bind"].iter().any(|one| verb(&one))
-                || writes && resources.iter().any(|one| resource(&one))
+            ["impersonate", "escalate", "bind"].iter().any(&verb)
+                || writes && resources.iter().any(resource)
         };
         let holders: Vec<String> = objects()
             .filter(|object| Rule::list(&object.object["rules"]).iter().any(dangerous))

@@ -51,7 +51,10 @@ mod tests {
             (
                 Attributes { namespace: "ns", ..list },
                 "",
-                r#"pods is forbidden: User "u" cannot list resource "pods" in API group "" in the namespace "ns""#,
+                concat!(
+                    r#"pods is forbidden: User "u" cannot list resource "pods" in API group "" "#,
+                    r#"in the namespace "ns""#,
+                ),
             ),
             (
                 Attributes {
@@ -62,12 +65,18 @@ mod tests {
                     ..list
                 },
                 "",
-                r#"deployments.apps "d" is forbidden: User "u" cannot get resource "deployments" in API group "apps" at the cluster scope"#,
+                concat!(
+                    r#"deployments.apps "d" is forbidden: User "u" cannot get resource "#,
+                    r#""deployments" in API group "apps" at the cluster scope"#,
+                ),
             ),
             (
                 Attributes { verb: "get", subresource: "log", name: "p", namespace: "ns", ..list },
                 "RBAC: x",
-                r#"pods "p" is forbidden: User "u" cannot get resource "pods/log" in API group "" in the namespace "ns": RBAC: x"#,
+                concat!(
+                    r#"pods "p" is forbidden: User "u" cannot get resource "pods/log" in API "#,
+                    r#"group "" in the namespace "ns": RBAC: x"#,
+                ),
             ),
             (
                 Attributes { verb: "get", path: Some("/metrics"), ..Default::default() },

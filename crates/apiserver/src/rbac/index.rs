@@ -51,10 +51,12 @@ impl Kind {
     }
 }
 
+type NamedRules = BTreeMap<Arc<str>, Arc<[Rule]>>;
+
 #[derive(Debug, Default)]
 pub(super) struct Index {
     /// By namespace and name.
-    roles: BTreeMap<Arc<str>, BTreeMap<Arc<str>, Arc<[Rule]>>>,
+    roles: BTreeMap<Arc<str>, NamedRules>,
     cluster_roles: BTreeMap<Arc<str>, ClusterRole>,
     /// Where a binding was entered; the namespace is empty for cluster role bindings.
     bindings: BTreeMap<BindingKey, BTreeSet<Subject>>,

@@ -22,11 +22,7 @@ pub mod reviews;
 pub mod rules;
 
 #[cfg(test)]
-mod decision_cases;
-#[cfg(test)]
-mod decision_tests;
-#[cfg(test)]
-mod escalation_tests;
+mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 

@@ -210,7 +210,7 @@ fn text<'a>(value: &'a Value, field: &str) -> &'a str {
 
 #[cfg(test)]
 mod tests {
-    use super::super::decision_tests::{authorizer, user};
+    use super::super::tests::decisions::{authorizer, user};
     use super::*;
 
     const POLICY: &str = "\
@@ -237,6 +237,8 @@ rolebinding dev broken
         let pods =
             |verb: &str, ns: &str| json!({"verb": verb, "resource": "pods", "namespace": ns});
         let local = Review::LocalSubjectAccess { namespace: "dev" };
+        let api = json!({"verb": "get", "path": "/api"});
+        let watch = json!({"user": "ann", "resourceAttributes": pods("watch", "dev")});
         let cases = [
             (
                 Review::SubjectAccess,
@@ -256,12 +258,14 @@ rolebinding dev broken
             // Groups are taken as given: nobody here said that bob is authenticated.
             (
                 Review::SubjectAccess,
-                json!({"spec": {"user": "bob", "nonResourceAttributes": {"verb": "get", "path": "/api"}}}),
+                json!({"spec": {"user": "bob", "nonResourceAttributes": api}}),
                 false,
             ),
             (
                 Review::SubjectAccess,
-                json!({"spec": {"user": "bob", "groups": ["system:authenticated"], "nonResourceAttributes": {"verb": "get", "path": "/api"}}}),
+                json!({"spec": {
+                    "user": "bob", "groups": ["system:authenticated"], "nonResourceAttributes": api
+                }}),
                 true,
             ),
             (
@@ -280,11 +284,7 @@ rolebinding dev broken
                 false,
             ),
             (Review::SelfSubjectAccess, json!({"spec": {"nonResourceAttributes": {}}}), false),
-            (
-                local,
-                json!({"metadata": {"namespace": "dev"}, "spec": {"user": "ann", "resourceAttributes": pods("watch", "dev")}}),
-                true,
-            ),
+            (local, json!({"metadata": {"namespace": "dev"}, "spec": watch}), true),
         ];
         for (kind, body, allowed) in cases {
             let status = ask(kind, "ann", body.clone()).unwrap();
@@ -301,22 +301,42 @@ rolebinding dev broken
             (
                 Review::SubjectAccess,
                 json!({"spec": {"resourceAttributes": pods}}),
-                r#"SubjectAccessReview.authorization.k8s.io "" is invalid: spec.user: Invalid value: "": at least one of user or group must be specified"#,
+                concat!(
+                    r#"SubjectAccessReview.authorization.k8s.io "" is invalid: spec.user: "#,
+                    r#"Invalid value: "": at least one of user or group must be specified"#,
+                ),
             ),
             (
                 Review::SelfSubjectAccess,
                 json!({"spec": {}}),
-                r#"SelfSubjectAccessReview.authorization.k8s.io "" is invalid: spec.resourceAttributes: Invalid value: null: exactly one of nonResourceAttributes or resourceAttributes must be specified"#,
+                concat!(
+                    r#"SelfSubjectAccessReview.authorization.k8s.io "" is invalid: "#,
+                    r#"spec.resourceAttributes: Invalid value: null: exactly one of "#,
+                    r#"nonResourceAttributes or resourceAttributes must be specified"#,
+                ),
             ),
             (
                 Review::SelfSubjectAccess,
-                json!({"spec": {"resourceAttributes": pods, "nonResourceAttributes": {"path": "/"}}}),
-                r#"SelfSubjectAccessReview.authorization.k8s.io "" is invalid: spec.nonResourceAttributes: Invalid value: {"path":"/"}: cannot be specified in combination with resourceAttributes"#,
+                json!({"spec": {
+                    "resourceAttributes": pods, "nonResourceAttributes": {"path": "/"}
+                }}),
+                concat!(
+                    r#"SelfSubjectAccessReview.authorization.k8s.io "" is invalid: "#,
+                    r#"spec.nonResourceAttributes: Invalid value: {"path":"/"}: cannot be "#,
+                    r#"specified in combination with resourceAttributes"#,
+                ),
             ),
             (
                 local,
-                json!({"metadata": {"namespace": "dev"}, "spec": {"user": "u", "resourceAttributes": pods}}),
-                r#"LocalSubjectAccessReview.authorization.k8s.io "" is invalid: spec.resourceAttributes.namespace: Invalid value: "": must match metadata.namespace"#,
+                json!({
+                    "metadata": {"namespace": "dev"},
+                    "spec": {"user": "u", "resourceAttributes": pods}
+                }),
+                concat!(
+                    r#"LocalSubjectAccessReview.authorization.k8s.io "" is invalid: "#,
+                    r#"spec.resourceAttributes.namespace: Invalid value: "": must match "#,
+                    r#"metadata.namespace"#,
+                ),
             ),
             (Review::SelfSubjectRules, json!({"spec": {}}), "no namespace on request"),
         ];

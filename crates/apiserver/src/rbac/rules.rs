@@ -146,7 +146,10 @@ mod tests {
             "apiGroups": [""], "resources": ["pods", "pods/log"], "verbs": ["get", "list"],
             "resourceNames": ["a"]
         }));
-        let text = r#"{APIGroups:[""], Resources:["pods" "pods/log"], ResourceNames:["a"], Verbs:["get" "list"]}"#;
+        let text = concat!(
+            r#"{APIGroups:[""], Resources:["pods" "pods/log"], ResourceNames:["a"], "#,
+            r#"Verbs:["get" "list"]}"#,
+        );
         assert_eq!(rule.to_string(), text);
         assert_eq!(Rule::from_value(&rule.to_value()), rule);
         let url = Rule::from_value(&json!({"nonResourceURLs": ["/x"], "verbs": ["get"]}));

@@ -12,11 +12,11 @@ use rustls::{
 };
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
-use super::certificates::{Authority, ClientRequest, Issued};
-use super::key_files::tests::Memory;
-use super::tls::{Options, Serving, server_config, user_of_certificate};
-use super::x509::AlternativeName;
-use super::{CREDENTIAL_ID, User};
+use crate::identity::certificates::{Authority, ClientRequest, Issued};
+use crate::identity::key_files::tests::Memory;
+use crate::identity::tls::{Options, Serving, server_config, user_of_certificate};
+use crate::identity::x509::AlternativeName;
+use crate::identity::{CREDENTIAL_ID, User};
 
 const NOW: i64 = 1_800_000_000;
 const DAY: i64 = 86_400;

@@ -2,11 +2,11 @@
 
 use serde_json::{Value, json};
 
-use super::cover::{compact, covers};
-use super::decision_tests::{authorizer, user};
-use super::escalation::{self, Write};
-use super::rules::Rule;
-use super::{Kind, bootstrap};
+use super::decisions::{authorizer, user};
+use crate::rbac::cover::{compact, covers};
+use crate::rbac::escalation::{self, Write};
+use crate::rbac::rules::Rule;
+use crate::rbac::{Kind, bootstrap};
 
 const POLICY: &str = "\
 clusterrole pods

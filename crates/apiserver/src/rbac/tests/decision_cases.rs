@@ -1,7 +1,8 @@
 //! Decisions of the authorizer as data.
 //!
 //! `POLICY` is in the form of `bootstrap_data.txt` and comes on top of the built-in objects. A case
-//! reads `WHO VERB RESOURCE[/SUBRESOURCE][.GROUP] [in NAMESPACE] [named NAME]`, or `WHO VERB /PATH`.
+//! reads `WHO VERB RESOURCE[/SUBRESOURCE][.GROUP] [in NAMESPACE] [named NAME]`, or
+//! `WHO VERB /PATH`.
 //! Who is a user with groups (`ann+dev`), a service account (`account:ns:name`), or `anonymous`.
 
 pub const POLICY: &str = "\

@@ -6,12 +6,12 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use super::decision_cases::{ALLOWED, DENIED, POLICY};
-use super::rules::Rule;
-use super::*;
 use crate::identity::split_service_account;
+use crate::rbac::rules::Rule;
+use crate::rbac::*;
 
 /// An authorizer with the built-in objects and the policy.
-pub(super) fn authorizer(policy: &str) -> Authorizer {
+pub(in crate::rbac) fn authorizer(policy: &str) -> Authorizer {
     let authorizer = Authorizer::new();
     for object in bootstrap::objects().chain(bootstrap::read(policy)) {
         authorizer.apply(object.kind, &object.object);
@@ -20,7 +20,7 @@ pub(super) fn authorizer(policy: &str) -> Authorizer {
 }
 
 /// `ann+dev`, `account:ns:name` or `anonymous`.
-pub(super) fn user(who: &str) -> User {
+pub(in crate::rbac) fn user(who: &str) -> User {
     if who == "anonymous" {
         return User::anonymous();
     }
@@ -74,7 +74,10 @@ fn reasons_name_the_binding_the_role_and_the_subject() {
     let cases = [
         (
             "ann get pods",
-            r#"RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "pod-reader" to User "ann""#,
+            concat!(
+                r#"RBAC: allowed by ClusterRoleBinding "readers" of ClusterRole "#,
+                r#""pod-reader" to User "ann""#,
+            ),
         ),
         (
             "x+dev list pods in dev",
@@ -82,7 +85,10 @@ fn reasons_name_the_binding_the_role_and_the_subject() {
         ),
         (
             "account:dev:builder create pods in dev",
-            r#"RBAC: allowed by RoleBinding "writers/dev" of Role "pod-writer" to ServiceAccount "builder/dev""#,
+            concat!(
+                r#"RBAC: allowed by RoleBinding "writers/dev" of Role "pod-writer" to "#,
+                r#"ServiceAccount "builder/dev""#,
+            ),
         ),
         ("root+system:masters get pods", ""),
     ];

@@ -9,13 +9,13 @@ use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use serde_json::{Value, json};
 
-use super::claims::{Bound, Claims, Reference};
-use super::key_files::KeyFiles;
-use super::key_files::tests::Memory;
-use super::static_tokens::StaticTokens;
-use super::token_requests::{Bearer, BoundKind, Request, token_request, token_review};
-use super::tokens::{Live, Refusal, Tokens};
-use super::{Error, User, key_files::Privacy};
+use crate::identity::claims::{Bound, Claims, Reference};
+use crate::identity::key_files::KeyFiles;
+use crate::identity::key_files::tests::Memory;
+use crate::identity::static_tokens::StaticTokens;
+use crate::identity::token_requests::{Bearer, BoundKind, Request, token_request, token_review};
+use crate::identity::tokens::{Live, Refusal, Tokens};
+use crate::identity::{Error, User, key_files::Privacy};
 
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const NOW: i64 = 1_800_000_000;
@@ -164,7 +164,7 @@ fn forged_tokens_are_refused() {
             |name: &str| URL_SAFE_NO_PAD.decode(set["keys"][0][name].as_str().unwrap()).unwrap();
         [vec![4], coordinate("x"), coordinate("y")].concat()
     };
-    let info = super::x509::public_key_info(&point);
+    let info = crate::identity::x509::public_key_info(&point);
     let hs256 = |key: &[u8]| {
         let signed = format!("{}.{payload}", encode(&json!({"alg": "HS256", "kid": id})));
         let tag = hmac::sign(&hmac::Key::new(hmac::HMAC_SHA256, key), signed.as_bytes());
@@ -303,10 +303,7 @@ fn others_can_discover_our_keys() {
     assert_eq!(document["id_token_signing_alg_values_supported"], json!(["ES256"]));
 }
 
-fn request(
-    tokens: &Tokens,
-    body: Value,
-) -> Result<(Value, Vec<String>), super::super::status::Error> {
+fn request(tokens: &Tokens, body: Value) -> Result<(Value, Vec<String>), crate::status::Error> {
     let account = json!({"metadata": {"name": "sa", "namespace": "ns", "uid": "sa-1"}});
     let find = |kind: BoundKind, name: &str| {
         let found = |uid: &str, spec: Value| {
@@ -351,7 +348,10 @@ fn a_token_lives_as_long_as_was_asked() {
 #[test]
 fn a_token_is_bound_as_asked() {
     let tokens = tokens();
-    let bind = |kind: &str, name: &str| json!({"spec": {"boundObjectRef": {"apiVersion": "v1", "kind": kind, "name": name}}});
+    let bind = |kind: &str, name: &str| {
+        let reference = json!({"apiVersion": "v1", "kind": kind, "name": name});
+        json!({"spec": {"boundObjectRef": reference}})
+    };
     let world = World::new();
     let bound =
         [("Pod", "p", "pods/ns/p"), ("Secret", "s", "secrets/ns/s"), ("Node", "n", "nodes/n")];
@@ -380,23 +380,36 @@ fn requests_that_make_no_sense_are_refused() {
         (
             json!({"spec": {"expirationSeconds": 599}}),
             422,
-            format!("{invalid}spec.expirationSeconds: Invalid value: 599: may not specify a duration less than 10 minutes"),
+            format!(
+                "{invalid}spec.expirationSeconds: Invalid value: 599: may not specify a duration \
+                 less than 10 minutes"
+            ),
         ),
         (
             json!({"spec": {"expirationSeconds": 4_294_967_297_i64}}),
             422,
-            format!("{invalid}spec.expirationSeconds: Invalid value: 4294967297: may not specify a duration larger than 2^32 seconds"),
+            format!(
+                "{invalid}spec.expirationSeconds: Invalid value: 4294967297: may not specify a \
+                 duration larger than 2^32 seconds"
+            ),
         ),
         (
             json!({"metadata": {"name": "x"}}),
             422,
-            format!(r#"{invalid}metadata.name: Invalid value: "x": must match the service account name if specified"#),
+            format!(
+                "{invalid}metadata.name: Invalid value: \"x\": must match the service account \
+                 name if specified"
+            ),
         ),
         (bound("v1", "Pod", "gone", ""), 404, r#"pods "gone" not found"#.to_owned()),
         (
             bound("v1", "Pod", "other", ""),
             400,
-            r#"cannot bind token for serviceaccount "sa" to pod running with different serviceaccount name."#.to_owned(),
+            concat!(
+                r#"cannot bind token for serviceaccount "sa" to pod running with different "#,
+                r#"serviceaccount name."#,
+            )
+            .to_owned(),
         ),
         (
             bound("v1", "ConfigMap", "c", ""),
@@ -411,7 +424,12 @@ fn requests_that_make_no_sense_are_refused() {
         (
             bound("v1", "Pod", "p", "pod-0"),
             409,
-            r#"Operation cannot be fulfilled on Pod "p": the UID in the bound object reference (pod-0) does not match the UID in record. The object might have been deleted and then recreated"#.to_owned(),
+            concat!(
+                r#"Operation cannot be fulfilled on Pod "p": the UID in the bound object "#,
+                r#"reference (pod-0) does not match the UID in record. The object might "#,
+                r#"have been deleted and then recreated"#,
+            )
+            .to_owned(),
         ),
     ];
     let tokens = tokens();

@@ -1,0 +1,5 @@
+//! Tests of several files together.
+
+mod tls;
+mod tokens;
+mod users;

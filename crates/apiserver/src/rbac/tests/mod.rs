@@ -1,0 +1,5 @@
+//! Decisions and escalations as data.
+
+mod decision_cases;
+pub(super) mod decisions;
+mod escalation;
