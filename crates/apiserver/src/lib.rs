@@ -9,6 +9,7 @@ pub mod age;
 pub mod answer;
 pub mod authenticate;
 pub mod bootstrap;
+pub mod calendar;
 pub mod decode;
 pub mod endpoints;
 pub mod facts;

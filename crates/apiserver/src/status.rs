@@ -13,7 +13,7 @@ pub struct Error {
     /// Empty for the few answers that have none.
     pub reason: &'static str,
     pub message: String,
-    pub details: Option<Details>,
+    pub details: Option<Box<Details>>,
     /// The `continue` of an expired list, to go on at the newest revision.
     pub go_on: Option<String>,
 }
@@ -50,13 +50,13 @@ impl About<'_> {
         qualified(self.resource, self.group)
     }
 
-    fn details(&self, name: &str) -> Option<Details> {
-        Some(Details {
+    fn details(&self, name: &str) -> Option<Box<Details>> {
+        Some(Box::new(Details {
             name: name.to_owned(),
             group: self.group.to_owned(),
             kind: self.resource.to_owned(),
             ..Default::default()
-        })
+        }))
     }
 }
 
@@ -77,7 +77,7 @@ impl Error {
     /// A path in a known group and version that names no resource.
     pub fn no_such_resource() -> Error {
         let message = "the server could not find the requested resource";
-        Error { details: Some(Details::default()), ..Error::new(404, "NotFound", message) }
+        Error { details: Some(Box::default()), ..Error::new(404, "NotFound", message) }
     }
 
     pub fn already_exists(about: About<'_>, name: &str) -> Error {
@@ -124,7 +124,7 @@ impl Error {
             causes: errors.iter().map(cause).collect(),
             ..Default::default()
         };
-        Error { details: Some(details), ..Error::new(422, "Invalid", message) }
+        Error { details: Some(Box::new(details)), ..Error::new(422, "Invalid", message) }
     }
 
     pub fn bad_request(message: impl Into<String>) -> Error {
@@ -147,7 +147,7 @@ impl Error {
 
     pub fn method_not_allowed() -> Error {
         let message = "the server does not allow this method on the requested resource";
-        Error { details: Some(Details::default()), ..Error::new(405, "MethodNotAllowed", message) }
+        Error { details: Some(Box::default()), ..Error::new(405, "MethodNotAllowed", message) }
     }
 
     pub fn not_acceptable(accepted: &str) -> Error {
@@ -174,14 +174,14 @@ impl Error {
 
     pub fn too_many_requests(message: impl Into<String>, retry_after_seconds: u32) -> Error {
         let details = Details { retry_after_seconds, ..Default::default() };
-        Error { details: Some(details), ..Error::new(429, "TooManyRequests", message) }
+        Error { details: Some(Box::new(details)), ..Error::new(429, "TooManyRequests", message) }
     }
 
     pub fn internal(message: impl std::fmt::Display) -> Error {
         let message = format!("Internal error occurred: {message}");
         let cause = Cause { reason: String::new(), message: message.clone(), field: String::new() };
         let details = Details { causes: vec![cause], ..Default::default() };
-        Error { details: Some(details), ..Error::new(500, "InternalError", message) }
+        Error { details: Some(Box::new(details)), ..Error::new(500, "InternalError", message) }
     }
 
     /// A failure with an empty reason, as upstream gives for a few plain errors.
@@ -196,7 +196,7 @@ impl Error {
     pub fn timeout(message: impl std::fmt::Display, retry_after_seconds: u32) -> Error {
         let details = Details { retry_after_seconds, ..Default::default() };
         let message = format!("Timeout: {message}");
-        Error { details: Some(details), ..Error::new(504, "Timeout", message) }
+        Error { details: Some(Box::new(details)), ..Error::new(504, "Timeout", message) }
     }
 
     /// A revision that does not exist yet.

@@ -2,7 +2,7 @@
 //!
 //! Only that format: seconds since 1970, and the microseconds some kinds have.
 
-const SECONDS_PER_DAY: i64 = 86_400;
+use crate::calendar::{SECONDS_PER_DAY, civil, days_since_1970};
 
 /// The seconds since 1970 of `2024-05-06T07:08:09Z`; a fraction is cut off, an offset is counted.
 pub fn parse(text: &str) -> Option<i64> {
@@ -20,15 +20,12 @@ pub fn parse_micro(text: &str) -> Option<(i64, u32)> {
     let number = |from: usize, to: usize| digits(&date[from..to]);
     let (year, month, day) = (number(0, 4)?, number(5, 7)?, number(8, 10)?);
     let (hour, minute, second) = (number(11, 13)?, number(14, 16)?, number(17, 19)?);
-    if !(1..=12).contains(&month) || day < 1 || day > days_of_month(year, month) {
-        return None;
-    }
     if hour > 23 || minute > 59 || second > 59 {
         return None;
     }
     let (micros, rest) = fraction(rest)?;
     let seconds =
-        days_since_1970(year, month, day) * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
+        days_since_1970(year, month, day)? * SECONDS_PER_DAY + hour * 3600 + minute * 60 + second
             - offset(rest)?;
     Some((seconds, micros))
 }
@@ -36,7 +33,7 @@ pub fn parse_micro(text: &str) -> Option<(i64, u32)> {
 /// `2024-05-06T07:08:09Z`.
 pub fn format(seconds: i64) -> String {
     let (date, time) = (seconds.div_euclid(SECONDS_PER_DAY), seconds.rem_euclid(SECONDS_PER_DAY));
-    let (year, month, day) = date_of(date);
+    let (year, month, day) = civil(date);
     let (hour, minute, second) = (time / 3600, time / 60 % 60, time % 60);
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
@@ -87,37 +84,6 @@ fn offset(bytes: &[u8]) -> Option<i64> {
         }
         _ => None,
     }
-}
-
-fn days_of_month(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// Counts years from March, so that a leap day is the last of its year.
-fn days_since_1970(year: i64, month: i64, day: i64) -> i64 {
-    let (year, month) = if month <= 2 { (year - 1, month + 9) } else { (year, month - 3) };
-    let leap_days = year.div_euclid(4) - year.div_euclid(100) + year.div_euclid(400);
-    let day_of_year = (153 * month + 2) / 5 + day - 1;
-    // 719,468 days lie between the first of March of the year 0 and the first of 1970.
-    year * 365 + leap_days + day_of_year - 719_468
-}
-
-fn date_of(days: i64) -> (i64, i64, i64) {
-    const DAYS_OF_400_YEARS: i64 = 146_097;
-    let days = days + 719_468;
-    let (era, day) = (days.div_euclid(DAYS_OF_400_YEARS), days.rem_euclid(DAYS_OF_400_YEARS));
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day_of_year = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let year = year + era * 400;
-    if month < 10 { (year, month + 3, day) } else { (year + 1, month - 9, day) }
 }
 
 #[cfg(test)]

@@ -4,6 +4,8 @@
 
 use std::fmt::Write as _;
 
+use crate::calendar::{civil, days_of_month, days_since_1970};
+
 /// How finely a time is written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Precision {
@@ -72,10 +74,11 @@ impl Moment {
 
     /// The same moment when the clock was ahead of UTC by some minutes.
     fn to_utc(self, minutes_ahead: i64) -> Moment {
-        let minutes =
-            days_before(self.year, self.month, self.day) * 1440 + self.hour * 60 + self.minute
-                - minutes_ahead;
-        let (year, month, day) = date_of(minutes.div_euclid(1440));
+        let minutes = days_since_1970(self.year, self.month, self.day).unwrap_or(0) * 1440
+            + self.hour * 60
+            + self.minute
+            - minutes_ahead;
+        let (year, month, day) = civil(minutes.div_euclid(1440));
         let in_day = minutes.rem_euclid(1440);
         Moment { year, month, day, hour: in_day / 60, minute: in_day % 60, ..self }
     }
@@ -101,7 +104,7 @@ fn read(text: &str) -> Result<Moment, String> {
     }
     let parts = [
         ("month", (1..=12).contains(&month)),
-        ("day", (1..=days_in(year, month)).contains(&day)),
+        ("day", (1..=days_of_month(year, month)).contains(&day)),
         ("hour", hour < 24),
         ("minute", minute < 60),
         ("second", second < 60),
@@ -172,40 +175,6 @@ fn zone(rest: &mut &str) -> Result<i64, String> {
     }
 }
 
-fn days_in(year: i64, month: i64) -> i64 {
-    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    match month {
-        2 if is_leap => 29,
-        2 => 28,
-        4 | 6 | 9 | 11 => 30,
-        _ => 31,
-    }
-}
-
-/// The days from 1970-01-01 to a date. Years begin in March, so that the leap day is their last.
-fn days_before(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let era = year.div_euclid(400);
-    let year_of_era = year.rem_euclid(400);
-    let day_of_year = (153 * ((month + 9) % 12) + 2) / 5 + day - 1;
-    era * 146_097 + year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year - 719_468
-}
-
-/// The date that is some days after 1970-01-01.
-fn date_of(days: i64) -> (i64, i64, i64) {
-    let days = days + 719_468;
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era =
-        (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = era * 400 + year_of_era + i64::from(month <= 2);
-    (year, month, day)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -262,8 +231,8 @@ mod tests {
     proptest::proptest! {
         #[test]
         fn dates_and_days_are_inverse(days in -700_000_i64..2_900_000) {
-            let (year, month, day) = date_of(days);
-            proptest::prop_assert_eq!(days_before(year, month, day), days);
+            let (year, month, day) = civil(days);
+            proptest::prop_assert_eq!(days_since_1970(year, month, day), Some(days));
         }
     }
 }

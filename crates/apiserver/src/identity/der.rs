@@ -1,6 +1,6 @@
 //! As much of DER as certificates of ours need: a writer, and a reader that trusts nothing.
 
-use super::calendar::{SECONDS_PER_DAY, civil, days_since_1970};
+use crate::calendar::{SECONDS_PER_DAY, civil, days_since_1970};
 
 pub const BOOLEAN: u8 = 0x01;
 pub const INTEGER: u8 = 0x02;

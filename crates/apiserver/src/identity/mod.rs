@@ -14,7 +14,6 @@
 //!
 //! What a user may do is decided in [`crate::rbac`].
 
-pub mod calendar;
 pub mod certificates;
 pub mod claims;
 mod der;

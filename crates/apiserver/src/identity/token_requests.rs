@@ -8,10 +8,10 @@
 
 use serde_json::{Value, json};
 
-use super::calendar::{SECONDS_PER_DAY, rfc3339};
 use super::claims::{Bound, Claims, Reference};
 use super::static_tokens::StaticTokens;
 use super::tokens::{Live, Tokens, Verified, new_id};
+use crate::calendar::{SECONDS_PER_DAY, rfc3339};
 use crate::field_error::FieldError;
 use crate::status::{About, Error};
 

@@ -27,8 +27,20 @@ pub fn civil(days: i64) -> (i64, i64, i64) {
     (year, month, day)
 }
 
+/// How many days the month has.
+pub fn days_of_month(year: i64, month: i64) -> i64 {
+    let is_leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    match month {
+        2 if is_leap => 29,
+        2 => 28,
+        4 | 6 | 9 | 11 => 30,
+        _ => 31,
+    }
+}
+
+/// The days from 1970-01-01 to a date; none if there is no such date.
 pub fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
-    if !(1..=12).contains(&month) || !(1..=31).contains(&day) {
+    if !(1..=12).contains(&month) || !(1..=days_of_month(year, month)).contains(&day) {
         return None;
     }
     let shifted_year = year - i64::from(month <= 2);
@@ -37,9 +49,7 @@ pub fn days_since_1970(year: i64, month: i64, day: i64) -> Option<i64> {
     let shifted_month = if month > 2 { month - 3 } else { month + 9 };
     let day_of_year = (153 * shifted_month + 2) / 5 + day - 1;
     let day_of_era = year_of_era * 365 + year_of_era / 4 - year_of_era / 100 + day_of_year;
-    let days = era * 146_097 + day_of_era - 719_468;
-    // The thirtieth of February comes back as another day.
-    (civil(days) == (year, month, day)).then_some(days)
+    Some(era * 146_097 + day_of_era - 719_468)
 }
 
 #[cfg(test)]
