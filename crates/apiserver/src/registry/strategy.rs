@@ -51,6 +51,8 @@ pub enum DefaultPropagation {
 pub struct Properties {
     pub name_rule: NameRule,
     pub has_status: bool,
+    /// Who creates a node knows its status.
+    pub keeps_status_on_create: bool,
     pub has_generation: bool,
     pub allows_unconditional_update: bool,
     pub allows_create_on_update: bool,
@@ -63,6 +65,7 @@ impl Properties {
     pub const DEFAULT: Properties = Properties {
         name_rule: NameRule::Subdomain,
         has_status: false,
+        keeps_status_on_create: false,
         has_generation: false,
         allows_unconditional_update: true,
         allows_create_on_update: false,
@@ -141,7 +144,7 @@ pub fn content_differs(object: &Value, old: &Value) -> bool {
 /// Prepares a new object, which already has its name, uid and creation time.
 pub fn begin_create(strategy: &dyn Strategy, object: &mut Value, context: &Context<'_>) {
     let properties = strategy.properties();
-    if properties.has_status {
+    if properties.has_status && !properties.keeps_status_on_create {
         edit::set(object, "status", strategy.empty_status());
     }
     if let Some(metadata) = edit::object(object, "metadata") {

@@ -152,7 +152,12 @@ fn sum_of(spec: &Field<'_>, list: &str, name: &str) -> Quantity {
 
 /// What the sandbox itself costs.
 pub fn validate_overhead(spec: &Field<'_>, errors: &mut Errors) {
-    for (name, cost) in spec.entries("overhead") {
+    validate_fixed(spec, "overhead", errors);
+}
+
+/// A map of resources to amounts, and nothing to compare them with.
+pub fn validate_fixed(parent: &Field<'_>, map: &str, errors: &mut Errors) {
+    for (name, cost) in parent.entries(map) {
         validate_name(&cost, name, errors);
         validate_amount(&cost, name, errors);
     }

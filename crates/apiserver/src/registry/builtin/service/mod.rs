@@ -14,6 +14,8 @@ mod addresses;
 mod update;
 mod validate;
 
+pub use validate::validate_ordinary;
+
 const AFFINITY_SECONDS: i64 = 10_800;
 pub const NO_ADDRESS: &str = "None";
 
