@@ -27,10 +27,7 @@ pub fn decode(request: &Request) -> Result<Value, Error> {
 
 /// Reads the body as an object of a built-in type.
 pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
-    let format = match body_type(&request.content_type)? {
-        BodyType::Json => Format::Json,
-        BodyType::Yaml => Format::Yaml,
-    };
+    let format = body_format(request)?;
     let canonical = |text: &str| quantity::rewritten(text).ok();
     let decoded = decode::object(&request.body, format, of, canonical);
     let resource = &request.resource;
@@ -52,6 +49,15 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
         }
     }
     Ok(decoded.value)
+}
+
+/// How the body is to be read.
+pub fn body_format(request: &Request) -> Result<Format, Error> {
+    Ok(match body_type(&request.content_type)? {
+        BodyType::Json => Format::Json,
+        BodyType::Yaml => Format::Yaml,
+        BodyType::Protobuf => Format::Protobuf,
+    })
 }
 
 /// The body must be of the kind that the path is for; what it leaves out is filled in.
