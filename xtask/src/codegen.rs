@@ -162,15 +162,26 @@ impl Facts {
     }
 
     /// What Go says of a field: in the type itself, or in a struct that is inlined in it.
-    fn go_field(&self, owner: &str, field: &str) -> Option<&Value> {
+    fn go_field(&self, owner: &str, field: &str) -> Option<Said<'_>> {
         let said = self.types.get(owner)?;
         if let Some(own) = said["fields"].get(field).filter(|own| own.get("go").is_some()) {
-            return Some(own);
+            return Some(Said { go: own, inlined: Vec::new() });
         }
         let (package, _) = owner.rsplit_once('.')?;
         let inlined = said["inline"].as_object()?;
-        inlined.keys().find_map(|name| self.go_field(&format!("{package}.{name}"), field))
+        inlined.iter().find_map(|(name, fact)| {
+            let mut said = self.go_field(&format!("{package}.{name}"), field)?;
+            said.inlined.insert(0, fact["pb"].as_u64()?);
+            Some(said)
+        })
     }
+}
+
+/// What Go says of a field.
+struct Said<'a> {
+    go: &'a Value,
+    /// The numbers in protobuf of the inlined structs around it, the outermost first.
+    inlined: Vec<u64>,
 }
 
 /// The group and version of what a subresource takes: the resource's own unless it says others.
@@ -233,9 +244,11 @@ fn print_field(facts: &Facts, numbers: &Numbers<'_>, place: &Place<'_>) -> Resul
     let shape = print_shape(numbers, said)?;
     // `apiVersion` and `kind` are of an inlined struct that the facts leave out.
     let type_meta = serde_json::json!({"go": "value", "omit": 1});
-    let go = match facts.go_field(owner, field) {
-        Some(go) => go,
-        None if matches!(field, "apiVersion" | "kind") => &type_meta,
+    let Said { go, inlined } = match facts.go_field(owner, field) {
+        Some(said) => said,
+        None if matches!(field, "apiVersion" | "kind") => {
+            Said { go: &type_meta, inlined: Vec::new() }
+        }
         None => bail!("nothing says how Go holds it"),
     };
     let mut line = format!("Field {{ name: {field:?}, shape: {shape}, ");
@@ -248,6 +261,9 @@ fn print_field(facts: &Facts, numbers: &Numbers<'_>, place: &Place<'_>) -> Resul
     let mut rare = String::new();
     print_merging(&mut rare, fact)?;
     print_default(&mut rare, &fact["default"]);
+    if !inlined.is_empty() {
+        let _ = write!(rare, "inlined: &{inlined:?}, ");
+    }
     if !rare.is_empty() {
         let _ = write!(line, "rare: Some(&Rare {{ {rare}..Rare::NONE }}), ");
     }

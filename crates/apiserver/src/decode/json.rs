@@ -14,10 +14,15 @@ use super::{DEPTH_MAX, Error, PROBLEMS_MAX, Parsed};
 
 /// Reads one JSON value and nothing after it.
 pub fn parse(body: &[u8]) -> Result<Parsed, Error> {
+    parse_within(body, 0)
+}
+
+/// Reads one JSON value that goes into an object which is `depth` deep.
+pub fn parse_within(body: &[u8], depth: usize) -> Result<Parsed, Error> {
     let text = std::str::from_utf8(body).map_err(|error| {
         Error::Syntax(format!("invalid UTF-8 at byte {} of the body", error.valid_up_to()))
     })?;
-    let mut parser = Parser { text, at: 0, depth: 0, duplicates: Vec::new() };
+    let mut parser = Parser { text, at: 0, depth, duplicates: Vec::new() };
     parser.skip_space();
     let value = parser.value(&Path::ROOT)?;
     parser.skip_space();
@@ -77,7 +82,7 @@ impl<'a> Parser<'a> {
         path: &Path<'_>,
         parse: fn(&mut Parser<'a>, &Path<'_>) -> Result<Value, Error>,
     ) -> Result<Value, Error> {
-        if self.depth == DEPTH_MAX {
+        if self.depth >= DEPTH_MAX {
             return Err(Error::Syntax("exceeded max depth".to_owned()));
         }
         self.depth += 1;

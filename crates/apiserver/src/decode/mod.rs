@@ -10,6 +10,7 @@ mod base64;
 pub mod json;
 mod order;
 mod path;
+pub mod protobuf;
 pub mod strict;
 mod time;
 pub mod yaml;
@@ -27,7 +28,7 @@ pub const PROBLEMS_MAX: usize = 100;
 /// Why a body was refused. All are answered with 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
-    /// Neither JSON nor YAML, or too deep.
+    /// Not JSON, YAML or protobuf as it should be, or too deep.
     #[error("{0}")]
     Syntax(String),
     /// Well-formed, but not of the type.
@@ -47,6 +48,7 @@ pub struct Parsed {
 pub enum Format {
     Json,
     Yaml,
+    Protobuf,
 }
 
 /// An object of a built-in kind.
@@ -70,13 +72,15 @@ pub fn object(
     let parsed = match format {
         Format::Json => json::parse(body)?,
         Format::Yaml => yaml::parse(body)?,
+        // A field that is there twice is merged, as protobuf demands.
+        Format::Protobuf => Parsed { value: protobuf::parse(body, of)?, duplicates: Vec::new() },
     };
     let mut value = parsed.value;
     let unknown = strict::normalise(&mut value, of, quantity)?.unknown;
     let problems = match format {
         _ if unknown.is_empty() && parsed.duplicates.is_empty() => Vec::new(),
         Format::Json => order::problems(body, unknown, parsed.duplicates),
-        Format::Yaml => {
+        Format::Yaml | Format::Protobuf => {
             let unknown = unknown.iter().map(|path| unknown_field(path));
             parsed.duplicates.into_iter().chain(unknown).collect()
         }

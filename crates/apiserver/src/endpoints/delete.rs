@@ -7,15 +7,19 @@ use store::{Mutation, Precondition, Timestamp};
 
 use super::Request;
 use super::get::represent;
-use super::write::{commit, encode, read};
+use super::write::{body_format, commit, encode, read};
 use crate::answer::Answer;
+use crate::decode;
+use crate::facts;
 use crate::object;
+use crate::quantity;
 use crate::registry::builtin;
 use crate::registry::strategy::{DefaultPropagation, DeleteRequest, Deletion};
 use crate::server::{Server, store_failure};
 use crate::status::Error;
 use crate::time::rfc3339;
 
+const OPTIONS_TYPE: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.DeleteOptions";
 /// The finalizers that stand for a propagation policy.
 const ORPHAN: &str = "orphan";
 const FOREGROUND: &str = "foregroundDeletion";
@@ -67,11 +71,9 @@ pub async fn delete(server: &Server, request: &Request) -> Result<Answer, Error>
 impl DeleteOptions {
     /// The body wins over the query.
     pub fn of(request: &Request) -> Result<DeleteOptions, Error> {
-        let body: Value = if request.body.is_empty() {
-            json!({})
-        } else {
-            serde_json::from_slice(&request.body)
-                .map_err(|error| Error::bad_request(format!("couldn't decode the body: {error}")))?
+        let body = match request.body.is_empty() {
+            true => json!({}),
+            false => read_body(request)?,
         };
         let text = |name: &str| match &body[name] {
             Value::Null => request.options.get(name).map(str::to_owned),
@@ -108,6 +110,17 @@ impl DeleteOptions {
             dry_run: body["dryRun"].as_array().is_some_and(|list| !list.is_empty()),
         })
     }
+}
+
+/// The body, which is not that of the resource. Fields that are unknown do not matter.
+fn read_body(request: &Request) -> Result<Value, Error> {
+    let of = facts::type_by_name(OPTIONS_TYPE).expect("the facts have the options of a deletion");
+    let format = body_format(request)?;
+    let decoded = decode::object(&request.body, format, of, |text| quantity::rewritten(text).ok());
+    let decoded = decoded.map_err(|error| {
+        Error::bad_request(format!("couldn't decode the body as DeleteOptions: {error}"))
+    })?;
+    Ok(decoded.value)
 }
 
 /// Deletes, or marks for deletion; answers with the object as it then is.

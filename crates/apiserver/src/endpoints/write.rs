@@ -28,10 +28,7 @@ pub fn decode(request: &Request) -> Result<Value, Error> {
 
 /// Reads the body as an object of a built-in type.
 pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
-    let format = match body_type(&request.content_type)? {
-        BodyType::Json => Format::Json,
-        BodyType::Yaml => Format::Yaml,
-    };
+    let format = body_format(request)?;
     let decoded = decode::object(&request.body, format, of, canonical_quantity);
     let resource = &request.resource;
     let cannot = |why: &str| {
@@ -78,6 +75,15 @@ pub fn normalise(request: &Request, object: &mut Value) -> Result<(), Error> {
 
 fn canonical_quantity(text: &str) -> Option<String> {
     quantity::rewritten(text).ok()
+}
+
+/// How the body is to be read.
+pub fn body_format(request: &Request) -> Result<Format, Error> {
+    Ok(match body_type(&request.content_type)? {
+        BodyType::Json => Format::Json,
+        BodyType::Yaml => Format::Yaml,
+        BodyType::Protobuf => Format::Protobuf,
+    })
 }
 
 /// The body must be of the kind that the path is for; what it leaves out is filled in.

@@ -109,6 +109,9 @@ pub struct Rare {
     /// Empty where the elements of the list have none.
     pub merge_key: &'static str,
     pub default: SchemaDefault,
+    /// The numbers in protobuf, the outermost first, of the structs around the field that JSON
+    /// does not show: `emptyDir` of a volume is within `volumeSource`, which is number 2.
+    pub inlined: &'static [u16],
 }
 
 impl Rare {
@@ -119,6 +122,7 @@ impl Rare {
         patch: Patch::Unsaid,
         merge_key: "",
         default: SchemaDefault::None,
+        inlined: &[],
     };
 }
 
@@ -133,6 +137,10 @@ impl Field {
 
     pub fn patch(&self) -> Patch {
         self.rare().patch
+    }
+
+    pub fn inlined(&self) -> &'static [u16] {
+        self.rare().inlined
     }
 
     pub fn merge_key(&self) -> &'static str {

@@ -53,3 +53,33 @@ fn fields_say_how_go_writes_them() {
     let meta = type_by_name("io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta").unwrap();
     assert!(meta.field("creationTimestamp").unwrap().omit);
 }
+
+#[test]
+fn every_field_has_a_number_of_its_own() {
+    for one in types() {
+        let mut seen = std::collections::BTreeSet::new();
+        for field in one.fields {
+            let place = format!("{}.{}", one.name, field.name);
+            if field.pb == 0 {
+                // What is of the envelope.
+                assert!(matches!(field.name, "apiVersion" | "kind"), "{place}");
+                continue;
+            }
+            assert!(seen.insert((field.inlined(), field.pb)), "{place}");
+            let around = one.fields.iter().any(|other| {
+                other.inlined().strip_prefix(field.inlined()).and_then(|rest| rest.first())
+                    == Some(&field.pb)
+            });
+            assert!(!around, "{place} has the number of an inlined struct");
+        }
+    }
+    let inlined = |owner: &str, name: &str| {
+        let owner = type_by_name(&format!("io.k8s.api.{owner}")).unwrap();
+        owner.field(name).unwrap().inlined()
+    };
+    assert_eq!(inlined("core.v1.Volume", "emptyDir"), [2]);
+    assert!(inlined("core.v1.Volume", "name").is_empty());
+    let rule = "admissionregistration.v1.NamedRuleWithOperations";
+    assert_eq!(inlined(rule, "apiGroups"), [2, 2]);
+    assert_eq!(inlined(rule, "operations"), [2]);
+}

@@ -36,6 +36,10 @@ const ENCODINGS: &[(&str, Encoding)] =
 /// For error messages.
 pub const ACCEPTED: &str = "application/json, application/yaml";
 
+/// The bodies that can be read, for error messages.
+pub const ACCEPTED_BODIES: &str =
+    "application/json, application/yaml, application/vnd.kubernetes.protobuf";
+
 /// Reads an `Accept` header: the first clause that can be served wins, in order of `q`.
 pub fn negotiate(accept: &str) -> Result<Representation, Error> {
     if accept.trim().is_empty() {
@@ -103,6 +107,7 @@ impl<'a> Clause<'a> {
 pub enum BodyType {
     Json,
     Yaml,
+    Protobuf,
 }
 
 /// Reads a `Content-Type`; none at all is JSON.
@@ -110,7 +115,8 @@ pub fn body_type(content_type: &str) -> Result<BodyType, Error> {
     match media_type(content_type) {
         "" | "application/json" => Ok(BodyType::Json),
         "application/yaml" => Ok(BodyType::Yaml),
-        _ => Err(Error::unsupported_media_type(ACCEPTED)),
+        "application/vnd.kubernetes.protobuf" => Ok(BodyType::Protobuf),
+        _ => Err(Error::unsupported_media_type(ACCEPTED_BODIES)),
     }
 }
 
