@@ -48,7 +48,7 @@ pub fn canonical(text: &str, precision: Precision) -> Result<Canonical, String> 
 /// The text of a moment since 1970; none where its year has not four digits.
 pub fn since_1970(seconds: i64, microseconds: i64, precision: Precision) -> Option<String> {
     let seconds = seconds.checked_add(microseconds.div_euclid(1_000_000))?;
-    let (year, month, day) = date_of(seconds.div_euclid(86_400));
+    let (year, month, day) = civil(seconds.div_euclid(86_400));
     let in_day = seconds.rem_euclid(86_400);
     let moment = Moment {
         year,
