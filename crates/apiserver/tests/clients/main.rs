@@ -4,3 +4,4 @@
 
 mod cluster;
 mod kubectl;
+mod protobuf;
