@@ -5,6 +5,12 @@
 
 use serde_json::Value;
 
+use store::PageRequest;
+
+use crate::admission::{
+    default_class, default_toleration_seconds, limit_ranger, priority, storage_in_use_protection,
+    taint_new_nodes,
+};
 use crate::endpoints::Request;
 use crate::object;
 use crate::persist::stored;
@@ -19,23 +25,80 @@ const NAMESPACES: About<'static> = About { group: "", resource: "namespaces" };
 pub async fn mutate(
     server: &Server,
     request: &Request,
-    _object: &mut Value,
+    object: &mut Value,
     old: Option<&Value>,
 ) -> Result<(), Error> {
-    if old.is_none() {
-        expect_live_namespace(server, request).await?;
+    if old.is_some() {
+        return Ok(());
+    }
+    expect_live_namespace(server, request).await?;
+    let resource = &request.resource;
+    match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Pod") => {
+            let ranges = find(server, "", "limitranges", &request.target.namespace).await?;
+            limit_ranger::apply_defaults(&ranges, object);
+            let classes = find(server, "scheduling.k8s.io", "priorityclasses", "").await?;
+            priority::apply(object, &classes).map_err(|why| refuse(request, object, &why))?;
+            default_toleration_seconds::apply(object);
+        }
+        ("", "PersistentVolumeClaim") => {
+            let classes = find(server, "storage.k8s.io", "storageclasses", "").await?;
+            default_class::apply_to_claim(object, &classes);
+            storage_in_use_protection::apply(&resource.kind, object);
+        }
+        ("", "PersistentVolume") => storage_in_use_protection::apply(&resource.kind, object),
+        ("", "Node") => taint_new_nodes::apply(object),
+        ("networking.k8s.io", "Ingress") => {
+            let classes = find(server, "networking.k8s.io", "ingressclasses", "").await?;
+            default_class::apply_to_ingress(object, &classes);
+        }
+        _ => {}
     }
     Ok(())
 }
 
 /// Judges an object after it was checked.
 pub async fn validate(
-    _server: &Server,
-    _request: &Request,
-    _object: &Value,
+    server: &Server,
+    request: &Request,
+    object: &Value,
     _old: Option<&Value>,
 ) -> Result<(), Error> {
-    Ok(())
+    let resource = &request.resource;
+    let judged = match (resource.group.as_str(), resource.kind.as_str()) {
+        ("", "Pod") => {
+            let ranges = find(server, "", "limitranges", &request.target.namespace).await?;
+            limit_ranger::check_pod(&ranges, object)
+        }
+        ("", "PersistentVolumeClaim") => {
+            let ranges = find(server, "", "limitranges", &request.target.namespace).await?;
+            limit_ranger::check_claim(&ranges, object)
+        }
+        ("scheduling.k8s.io", "PriorityClass") => {
+            let classes = find(server, "scheduling.k8s.io", "priorityclasses", "").await?;
+            priority::check_class(object, &classes)
+        }
+        _ => Ok(()),
+    };
+    judged.map_err(|why| refuse(request, object, &why))
+}
+
+fn refuse(request: &Request, object: &Value, why: &str) -> Error {
+    Error::forbidden(request.resource.about(), object::name(object), why)
+}
+
+/// All objects of a resource, in a namespace or everywhere.
+async fn find(
+    server: &Server,
+    group: &str,
+    plural: &str,
+    namespace: &str,
+) -> Result<Vec<Value>, Error> {
+    let Some(resource) = server.registry.find(group, plural) else { return Ok(Vec::new()) };
+    let range = resource.range(namespace);
+    let page = server.store.list(&range, PageRequest::all(), None).await;
+    let entries = page.map_err(store_failure)?.entries;
+    Ok(entries.iter().map(|entry| stored(entry).object(entry.modified)).collect())
 }
 
 /// Whether an object may be deleted at all.
