@@ -1,12 +1,12 @@
-//! Objects as the store keeps them: their JSON without a resourceVersion, and behind it what readers
-//! need to filter and to send them without parsing.
+//! Objects as the store keeps them: their JSON without a resourceVersion, and behind it what
+//! readers need to filter and to send them without parsing.
 //!
 //! ```text
 //! {"apiVersion":...,"metadata":{ ... },...}  splice labels fields  length  marker
 //! ```
 //!
-//! The revision is put in where the splice says when the object is sent. A value that is plain JSON,
-//! written by somebody else, is parsed once when it is first read.
+//! The revision is put in where the splice says when the object is sent. A value that is plain
+//! JSON, written by somebody else, is parsed once when it is first read.
 
 use std::sync::OnceLock;
 

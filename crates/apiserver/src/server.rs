@@ -73,7 +73,12 @@ impl Server {
         let warnings = Warnings::default();
         let answer = match authenticate(self, &parts.headers, user) {
             Ok(user) => {
-                let asked = Asked { user, id: id.as_str().into(), warnings: warnings.clone() };
+                let asked = Asked {
+                    user,
+                    id: id.as_str().into(),
+                    body: Bytes::new(),
+                    warnings: warnings.clone(),
+                };
                 self.answer(parts, body, asked).await
             }
             Err(error) => Err(error),
@@ -111,8 +116,8 @@ impl Server {
             Path::Resource(target) => {
                 let verb = verb(&parts.method, &target, &options)?;
                 self.authorize(&asked.user, verb, &target)?;
-                let body = read_body(body).await?;
-                let request = self.understand(parts, target, options, body, asked)?;
+                let asked = Asked { body: read_body(body).await?, ..asked };
+                let request = self.understand(&parts, target, options, asked)?;
                 self.dispatch(verb, &request).await
             }
         }
@@ -180,10 +185,9 @@ impl Server {
 
     fn understand(
         &self,
-        parts: Parts,
+        parts: &Parts,
         target: Target,
         options: Options,
-        body: Bytes,
         asked: Asked,
     ) -> Result<Request, Error> {
         let resource = self.registry.lookup(&target).ok_or_else(Error::no_such_resource)?;
@@ -197,7 +201,7 @@ impl Server {
             representation: negotiate(header(&parts.headers, ACCEPT))?,
             content_type: header(&parts.headers, CONTENT_TYPE).to_owned(),
             user_agent: header(&parts.headers, USER_AGENT).to_owned(),
-            body,
+            body: asked.body,
             user: asked.user,
             id: asked.id,
             warnings: asked.warnings,
@@ -255,10 +259,11 @@ impl Server {
     }
 }
 
-/// Who asks, under which id.
+/// Who asks, under which id, and what they sent.
 struct Asked {
     user: Arc<User>,
     id: Arc<str>,
+    body: Bytes,
     warnings: Warnings,
 }
 

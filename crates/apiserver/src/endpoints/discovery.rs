@@ -47,7 +47,10 @@ fn group_list(registry: &Registry) -> Value {
 }
 
 fn describe_group(group: &str, versions: &[String]) -> Value {
-    let describe = |version: &String| json!({"groupVersion": format!("{group}/{version}"), "version": version});
+    let describe = |version: &String| {
+        let group_version = format!("{group}/{version}");
+        json!({"groupVersion": group_version, "version": version})
+    };
     json!({
         "name": group,
         "versions": versions.iter().map(describe).collect::<Vec<_>>(),

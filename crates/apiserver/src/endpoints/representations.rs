@@ -134,7 +134,9 @@ impl EventEncoder {
         }
         let object = match self.request.representation {
             Representation::Metadata { beta, .. } => json!({
-                "kind": "PartialObjectMetadata", "apiVersion": meta_version(beta), "metadata": metadata
+                "kind": "PartialObjectMetadata",
+                "apiVersion": meta_version(beta),
+                "metadata": metadata,
             }),
             Representation::Table { beta } => {
                 let object = json!({"metadata": metadata});

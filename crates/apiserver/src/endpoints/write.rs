@@ -1,7 +1,7 @@
 //! What all writes share: reading the body, and read, change, commit, again on conflict.
 //!
-//! `change` is the only loop in the server that tries again, and the one place where an object whose
-//! last finalizer is gone is deleted, so that PUT and PATCH cannot differ.
+//! `change` is the only loop in the server that tries again, and the one place where an object
+//! whose last finalizer is gone is deleted, so that PUT and PATCH cannot differ.
 
 use serde_json::{Value, json};
 use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};

@@ -50,7 +50,8 @@ fn operation(resource: &Resource, verb: &str) -> Value {
         _ => vec!["labelSelector", "fieldSelector", "limit", "continue", "resourceVersion"],
     };
     names.sort_unstable();
-    let parameter = |name: &&str| json!({"name": name, "in": "query", "schema": {"type": "string", "uniqueItems": true}});
+    let schema_of_text = json!({"type": "string", "uniqueItems": true});
+    let parameter = |name: &&str| json!({"name": name, "in": "query", "schema": schema_of_text});
     let schema = json!({"$ref": format!("#/components/schemas/{}", schema_name(resource))});
     json!({
         "operationId": format!("{verb}{}{}", resource.version, resource.kind),

@@ -21,11 +21,13 @@ use serde_json::json;
 use store::{Environment, Retention, System, backends};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 
 /// A running server.
 pub struct Cluster {
     directory: PathBuf,
     _stop: watch::Sender<bool>,
+    _tasks: JoinSet<()>,
 }
 
 impl Cluster {
@@ -63,9 +65,10 @@ impl Cluster {
             clock: Arc::new(rustls::time_provider::DefaultTimeProvider),
         })
         .unwrap();
-        tokio::task::spawn(roles.follow());
-        tokio::task::spawn(serve(server, listener, Arc::new(config)));
-        let cluster = Cluster { directory, _stop: stop_sender };
+        let mut tasks = JoinSet::new();
+        tasks.spawn(roles.follow());
+        tasks.spawn(serve(server, listener, Arc::new(config)));
+        let cluster = Cluster { directory, _stop: stop_sender, _tasks: tasks };
         cluster.write_kubeconfig(&authority, port, now);
         cluster
     }
