@@ -130,7 +130,9 @@ fn content(value: &Value, shape: &'static Shape) -> Vec<u8> {
 fn moment(text: &str) -> Vec<u8> {
     assert!(canonical(text, Precision::Seconds).is_ok(), "{text}");
     let part = |from: usize, to: usize| text[from..to].parse::<u64>().unwrap();
-    let is_leap = |year: u64| year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
+    let is_leap = |year: u64| {
+        year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400))
+    };
     let year = part(0, 4);
     let mut days: u64 = (1970..year).map(|year| 365 + u64::from(is_leap(year))).sum();
     let february = 28 + u64::from(is_leap(year));
