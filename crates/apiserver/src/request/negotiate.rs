@@ -158,4 +158,20 @@ mod tests {
         assert_eq!(negotiate("application/vnd.kubernetes.protobuf").unwrap_err().code, 406);
         assert_eq!(negotiate("text/html").unwrap_err().code, 406);
     }
+
+    #[test]
+    fn bodies_are_json_unless_they_say_otherwise() {
+        let cases = [
+            ("", BodyType::Json),
+            ("application/json; charset=utf-8", BodyType::Json),
+            ("application/yaml", BodyType::Yaml),
+            ("application/vnd.kubernetes.protobuf", BodyType::Protobuf),
+        ];
+        for (content_type, expected) in cases {
+            assert_eq!(body_type(content_type).unwrap(), expected, "{content_type}");
+        }
+        let error = body_type("text/plain").unwrap_err();
+        assert_eq!(error.code, 415);
+        assert!(error.message.ends_with(ACCEPTED_BODIES), "{}", error.message);
+    }
 }

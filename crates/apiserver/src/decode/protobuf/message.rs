@@ -45,12 +45,18 @@ impl Part {
 
 /// Reads the fields of a message into an object. Numbers that the type does not have are skipped.
 pub fn read(part: Part, bytes: &[u8], into: &mut Map<String, Value>) -> Result<(), Error> {
-    let mut reader = Reader::new(bytes, part.of.short_name());
+    let mut reader = Reader::new(bytes, part.of.name);
     while let Some(tag) = reader.tag()? {
         match part.entry(tag.number) {
             Entry::Field(field) => {
-                let place = slot(into, field);
-                read_field(&mut reader, tag, At { shape: &field.shape, depth: part.depth }, place)?;
+                // Taken out and put back, so that the name is copied only once.
+                let mut value = into.get_mut(field.name).map(Value::take).unwrap_or_default();
+                let at = At { shape: &field.shape, depth: part.depth };
+                read_field(&mut reader, tag, at, &mut value)?;
+                match into.get_mut(field.name) {
+                    Some(place) => *place = value,
+                    None => drop(into.insert(field.name.to_owned(), value)),
+                }
             }
             Entry::Inlined(inlined) => {
                 read(Part { inlined, ..part }, reader.bytes(tag)?, into)?;
@@ -74,12 +80,8 @@ impl At {
     }
 }
 
-/// Where a field is kept; null until it is read.
-fn slot<'m>(map: &'m mut Map<String, Value>, field: &Field) -> &'m mut Value {
-    map.entry(field.name).or_insert(Value::Null)
-}
-
-/// One occurrence of a field. Lists and maps grow by each, and messages are merged.
+/// One occurrence of a field, whose place is null before the first. Lists and maps grow by each,
+/// and messages are merged.
 fn read_field(reader: &mut Reader<'_>, tag: Tag, at: At, place: &mut Value) -> Result<(), Error> {
     match (at.shape, place) {
         (Shape::List(element), place) => {
@@ -98,7 +100,11 @@ fn read_field(reader: &mut Reader<'_>, tag: Tag, at: At, place: &mut Value) -> R
             let (key, value) = entry(reader.bytes(tag)?, at.deeper(element)?)?;
             match place {
                 Value::Object(map) => drop(map.insert(key, value)),
-                place => *place = Value::Object(Map::from_iter([(key, value)])),
+                place => {
+                    let mut map = Map::new();
+                    map.insert(key, value);
+                    *place = Value::Object(map);
+                }
             }
             Ok(())
         }

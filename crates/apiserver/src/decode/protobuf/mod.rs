@@ -86,6 +86,4 @@ impl<'a> Envelope<'a> {
 }
 
 #[cfg(test)]
-mod encoder;
-#[cfg(test)]
 mod tests;

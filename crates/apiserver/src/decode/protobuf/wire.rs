@@ -25,7 +25,7 @@ pub struct Tag {
 /// The rest of a message.
 pub struct Reader<'a> {
     rest: &'a [u8],
-    /// What it is a message of, for errors.
+    /// What it is a message of, for errors, which leave out its package.
     of: &'static str,
 }
 
@@ -35,7 +35,8 @@ impl<'a> Reader<'a> {
     }
 
     pub fn error(&self, problem: impl std::fmt::Display) -> Error {
-        Error::Syntax(format!("invalid protobuf in {}: {problem}", self.of))
+        let of = self.of.rsplit('.').next().unwrap_or(self.of);
+        Error::Syntax(format!("invalid protobuf in {of}: {problem}"))
     }
 
     pub fn is_empty(&self) -> bool {

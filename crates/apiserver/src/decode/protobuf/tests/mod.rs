@@ -1,9 +1,11 @@
 //! Bytes in, objects out: those of every kind there and back, and bytes that mean harm.
 
+mod encoder;
+
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::encoder::{encode, number, run, varint};
+use self::encoder::{encode, number, run, varint};
 use super::*;
 use crate::decode::{self, DEPTH_MAX, Format, Object, strict};
 use crate::facts::{self, Field, Shape};
@@ -213,7 +215,9 @@ impl Choices {
     }
 
     fn object(&mut self, of: &'static Type, depth: u64) -> Value {
-        let is_there = |choices: &mut Choices, _: &&Field| choices.below(depth + 2) == 0;
+        // What is of the envelope is not in messages, not even where a kind is within another.
+        let is_there =
+            |choices: &mut Choices, field: &Field| field.pb > 0 && choices.below(depth + 2) == 0;
         let fields: Vec<_> = of.fields.iter().filter(|field| is_there(self, field)).collect();
         let mut value =
             |field: &'static Field| (field.name.to_owned(), self.value(&field.shape, depth));
@@ -266,6 +270,7 @@ proptest! {
         let kinds = facts::kinds();
         let of = kinds[index % kinds.len()].type_id.get();
         let mut object = Choices(seed).object(of, 0);
+        object["apiVersion"] = json!("v1");
         object["kind"] = json!(of.short_name());
         strict::normalise(&mut object, of, canonical).unwrap();
         let body = encode(&object, of);
@@ -288,7 +293,11 @@ proptest! {
     }
 
     #[test]
-    fn no_change_of_a_byte_makes_it_panic(seed in 1_u64.., at in any::<usize>(), byte in any::<u8>()) {
+    fn no_change_of_a_byte_makes_it_panic(
+        seed in 1_u64..,
+        at in any::<usize>(),
+        byte in any::<u8>(),
+    ) {
         let kinds = facts::kinds();
         let of = kinds[seed as usize % kinds.len()].type_id.get();
         let mut body = encode(&Choices(seed).object(of, 0), of);
