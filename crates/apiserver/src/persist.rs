@@ -122,7 +122,7 @@ impl Stored {
     }
 
     fn read_foreign(value: &Bytes) -> Stored {
-        let object: Value = serde_json::from_slice(value).unwrap_or_default();
+        let object = parse(value);
         let (json, splice) = encode_json(&object);
         let pair = |(key, value): (&str, &str)| (Box::from(key), Box::from(value));
         let labels = crate::object::labels(&object).into_iter().map(pair).collect();
@@ -170,7 +170,7 @@ impl Stored {
 
     /// The object parsed, with its revision.
     pub fn object(&self, revision: Revision) -> Value {
-        let mut object: Value = serde_json::from_slice(&self.json).unwrap_or_default();
+        let mut object = parse(&self.json);
         crate::object::set_meta(&mut object, "resourceVersion", revision.to_string());
         object
     }
@@ -193,6 +193,11 @@ impl Stored {
         })
         .clone()
     }
+}
+
+/// With the same limit of depth as bodies have: what was accepted can be read back.
+fn parse(json: &[u8]) -> Value {
+    crate::decode::json::parse(json).map(|parsed| parsed.value).unwrap_or_default()
 }
 
 fn find<'a>(pairs: &'a Pairs, key: &str) -> Option<&'a str> {
@@ -281,6 +286,17 @@ mod tests {
         let stored = Stored::read(&Bytes::from(pod().to_string()));
         assert_eq!(stored.label("app"), Some("web"));
         assert_eq!(stored.object(Revision(5))["metadata"]["resourceVersion"], "5");
+    }
+
+    #[test]
+    fn a_deep_object_is_read_back_whole() {
+        let mut deep = json!(1);
+        for _ in 0..400 {
+            deep = json!([deep]);
+        }
+        let object = json!({"metadata": {"name": "a"}, "spec": deep});
+        let stored = Stored::read(&encode(&object, &[]));
+        assert_eq!(stored.object(Revision(1))["spec"], object["spec"]);
     }
 
     #[test]
