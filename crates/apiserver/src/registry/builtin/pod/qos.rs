@@ -23,7 +23,7 @@ pub fn class(pod: &Value) -> &'static str {
         let named = |name| counts(it, "requests", name) || counts(it, "limits", name);
         named("cpu") || named("memory")
     };
-    if !resources.iter().any(|it| any(it)) {
+    if !resources.iter().any(any) {
         return "BestEffort";
     }
     let guaranteed = |it: &&Value| {
@@ -33,5 +33,5 @@ pub fn class(pod: &Value) -> &'static str {
             counts(it, "limits", name) && (request.is_none() || request == limit)
         })
     };
-    if resources.iter().all(|it| guaranteed(it)) { "Guaranteed" } else { "Burstable" }
+    if resources.iter().all(guaranteed) { "Guaranteed" } else { "Burstable" }
 }
