@@ -54,18 +54,15 @@ impl Strategy for ServiceCidr {
         let root = Field::root(range);
         let spec = root.at("spec");
         let ranges = spec.at("cidrs");
-        match spec.count("cidrs") {
-            0 => errors.push(ranges.required("at least one CIDR required")),
-            1 => {}
-            2 => {
-                let is_v6 = |it: &Value| it.as_str().is_some_and(|it| it.contains(':'));
-                let list = spec.list("cidrs");
-                if is_v6(&list[0]) == is_v6(&list[1]) {
-                    let detail = "may specify no more than one IP for each IP family, i.e \
-                                  192.168.0.0/24 and 2001:db8::/64";
-                    errors.push(ranges.invalid(detail));
-                }
-            }
+        let is_v6 = |it: &Value| it.as_str().is_some_and(|it| it.contains(':'));
+        match spec.list("cidrs") {
+            [] => errors.push(ranges.required("at least one CIDR required")),
+            [_] => {}
+            [one, other] if is_v6(one) != is_v6(other) => {}
+            [_, _] => errors.push(ranges.invalid(
+                "may specify no more than one IP for each IP family, i.e 192.168.0.0/24 and \
+                 2001:db8::/64",
+            )),
             _ => errors.push(ranges.invalid("must only hold up to 2 values")),
         }
         for one in spec.items("cidrs") {

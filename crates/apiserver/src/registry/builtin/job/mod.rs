@@ -32,13 +32,7 @@ impl Strategy for Job {
     }
 
     fn default(&self, job: &mut Value) {
-        let labels = edit::at(job, &["spec", "template", "metadata", "labels"]).clone();
-        if let Some(metadata) = object(job, "metadata")
-            && edit::is_empty(edit::at(metadata, &["labels"]))
-            && !edit::is_empty(&labels)
-        {
-            edit::set(metadata, "labels", labels);
-        }
+        label_as_template(job);
         if let Some(spec) = object(job, "spec") {
             default_spec(spec);
         }
@@ -46,6 +40,7 @@ impl Strategy for Job {
 
     fn prepare_create(&self, job: &mut Value, _context: &Context<'_>) {
         generate_selector(job);
+        label_as_template(job);
     }
 
     fn validate(&self, job: &Value) -> Errors {
@@ -70,6 +65,17 @@ impl Strategy for Job {
 
     fn warnings(&self, job: &Value, old: Option<&Value>) -> Vec<String> {
         workload::warnings(job, old, &["spec", "template", "spec"])
+    }
+}
+
+/// A job without labels has those of its pods.
+fn label_as_template(job: &mut Value) {
+    let labels = edit::at(job, &["spec", "template", "metadata", "labels"]).clone();
+    if let Some(metadata) = object(job, "metadata")
+        && edit::is_empty(edit::at(metadata, &["labels"]))
+        && !edit::is_empty(&labels)
+    {
+        edit::set(metadata, "labels", labels);
     }
 }
 
