@@ -1,11 +1,16 @@
 //! Where kubeconfigs of this program are written, and how the user's own gets an entry.
 
 use std::env;
+use std::error::Error as _;
 use std::fs;
+use std::io;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
+use std::thread;
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use apiserver::identity::Error;
 use apiserver::identity::key_files::{Privacy, write_atomically};
 use apiserver::identity::kubeconfig::{self, Credential, Entry};
 use apiserver::start::Admin;
@@ -18,6 +23,9 @@ use crate::listener;
 /// The name of our cluster, user and context.
 pub const CONTEXT: &str = "setpoint";
 
+/// Others write the user's kubeconfig in a moment; one that is locked for longer was left so.
+const LOCKED_TRIES_MAX: usize = 200;
+const LOCKED_PAUSE: Duration = Duration::from_millis(5);
 const FILE_NAME: &str = "kubeconfig";
 
 /// The one that is always kept.
@@ -65,6 +73,17 @@ fn merge(ours: &Path, users: &Path) -> Result<()> {
         authority_pem: &authority,
         credential: Credential::Certificate { certificate_pem: &certificate, key_pem: &key },
     };
-    kubeconfig::merge_into_file(users, &entry)
-        .with_context(|| format!("could not merge into {}", users.display()))
+    for _ in 0..LOCKED_TRIES_MAX {
+        match kubeconfig::merge_into_file(users, &entry) {
+            Err(error) if is_locked(&error) => thread::sleep(LOCKED_PAUSE),
+            merged => return Ok(merged?),
+        }
+    }
+    Ok(kubeconfig::merge_into_file(users, &entry)?)
+}
+
+/// Whether another program is writing.
+fn is_locked(error: &Error) -> bool {
+    let kind = error.source().and_then(|source| source.downcast_ref::<io::Error>());
+    kind.is_some_and(|error| error.kind() == io::ErrorKind::AlreadyExists)
 }
