@@ -1,6 +1,6 @@
-//! Asks a running instance, over its listener.
+//! Asks a running instance, over the socket in its data directory.
 
-use std::net::SocketAddr;
+use std::path::Path;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
@@ -10,29 +10,26 @@ use hyper::client::conn::http1;
 use hyper::header::HOST;
 use hyper::{Request, StatusCode};
 use hyper_util::rt::TokioIo;
-use tokio::net::TcpStream;
 use tokio::time::timeout;
 
-use crate::listener;
+use crate::socket;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(2);
 const ANSWER_BYTES_MAX: usize = 1 << 20;
 
-/// The answer to a GET.
-pub async fn get(address: SocketAddr, path: &str) -> Result<(StatusCode, Bytes)> {
-    let address = listener::reachable(address);
-    let asking = || format!("http://{address}{path} does not answer");
-    match timeout(ANSWER_TIMEOUT, ask(address, path)).await {
+/// The answer to a GET, of what runs on a data directory.
+pub async fn get(data: &Path, path: &str) -> Result<(StatusCode, Bytes)> {
+    let asking = || format!("the program on {} does not answer {path}", data.display());
+    match timeout(ANSWER_TIMEOUT, ask(data, path)).await {
         Ok(answer) => answer.with_context(asking),
         Err(_) => Err(anyhow!("it took longer than {ANSWER_TIMEOUT:?}")).with_context(asking),
     }
 }
 
-async fn ask(address: SocketAddr, path: &str) -> Result<(StatusCode, Bytes)> {
-    let stream = TcpStream::connect(address).await?;
+async fn ask(data: &Path, path: &str) -> Result<(StatusCode, Bytes)> {
+    let stream = socket::connect(data).await?;
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
-    let request =
-        Request::get(path).header(HOST, address.to_string()).body(Empty::<Bytes>::new())?;
+    let request = Request::get(path).header(HOST, "localhost").body(Empty::<Bytes>::new())?;
     let answer = async {
         let (head, body) = sender.send_request(request).await?.into_parts();
         let body = Limited::new(body, ANSWER_BYTES_MAX).collect().await;

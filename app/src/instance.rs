@@ -65,7 +65,7 @@ impl Instance {
 
     /// Where clients on this machine reach it.
     pub fn url(&self) -> String {
-        format!("http://{}", listener::reachable(self.listen))
+        listener::url(self.listen)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Accepts connections and gives their requests to the health answers; HTTP/1.1 and HTTP/2.
+//! Takes addresses, and answers on the socket of this machine's own commands.
 
 use std::convert::Infallible;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -10,7 +10,7 @@ use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use hyper_util::server::conn::auto;
 use hyper_util::server::graceful::GracefulShutdown;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, UnixListener};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 use tracing::{debug, warn};
@@ -19,7 +19,7 @@ use crate::health::Health;
 use crate::shutdown::Stop;
 
 /// Connections at once; the next one waits in the system's queue.
-const CONNECTIONS_MAX: usize = 1024;
+const CONNECTIONS_MAX: usize = 64;
 /// How long a client may take to send a request's head.
 const HEAD_TIMEOUT: Duration = Duration::from_secs(10);
 /// How long to wait when the system has no more descriptors.
@@ -37,8 +37,13 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
     })
 }
 
+/// Where clients on this machine reach a listener of the API.
+pub fn url(address: SocketAddr) -> String {
+    format!("https://{}", reachable(address))
+}
+
 /// The address by which this machine reaches a listener.
-pub fn reachable(address: SocketAddr) -> SocketAddr {
+fn reachable(address: SocketAddr) -> SocketAddr {
     let ip = match address.ip() {
         IpAddr::V4(ip) if ip.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(ip) if ip.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -48,7 +53,7 @@ pub fn reachable(address: SocketAddr) -> SocketAddr {
 }
 
 /// Serves until asked to stop, then lets open requests finish.
-pub async fn serve(listener: TcpListener, health: Arc<Health>, mut stop: Stop) {
+pub async fn serve(listener: UnixListener, health: Arc<Health>, mut stop: Stop) {
     let room = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     let graceful = GracefulShutdown::new();
     let mut connections = JoinSet::new();

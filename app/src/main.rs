@@ -8,6 +8,7 @@ mod config;
 mod directories;
 mod health;
 mod instance;
+mod kubeconfig;
 mod listener;
 mod node_name;
 mod output;
@@ -15,6 +16,7 @@ mod process;
 mod ready;
 mod server;
 mod shutdown;
+mod socket;
 mod telemetry;
 mod time;
 

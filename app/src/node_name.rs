@@ -13,8 +13,12 @@ const NAME_BYTES_MAX: usize = 253;
 
 /// The name, in lower case, valid as the name of an object.
 pub fn of_this_node() -> Result<String> {
-    let hostname = fs::read_to_string(HOSTNAME_FILE).unwrap_or_default();
-    choose(std::env::var_os(VARIABLE), hostname.trim())
+    choose(std::env::var_os(VARIABLE), &of_host())
+}
+
+/// The name of the machine as it is; empty when it has none.
+pub fn of_host() -> String {
+    fs::read_to_string(HOSTNAME_FILE).unwrap_or_default().trim().to_owned()
 }
 
 fn choose(variable: Option<OsString>, hostname: &str) -> Result<String> {

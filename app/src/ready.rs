@@ -9,6 +9,7 @@ use serde::Serialize;
 use store::{Environment, System};
 
 use crate::instance::Instance;
+use crate::kubeconfig;
 use crate::process;
 use crate::server::Plan;
 
@@ -17,12 +18,14 @@ use crate::server::Plan;
 pub struct Ready {
     event: &'static str,
     url: String,
+    kubeconfig: PathBuf,
     data_dir: PathBuf,
     #[serde(flatten)]
     pub instance: Instance,
 }
 
 impl Ready {
+    /// Measures the time until now.
     pub fn of(plan: &Plan, listen: SocketAddr) -> Result<Ready> {
         let pid = std::process::id();
         let began = process::began(pid);
@@ -37,7 +40,12 @@ impl Ready {
             started_micros: System.now().0,
             ready_millis: u64::try_from(plan.began.elapsed().as_millis()).unwrap_or(u64::MAX),
         };
-        Ok(Ready { event: "ready", url: instance.url(), data_dir: plan.data.clone(), instance })
+        let kubeconfig = match &plan.kubeconfig_out {
+            Some(path) => path.clone(),
+            None => kubeconfig::in_data(&plan.data),
+        };
+        let (url, data_dir) = (instance.url(), plan.data.clone());
+        Ok(Ready { event: "ready", url, kubeconfig, data_dir, instance })
     }
 }
 
@@ -45,9 +53,11 @@ impl fmt::Display for Ready {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Instance { store, config, ready_millis, .. } = &self.instance;
         let (url, data) = (&self.url, self.data_dir.display());
+        let kubeconfig = self.kubeconfig.display();
         write!(
             formatter,
-            "ready in {ready_millis} ms at {url} (data {data}, store {store}, config {config})"
+            "ready in {ready_millis} ms at {url} (kubeconfig {kubeconfig}, data {data}, \
+             store {store}, config {config})"
         )
     }
 }

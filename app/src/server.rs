@@ -6,18 +6,26 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use apiserver::serve::serve;
+use apiserver::start::{self, Admin};
 use store::{Store, System, backends};
+use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
 use crate::config::Loaded;
 use crate::health::Health;
 use crate::instance::Claim;
+use crate::kubeconfig;
 use crate::listener;
+use crate::node_name;
 use crate::output::Output;
 use crate::ready::Ready;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
+use crate::socket::Socket;
 
+/// Where keys and certificates are, in the data directory.
+const KEYS_DIRECTORY: &str = "pki";
 /// How long the parts may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
 
@@ -27,6 +35,8 @@ pub struct Plan {
     pub began: Instant,
     pub data: PathBuf,
     pub listen: SocketAddr,
+    /// Another place for the kubeconfig.
+    pub kubeconfig_out: Option<PathBuf>,
     pub node: String,
     pub loaded: Loaded,
     pub output: Output,
@@ -44,8 +54,14 @@ pub async fn run(plan: Plan) -> Result<()> {
     };
 
     let tasks = Tasks::new();
+    let admin = serve_api(&plan, &tasks, store.clone(), listener).await?;
+    let (_socket, local) = Socket::listen(&plan.data)?;
     let health = Health { store: store.clone(), stop: tasks.stop_handle() };
-    tasks.spawn("http", listener::serve(listener, Arc::new(health), tasks.stop_handle()));
+    tasks.spawn("socket", listener::serve(local, Arc::new(health), tasks.stop_handle()));
+    kubeconfig::write(&kubeconfig::in_data(&plan.data), &admin, listen)?;
+    if let Some(path) = &plan.kubeconfig_out {
+        kubeconfig::write(path, &admin, listen)?;
+    }
     let ready = Ready::of(&plan, listen)?;
     claim.announce(&ready.instance)?;
     if let Err(error) = plan.output.print(&ready) {
@@ -64,6 +80,27 @@ pub async fn run(plan: Plan) -> Result<()> {
         signal = signals.next() => exit_at_once(signal),
     }
     Ok(())
+}
+
+/// Spawns what serves the API; answers with the credential of its administrator.
+async fn serve_api(
+    plan: &Plan,
+    tasks: &Tasks,
+    store: Arc<dyn Store>,
+    listener: TcpListener,
+) -> Result<Admin> {
+    let options = start::Options {
+        directory: plan.data.join(KEYS_DIRECTORY),
+        listen: listener.local_addr().context("could not tell the address")?,
+        host: node_name::of_host(),
+        stop: tasks.stop_handle().into_receiver(),
+    };
+    let handle = start::start(options, store, Arc::new(System)).await?;
+    let admin = handle.keys.admin()?;
+    tasks.spawn("api", serve(handle.server, listener, handle.tls));
+    tasks.spawn_until_stop("roles", handle.roles.follow());
+    tasks.spawn_until_stop("certificates", handle.keys.renew());
+    Ok(admin)
 }
 
 async fn open_store(plan: &Plan) -> Result<Arc<dyn Store>> {

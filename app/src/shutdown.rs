@@ -54,6 +54,11 @@ impl Stop {
         let _ = self.0.wait_for(|stop| *stop).await;
     }
 
+    /// True from when the task should end.
+    pub fn into_receiver(self) -> watch::Receiver<bool> {
+        self.0
+    }
+
     pub fn is_requested(&self) -> bool {
         *self.0.borrow()
     }
@@ -82,6 +87,21 @@ impl Tasks {
         )]
         let handle = tokio::spawn(task);
         self.running.lock().unwrap_or_else(PoisonError::into_inner).push((name, handle));
+    }
+
+    /// Spawns what would never end by itself; it is dropped when it should.
+    pub fn spawn_until_stop(
+        &self,
+        name: &'static str,
+        task: impl Future<Output = ()> + Send + 'static,
+    ) {
+        let mut stop = self.stop_handle();
+        self.spawn(name, async move {
+            tokio::select! {
+                () = stop.requested() => {}
+                () = task => {}
+            }
+        });
     }
 
     /// Asks all tasks to end and waits for them, up to a limit for all together.

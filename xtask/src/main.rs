@@ -4,6 +4,7 @@
 
 mod bench;
 mod codegen;
+mod kubectl;
 mod packages;
 mod test;
 mod tidy;
@@ -18,8 +19,8 @@ const HELP: &str = "\
 cargo xtask COMMAND
 
   test [--full] [FILTER]  All that a change must pass: formatting, lints, tidy and the tests.
-                          Installs the Debian packages that the tests use (as root) and starts
-                          private servers for them. --full runs the long tests too; FILTER
+                          Installs the Debian packages that the tests use (as root), builds kubectl
+                          if there is none, and starts private servers. --full runs the long tests too; FILTER
                           picks tests by a part of their name.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.

@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use servers::{Etcd, MariaDb};
 
+use crate::kubectl;
 use crate::packages;
 use crate::tidy;
 use crate::workspace::{self, cargo, check};
@@ -44,6 +45,7 @@ pub fn run(options: &Options) -> Result<()> {
 
 fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     report.step("packages", packages::install_missing)?;
+    let kubectl = report.step("kubectl", kubectl::build_missing)?;
     // Stopped when this function is left, on whatever way.
     let servers = report.step("servers", Servers::start)?;
     report.step("fmt", || check(&mut cargo(&["fmt", "--all", "--check"])))?;
@@ -52,7 +54,13 @@ fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     report.step("tidy", || tidy::run(tidy::Ratchet::Check))?;
     report.step("build", || check(&mut cargo(&["build", "--workspace", "--locked"])))?;
     let mut counts = Counts::default();
-    let tested = report.step("test", || run_tests(options, &servers, &mut counts));
+    let tested = report.step("test", || {
+        let mut command = test_command(options, &servers);
+        if let Some(directory) = &kubectl {
+            command.env("PATH", kubectl::path_with(directory)?);
+        }
+        run_tests(command, &mut counts)
+    });
     report.counts = counts;
     tested
 }
@@ -100,13 +108,17 @@ impl Servers {
 }
 
 /// Every suite is run, also after one has failed, so that the counts are whole.
-fn run_tests(options: &Options, servers: &Servers, counts: &mut Counts) -> Result<()> {
+fn test_command(options: &Options, servers: &Servers) -> Command {
     let mut command = cargo(&["test", "--workspace", "--locked", "--no-fail-fast"]);
     command.args(&options.filter).stdout(Stdio::piped());
     servers.announce(&mut command);
     if options.scope == Scope::Full {
         command.env(FULL_VARIABLE, "1");
     }
+    command
+}
+
+fn run_tests(mut command: Command, counts: &mut Counts) -> Result<()> {
     let line = workspace::line_of(&command);
     let mut child = command.spawn().with_context(|| format!("could not run `{line}`"))?;
     let output = child.stdout.take().expect("a piped output must be there");

@@ -1,9 +1,9 @@
 //! The options of the commands that start the program, and what they add up to.
 
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{self, PathBuf};
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::Args;
 use tracing::{info, warn};
 
@@ -13,6 +13,24 @@ use crate::directories;
 use crate::node_name;
 use crate::server::Plan;
 use crate::telemetry;
+
+/// A part that can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Component {
+    All,
+    /// The API server, which everything else needs.
+    Api,
+}
+
+impl Component {
+    /// As the command line has it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Component::All => "all",
+            Component::Api => "api",
+        }
+    }
+}
 
 #[derive(Args, Clone)]
 pub struct Serving {
@@ -31,6 +49,15 @@ pub struct Serving {
     #[arg(value_parser = parse_address)]
     pub listen: SocketAddr,
 
+    /// Write a kubeconfig of an administrator to this file as well, when ready; what was there is
+    /// replaced. The same is always in the data directory.
+    #[arg(long, value_name = "FILE")]
+    pub kubeconfig_out: Option<PathBuf>,
+
+    /// The parts to run, with commas between them.
+    #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
+    pub components: Vec<Component>,
+
     /// Where the state is kept; wins over storage.type of the file.
     #[arg(long, value_name = "memory|embedded|mysql|etcd", hide_possible_values = true)]
     pub store: Option<StoreKind>,
@@ -45,8 +72,14 @@ impl Serving {
             loaded.config.storage.kind = kind;
         }
         let node = node_name::of_this_node()?;
+        let kubeconfig_out = match &self.kubeconfig_out {
+            Some(path) => Some(path::absolute(path).with_context(|| {
+                format!("{} cannot be a kubeconfig; name a file", path.display())
+            })?),
+            None => None,
+        };
         let (began, output, listen) = (context.began, context.output, self.listen);
-        Ok(Plan { began, data, listen, node, loaded, output })
+        Ok(Plan { began, data, listen, kubeconfig_out, node, loaded, output })
     }
 }
 

@@ -1,7 +1,7 @@
 //! `setpoint status`: what runs on a data directory.
 
 use std::fmt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use crate::client;
 use crate::directories;
 use crate::health;
 use crate::instance::Instance;
+use crate::kubeconfig;
 use crate::output;
 use crate::time;
 
@@ -45,7 +46,7 @@ impl Status {
             context.output.print(&Stopped { state: "not-running", data_dir })?;
             return Ok(ExitCode::from(EXIT_NOT_RUNNING));
         };
-        let told = small_runtime()?.block_on(ask(&instance));
+        let told = small_runtime()?.block_on(ask(&data_dir));
         let (health, revision, compacted) = match told {
             Ok(told) => (told.health, Some(told.revision), Some(told.compacted)),
             Err(error) => (output::one_line(&error), None, None),
@@ -61,6 +62,7 @@ impl Status {
             up_seconds: up.as_secs(),
             revision,
             compacted,
+            kubeconfig: kubeconfig::in_data(&data_dir),
             data_dir,
             instance,
         })?;
@@ -68,8 +70,8 @@ impl Status {
     }
 }
 
-async fn ask(instance: &Instance) -> Result<health::Status> {
-    let (_, body) = client::get(instance.listen, "/statusz").await?;
+async fn ask(data: &Path) -> Result<health::Status> {
+    let (_, body) = client::get(data, "/statusz").await?;
     Ok(serde_json::from_slice(&body)?)
 }
 
@@ -82,6 +84,7 @@ struct Running {
     up_seconds: u64,
     revision: Option<u64>,
     compacted: Option<u64>,
+    kubeconfig: PathBuf,
     data_dir: PathBuf,
     #[serde(flatten)]
     instance: Instance,
@@ -97,6 +100,7 @@ impl fmt::Display for Running {
         };
         writeln!(formatter, "state    running ({})", self.health)?;
         writeln!(formatter, "url      {}", self.url)?;
+        writeln!(formatter, "clients  kubectl --kubeconfig {}", self.kubeconfig.display())?;
         writeln!(formatter, "process  {pid}, since {} ({up})", self.since)?;
         writeln!(formatter, "node     {node}")?;
         writeln!(formatter, "store    {store}{revision}")?;

@@ -16,12 +16,15 @@ use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use serde::Serialize;
 use tokio::time::{Instant, sleep};
+use tracing::warn;
 
 use super::serving::{self, Serving};
 use super::{Context, small_runtime};
 use crate::client;
 use crate::config::LogLevel;
 use crate::instance::{self, Instance};
+use crate::kubeconfig;
+use crate::output;
 use crate::server::Plan;
 
 const LOG_NAME: &str = "setpoint.log";
@@ -38,9 +41,12 @@ Examples:
   setpoint up                      start, wait until ready, return
   setpoint up --store mysql        with the server that the configuration names
   setpoint up -o json              tell where it listens, for a script
+  kubectl --context setpoint get namespaces
 
-When one already runs on the data directory, that is said and nothing is changed. The log is
-`setpoint.log` in the data directory. `setpoint down` stops it.";
+When one already runs on the data directory, that is said and it is left as it is. The context
+`setpoint` in your kubeconfig (the first file of $KUBECONFIG, else ~/.kube/config) leads to it;
+the rest of that file stays as it was. The log is `setpoint.log` in the data directory.
+`setpoint down` stops it.";
 
 /// Start in the background and wait until it is ready.
 #[derive(Args)]
@@ -48,6 +54,10 @@ When one already runs on the data directory, that is said and nothing is changed
 pub struct Up {
     #[command(flatten)]
     serving: Serving,
+
+    /// Leave the user's kubeconfig alone.
+    #[arg(long)]
+    no_kubeconfig: bool,
 }
 
 impl Up {
@@ -56,7 +66,10 @@ impl Up {
         // The rest is in the log of the program that is started.
         serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
         match small_runtime()?.block_on(self.bring_up(context, &plan))? {
-            Outcome::Running(report) => {
+            Outcome::Running(mut report) => {
+                if !self.no_kubeconfig {
+                    report.merge_kubeconfig();
+                }
                 context.output.print(&*report)?;
                 Ok(ExitCode::SUCCESS)
             }
@@ -122,6 +135,11 @@ impl Up {
         if let Some(file) = &self.serving.config {
             command.arg("--config").arg(file);
         }
+        if let Some(file) = &plan.kubeconfig_out {
+            command.arg("--kubeconfig-out").arg(file);
+        }
+        let components: Vec<_> = self.serving.components.iter().map(|one| one.name()).collect();
+        command.arg("--components").arg(components.join(","));
         if let Some(kind) = self.serving.store {
             command.args(["--store", &kind.to_string()]);
         }
@@ -146,6 +164,9 @@ impl Outcome {
 struct Report {
     state: &'static str,
     url: String,
+    /// Whose context of ours reaches it.
+    kubeconfig: PathBuf,
+    context: &'static str,
     data_dir: PathBuf,
     log: PathBuf,
     #[serde(flatten)]
@@ -156,7 +177,19 @@ impl Report {
     fn new(state: &'static str, plan: &Plan, instance: Instance) -> Report {
         let data_dir = plan.data.clone();
         let log = data_dir.join(LOG_NAME);
-        Report { state, url: instance.url(), data_dir, log, instance }
+        let (url, kubeconfig) = (instance.url(), kubeconfig::in_data(&data_dir));
+        Report { state, url, kubeconfig, context: kubeconfig::CONTEXT, data_dir, log, instance }
+    }
+
+    /// Puts our entry into the user's kubeconfig. It runs also when that is not possible.
+    fn merge_kubeconfig(&mut self) {
+        match kubeconfig::merge_into_users(&self.data_dir) {
+            Ok(path) => self.kubeconfig = path,
+            Err(error) => {
+                let (why, ours) = (output::one_line(&error), self.kubeconfig.display());
+                warn!("your kubeconfig was left alone: {why}; use `kubectl --kubeconfig {ours}`");
+            }
+        }
     }
 }
 
@@ -168,6 +201,8 @@ impl fmt::Display for Report {
             "started" => writeln!(formatter, "ready in {ready_millis} ms at {}", self.url)?,
             _ => writeln!(formatter, "already running at {}", self.url)?,
         }
+        let (context, kubeconfig) = (self.context, self.kubeconfig.display());
+        writeln!(formatter, "  context {context} in {kubeconfig}: kubectl --context {context}")?;
         write!(
             formatter,
             "  process {pid}, data {data}, store {store}, config {config}\n  \
@@ -184,7 +219,7 @@ fn running(data: &Path) -> Option<Instance> {
 /// The instance of a process, once it answers.
 async fn ready(data: &Path, pid: u32) -> Option<Instance> {
     let instance = running(data).filter(|instance| instance.pid == pid)?;
-    let (status, _) = client::get(instance.listen, "/readyz").await.ok()?;
+    let (status, _) = client::get(data, "/readyz").await.ok()?;
     status.is_success().then_some(instance)
 }
 

@@ -66,6 +66,8 @@ fn wrong_usage_exits_with_two() {
         &["start", "--listen", "127.0.0.1"],
         &["start", "--listen", "127.0.0.1:99999"],
         &["start", "-o", "xml"],
+        &["start", "--components", "api,kitchen"],
+        &["start", "--components", ""],
         &["completions", "sh"],
     ];
     for arguments in wrong {
@@ -75,6 +77,8 @@ fn wrong_usage_exits_with_two() {
     }
     let ended = sandbox.run(&["start", "--listen", "nonsense"]);
     assert!(ended.stderr.contains("such as 127.0.0.1:6443"), "{ended:?}");
+    let ended = sandbox.run(&["start", "--components", "kitchen"]);
+    assert!(ended.stderr.contains("kitchen") && ended.stderr.contains("all, api"), "{ended:?}");
     let ended = sandbox.run(&["strat"]);
     assert!(ended.stderr.contains("start"), "a slip must be answered with the word: {ended:?}");
 }

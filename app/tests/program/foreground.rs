@@ -2,13 +2,12 @@
 
 use std::fs;
 use std::io::Write;
-use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Stdio;
 
 use serde_json::Value;
 
-use crate::sandbox::{Sandbox, contents, line_of_file, text};
+use crate::sandbox::{Sandbox, connect, contents, line_of_file, text};
 
 #[test]
 fn it_becomes_ready_answers_health_and_stops_cleanly() {
@@ -17,7 +16,7 @@ fn it_becomes_ready_answers_health_and_stops_cleanly() {
         let started = sandbox.start(&[]);
         assert_eq!(text(&started.ready, "event"), "ready");
         assert_eq!(text(&started.ready, "data_dir"), sandbox.data().display().to_string());
-        assert_eq!(text(&started.ready, "url"), format!("http://{}", started.address()));
+        assert_eq!(text(&started.ready, "url"), format!("https://{}", started.address()));
         for path in ["/healthz", "/livez", "/readyz"] {
             assert_eq!(started.get(path), (200, "ok".to_owned()), "{path}");
         }
@@ -42,12 +41,12 @@ fn the_ready_line_is_readable_too() {
     let mut child = command.spawn().expect("the program must start");
     let line = line_of_file(&path);
     child.kill().and_then(|()| child.wait()).expect("it must be ours");
-    assert!(line.starts_with("ready in ") && line.contains(" ms at http://127.0.0.1:"), "{line}");
+    assert!(line.starts_with("ready in ") && line.contains(" ms at https://127.0.0.1:"), "{line}");
     assert!(line.contains(&sandbox.data().display().to_string()), "{line}");
 }
 
 #[test]
-fn the_runtime_file_is_for_its_owner_and_tells_the_real_port() {
+fn files_are_for_their_owner_and_tell_the_real_port() {
     let sandbox = Sandbox::new();
     let started = sandbox.start(&[]);
     let path = sandbox.data().join("setpoint.json");
@@ -55,6 +54,10 @@ fn the_runtime_file_is_for_its_owner_and_tells_the_real_port() {
         fs::metadata(path).expect("it must be there").permissions().mode() & 0o777
     };
     assert_eq!((mode(&path), mode(&sandbox.data())), (0o600, 0o700));
+    let names = ["pki/ca.pem", "pki/serving.pem", "pki/service-accounts.pem", "kubeconfig"];
+    for name in names.into_iter().chain(["setpoint.sock"]) {
+        assert_eq!(mode(&sandbox.data().join(name)), 0o600, "{name}");
+    }
     let file: Value = serde_json::from_slice(&fs::read(&path).expect("it must be there"))
         .expect("it must be JSON");
     assert_eq!(text(&file, "listen"), started.address());
@@ -63,10 +66,25 @@ fn the_runtime_file_is_for_its_owner_and_tells_the_real_port() {
 }
 
 #[test]
-fn a_store_in_memory_leaves_nothing_behind() {
+fn a_store_in_memory_leaves_only_keys_behind() {
     let sandbox = Sandbox::new();
     assert_eq!(sandbox.start(&["--store", "memory"]).stop().0, Some(0));
-    assert!(!sandbox.data().exists());
+    let keys = sandbox.data().join("pki");
+    for path in contents(&sandbox.data()).keys() {
+        assert!(path.starts_with(&keys) || path.ends_with("kubeconfig"), "{}", path.display());
+    }
+    assert!(!sandbox.data().join("setpoint.sock").exists());
+}
+
+#[test]
+fn a_directory_may_have_a_name_longer_than_a_socket_may() {
+    let sandbox = Sandbox::new();
+    let long = format!("{}/{}", "d".repeat(100), "e".repeat(100));
+    let started = sandbox.start(&["--store", "memory", "--data-dir", &long]);
+    assert_eq!(started.get("/readyz").0, 200);
+    let status = sandbox.run(&["status", "--data-dir", &long]);
+    assert!(status.stdout.contains("running (ok)"), "{status:?}");
+    assert_eq!(started.stop().0, Some(0));
 }
 
 #[test]
@@ -76,6 +94,7 @@ fn a_killed_program_is_followed_by_another() {
     started.signal("KILL");
     assert_eq!(started.wait().0, None);
     assert!(sandbox.data().join("setpoint.json").exists());
+    assert!(sandbox.data().join("setpoint.sock").exists());
     assert_eq!(
         sandbox.run(&["status"]).code,
         Some(3),
@@ -106,11 +125,11 @@ fn the_data_directory_comes_from_the_option_then_the_variable_then_xdg() {
 fn a_second_signal_does_not_wait_for_open_requests() {
     let sandbox = Sandbox::new();
     let started = sandbox.start(&["--store", "memory"]);
-    let mut stream = TcpStream::connect(started.address()).expect("the program must listen");
+    let mut stream = connect(&sandbox.data()).expect("the program must listen");
     stream.write_all(b"GET /healthz HTT").expect("half a request must be sent");
     assert_eq!(started.get("/healthz").0, 200, "the half request must have been accepted");
     started.signal("TERM");
-    while TcpStream::connect(started.address()).is_ok() {}
+    while connect(&sandbox.data()).is_ok() {}
     started.signal("TERM");
     assert_eq!(started.wait().0, Some(128 + 15));
 }

@@ -4,6 +4,7 @@ mod background;
 mod command_line;
 mod configuration;
 mod foreground;
+mod kubectl;
 mod refusals;
 mod sandbox;
 mod stores;

@@ -5,13 +5,19 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use rustls::{ClientConfig, ClientConnection, RootCertStore, StreamOwned};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use serde_json::Value;
 use tokio::time::Instant;
 
@@ -90,6 +96,19 @@ impl Sandbox {
         end(self.command(arguments))
     }
 
+    /// Runs kubectl as the user would, with a manifest on its standard input.
+    pub fn kubectl(&self, arguments: &[&str], manifest: &str) -> Ended {
+        self.write("manifest.yaml", manifest);
+        let mut command = Command::new("kubectl");
+        command.args(arguments).current_dir(self.work()).env_clear();
+        command.env("HOME", self.root.join("home"));
+        command.env("PATH", std::env::var_os("PATH").unwrap_or_default());
+        command.envs(self.variables.iter().map(|(name, value)| (name, value)));
+        let manifest = fs::File::open(self.work().join("manifest.yaml"));
+        command.stdin(manifest.expect("the manifest must be there"));
+        end(command)
+    }
+
     /// Starts in the foreground on a free port and waits until it is ready.
     pub fn start(&self, arguments: &[&str]) -> Started {
         let mut command = self.command(&["start", "--listen", "127.0.0.1:0", "-o", "json"]);
@@ -144,8 +163,23 @@ impl Started {
         text(&self.ready, "listen")
     }
 
+    /// Asks over the socket in its data directory.
     pub fn get(&self, path: &str) -> (u16, String) {
-        get(&self.address(), path)
+        get(Path::new(&text(&self.ready, "data_dir")), path)
+    }
+
+    /// Asks over TLS, with headers of ours and no certificate; the server's must hold.
+    pub fn get_anonymously(&self, path: &str, headers: &str) -> (u16, String) {
+        let authority = Path::new(&text(&self.ready, "data_dir")).join("pki/ca.pem");
+        let mut roots = RootCertStore::empty();
+        let authority = CertificateDer::from_pem_file(authority).expect("it must be PEM");
+        roots.add(authority).expect("the authority must be one");
+        let config = ClientConfig::builder().with_root_certificates(roots).with_no_client_auth();
+        let name = "localhost".try_into().expect("it must be a name");
+        let connection = ClientConnection::new(Arc::new(config), name).expect("TLS must be there");
+        let stream = TcpStream::connect(self.address()).expect("the program must listen");
+        stream.set_read_timeout(Some(DEADLINE)).expect("a timeout must be possible");
+        ask(StreamOwned::new(connection, stream), path, headers)
     }
 
     pub fn signal(&self, name: &str) {
@@ -187,11 +221,22 @@ pub fn end(mut command: Command) -> Ended {
     Ended { code: status.code(), stdout: read(stdout), stderr: read(stderr) }
 }
 
-/// The answer to a GET: status and body.
-pub fn get(address: &str, path: &str) -> (u16, String) {
-    let mut stream = TcpStream::connect(address).expect("the program must listen");
+/// Connects to the program on a data directory; by way of `/proc`, because sockets have short names.
+pub fn connect(data: &Path) -> std::io::Result<UnixStream> {
+    let directory = fs::File::open(data)?;
+    UnixStream::connect(format!("/proc/self/fd/{}/setpoint.sock", directory.as_raw_fd()))
+}
+
+/// The answer to a GET of the program on a data directory: status and body.
+pub fn get(data: &Path, path: &str) -> (u16, String) {
+    let stream = connect(data).expect("the program must listen");
     stream.set_read_timeout(Some(DEADLINE)).expect("a timeout must be possible");
-    let request = format!("GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n");
+    ask(stream, path, "")
+}
+
+fn ask(mut stream: impl Read + Write, path: &str, headers: &str) -> (u16, String) {
+    let closing = "Host: localhost\r\nConnection: close";
+    let request = format!("GET {path} HTTP/1.1\r\n{closing}\r\n{headers}\r\n");
     stream.write_all(request.as_bytes()).expect("the request must be sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the answer must come");
@@ -209,7 +254,7 @@ pub fn contents(directory: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
             let path = entry.path();
             if path.is_dir() {
                 pending.push(path);
-            } else {
+            } else if path.is_file() {
                 found.insert(path.clone(), fs::read(&path).expect("a file must be readable"));
             }
         }

@@ -66,7 +66,12 @@ pub async fn serve(server: Arc<Server>, listener: TcpListener, config: Arc<Serve
 
 async fn serve_connection(server: Arc<Server>, acceptor: TlsAcceptor, stream: TcpStream) {
     let _ = stream.set_nodelay(true);
-    let stream = match tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream)).await {
+    let handshake = tokio::time::timeout(HANDSHAKE_MAX, acceptor.accept(stream));
+    let handshake = tokio::select! {
+        handshake = handshake => handshake,
+        () = server.stopping() => return,
+    };
+    let stream = match handshake {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => return debug!(%error, "a handshake failed"),
         Err(_) => return debug!("a handshake took too long"),

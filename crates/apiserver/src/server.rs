@@ -14,6 +14,7 @@ use tokio::sync::watch;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
 use crate::endpoints::{self, Request, Warnings, discovery};
+use crate::health::{self, Checked};
 use crate::identity::User;
 use crate::identity::static_tokens::StaticTokens;
 use crate::identity::tokens::Tokens;
@@ -129,12 +130,13 @@ impl Server {
         if let Some(answer) = self.documents.answer(&self.registry, parts) {
             return answer;
         }
-        match parts.uri.path() {
+        let checked = Checked { store: &*self.store, is_stopping: *self.stop.borrow() };
+        let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+        if let Some(answer) = health::answer(&checked, path, query) {
+            return Ok(answer);
+        }
+        match path {
             "/version" | "/version/" => Ok(Answer::value(200, &version())),
-            "/healthz" | "/livez" | "/readyz" => match self.store.health() {
-                Ok(()) => Ok(Answer::text(200, "ok")),
-                Err(error) => Ok(Answer::text(500, format!("store: {error}\n"))),
-            },
             "/" => Ok(Answer::value(200, &json!({"paths": self.paths()}))),
             _ => Ok(Answer::text(404, "404 page not found\n")),
         }

@@ -4,20 +4,9 @@ use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 use std::sync::Arc;
 
-use apiserver::bootstrap::{Roles, bootstrap};
-use apiserver::identity::certificates::{Authority, ClientRequest};
-use apiserver::identity::key_files::Directory;
-use apiserver::identity::tls::{self, Serving};
-use apiserver::identity::tokens::Tokens;
-use apiserver::identity::{AlternativeName, User};
-
-use apiserver::rbac::Authorizer;
-use apiserver::resources::Registry;
+use apiserver::identity::kubeconfig;
 use apiserver::serve::serve;
-use apiserver::server::Server;
-use base64::Engine;
-use base64::engine::general_purpose::STANDARD;
-use serde_json::json;
+use apiserver::start;
 use store::{Environment, Retention, System, backends};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
@@ -35,62 +24,20 @@ impl Cluster {
         let name = format!("setpoint-clients-{:016x}", System.random());
         let directory = std::env::temp_dir().join(name);
         let store = backends::memory::open(Retention::default(), Arc::new(System));
-        let registry = Registry::builtin();
-        bootstrap(&*store, &registry, &System).await.unwrap();
-        let authorizer = Arc::new(Authorizer::new());
-        let roles = Roles::load(store.clone(), &registry, authorizer.clone()).await.unwrap();
-        let (stop_sender, stop) = watch::channel(false);
-        let environment = Arc::new(System);
-        let files = Directory { path: directory.join("pki") };
-        let server = Arc::new(Server {
-            store,
-            registry,
-            authorizer,
-            environment,
-            documents: Default::default(),
-            tokens: Tokens::load_or_create(&files, "https://kubernetes.default.svc").unwrap(),
-            known_tokens: Default::default(),
-            stop,
-        });
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let port = listener.local_addr().unwrap().port();
-
-        let now = server.now();
-        let authority = Authority::load_or_create(&files, now).unwrap();
-        let names = [AlternativeName::Address("127.0.0.1".parse().unwrap())];
-        let issued = authority.serving(&files, &names, now).unwrap();
-        let config = tls::server_config(tls::Options {
-            serving: Serving::new(&issued).unwrap(),
-            client_authorities: authority.bundle(),
-            clock: Arc::new(rustls::time_provider::DefaultTimeProvider),
-        })
-        .unwrap();
+        let listen = listener.local_addr().unwrap();
+        let (stop_sender, stop) = watch::channel(false);
+        let (pki, host) = (directory.join("pki"), "localhost".to_owned());
+        let options = start::Options { directory: pki, listen, host, stop };
+        let handle = start::start(options, store, Arc::new(System)).await.unwrap();
+        let admin = handle.keys.admin().unwrap();
+        let url = format!("https://{listen}");
+        let text = kubeconfig::alone(&admin.entry("test", &url));
+        std::fs::write(directory.join("kubeconfig"), text).unwrap();
         let mut tasks = JoinSet::new();
-        tasks.spawn(roles.follow());
-        tasks.spawn(serve(server, listener, Arc::new(config)));
-        let cluster = Cluster { directory, _stop: stop_sender, _tasks: tasks };
-        cluster.write_kubeconfig(&authority, port, now);
-        cluster
-    }
-
-    fn write_kubeconfig(&self, authority: &Authority, port: u16, now: i64) {
-        let user = User::authenticated("admin", ["system:masters"]);
-        let request = ClientRequest { user: &user, lifetime_seconds: 3_600 };
-        let issued = authority.issue_client(request, now).unwrap();
-        let encode = |text: String| STANDARD.encode(text);
-        let config = json!({
-            "apiVersion": "v1", "kind": "Config", "current-context": "test",
-            "clusters": [{"name": "test", "cluster": {
-                "server": format!("https://127.0.0.1:{port}"),
-                "certificate-authority-data": encode(authority.bundle_pem()),
-            }}],
-            "users": [{"name": "admin", "user": {
-                "client-certificate-data": encode(issued.certificate_pem()),
-                "client-key-data": encode(issued.key_pem()),
-            }}],
-            "contexts": [{"name": "test", "context": {"cluster": "test", "user": "admin"}}],
-        });
-        std::fs::write(self.directory.join("kubeconfig"), config.to_string()).unwrap();
+        tasks.spawn(handle.roles.follow());
+        tasks.spawn(serve(handle.server, listener, handle.tls));
+        Cluster { directory, _stop: stop_sender, _tasks: tasks }
     }
 
     /// Runs kubectl, with a manifest on its standard input.
