@@ -221,7 +221,7 @@ pub fn end(mut command: Command) -> Ended {
     Ended { code: status.code(), stdout: read(stdout), stderr: read(stderr) }
 }
 
-/// Connects to the program on a data directory; by way of `/proc`, because sockets have short names.
+/// Connects to the program on a data directory, by way of `/proc`: sockets have short names.
 pub fn connect(data: &Path) -> std::io::Result<UnixStream> {
     let directory = fs::File::open(data)?;
     UnixStream::connect(format!("/proc/self/fd/{}/setpoint.sock", directory.as_raw_fd()))
