@@ -37,7 +37,9 @@ fn without_chance(mut object: Value) -> Value {
     }
     // The identifier is also in what the server adds to jobs.
     let uid = "batch.kubernetes.io/controller-uid";
-    for place in ["/spec/selector/matchLabels", "/spec/template/metadata/labels"] {
+    let places =
+        ["/metadata/labels", "/spec/selector/matchLabels", "/spec/template/metadata/labels"];
+    for place in places {
         if let Some(Value::Object(labels)) = object.pointer_mut(place) {
             labels.remove(uid);
             labels.remove("controller-uid");
