@@ -147,26 +147,20 @@ fn full() -> bool {
 #[tokio::test]
 async fn every_image_of_a_power_loss_opens_to_what_was_acknowledged() {
     let run = record(2_000).await;
-    let images_each = if full() { 5 } else { 1 };
+    let images_each = if full() { 8 } else { 1 };
     let mut numbers = Numbers::new(1);
     let mut blackout = Blackout::default();
     let mut images = 0;
     for (position, action) in run.trace.iter().enumerate() {
         let is_sync = matches!(action, Action::Sync { .. } | Action::SyncDirectory);
-        let mut positions = vec![];
-        if is_sync {
-            // Just before a sync is when the most is at stake.
-            positions.push(position);
-        }
-        for at in positions {
-            for _ in 0..images_each {
-                let image = blackout.image(&mut || numbers.draw());
-                let disk = check(&run, image.clone(), at).await;
-                images += 1;
-                if images % 16 == 0 {
-                    images += check_crash_in_recovery(&run, image, &disk, at, &mut numbers).await;
-                    check_goes_on(&run, &disk).await;
-                }
+        // Just before a sync is when the most is at stake.
+        for _ in 0..if is_sync { images_each } else { 0 } {
+            let image = blackout.image(&mut || numbers.draw());
+            let disk = check(&run, image.clone(), position).await;
+            images += 1;
+            if images % 16 == 0 {
+                images += check_crash_in_recovery(&run, image, &disk, position, &mut numbers).await;
+                check_goes_on(&run, &disk).await;
             }
         }
         blackout.perform(action);
