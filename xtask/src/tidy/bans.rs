@@ -35,7 +35,6 @@ const NOT_FOR: &[(&str, &str, &[Use])] = &[
     ("store", "kube", &[Use::Normal, Use::Build, Use::Dev]),
     ("store", "k8s-openapi", &[Use::Normal, Use::Build, Use::Dev]),
     ("store", "serde_json", &[Use::Normal, Use::Build, Use::Dev]),
-    ("apiserver", "k8s-openapi", &[Use::Normal, Use::Build]),
 ];
 
 pub fn check(graph: &Graph) -> Vec<Finding> {

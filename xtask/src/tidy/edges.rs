@@ -15,7 +15,10 @@ enum Allowed {
 const CRATES: &[(&str, Allowed)] = &[
     ("store", Allowed::Only(&[])),
     ("api", Allowed::Only(&[])),
-    ("apiserver", Allowed::Only(&["store"])),
+    ("expressions", Allowed::Only(&[])),
+    ("fields", Allowed::Only(&[])),
+    ("schema", Allowed::Only(&["expressions"])),
+    ("apiserver", Allowed::Only(&["store", "expressions", "fields", "schema"])),
     ("reconcile", Allowed::Only(&[])),
     ("controllers", Allowed::Only(&["reconcile"])),
     ("scheduler", Allowed::Only(&["reconcile", "api"])),
