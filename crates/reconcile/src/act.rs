@@ -1,0 +1,235 @@
+//! Performs a plan: its steps, then the status, then the notices.
+//!
+//! Steps are started in order. Neighbours of the same sort do not depend on each other and run
+//! together, at first few and then more, so that a refusal is met before a thousand requests.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Value, json};
+
+use crate::Error;
+use crate::kind::Kind;
+use crate::object::{Name, Object};
+use crate::owners;
+use crate::plan::{Step, Target};
+use crate::requests::Requests;
+
+/// Steps that run together at most.
+const STEPS_TOGETHER_MAX: usize = 64;
+
+/// What was written, so that the next reconcile can wait until the caches show it.
+#[derive(Debug, Default)]
+pub struct Written {
+    /// The newest revision written, by kind.
+    pub revisions: BTreeMap<Kind, u64>,
+    /// Objects that went at once.
+    pub lost: Vec<(Kind, Name, String)>,
+    /// How many writes there were.
+    pub writes: u64,
+}
+
+impl Written {
+    fn saw(&mut self, kind: Kind, revision: u64) {
+        let newest = self.revisions.entry(kind).or_default();
+        *newest = (*newest).max(revision);
+    }
+}
+
+/// What one step led to.
+enum Done {
+    At(Kind, u64),
+    Lost(Kind, Name, String),
+    Nothing,
+}
+
+/// Performs steps; what was written is noted even when a later step fails.
+pub async fn perform(
+    requests: &Requests,
+    steps: &[Step],
+    written: &mut Written,
+) -> Result<(), Error> {
+    let mut together = 1;
+    let mut rest = steps;
+    while let Some(first) = rest.first() {
+        let same = rest.iter().take_while(|step| sort(step) == sort(first)).count();
+        let (batch, after) = rest.split_at(same.min(together));
+        let mut running = Vec::with_capacity(batch.len());
+        for step in batch {
+            running.push(perform_one(requests, step));
+        }
+        let done = futures::future::join_all(running).await;
+        let mut failure = None;
+        for done in done {
+            match done {
+                Ok(Done::At(kind, revision)) => {
+                    written.saw(kind, revision);
+                    written.writes += 1;
+                }
+                Ok(Done::Lost(kind, name, uid)) => {
+                    written.lost.push((kind, name, uid));
+                    written.writes += 1;
+                }
+                Ok(Done::Nothing) => {}
+                Err(error) => failure = failure.or(Some(error)),
+            }
+        }
+        if let Some(error) = failure {
+            return Err(error);
+        }
+        // Only a whole run of one sort may grow: what comes next is of another.
+        together =
+            if same > batch.len() { (together * 2).min(STEPS_TOGETHER_MAX) } else { together };
+        rest = after;
+    }
+    Ok(())
+}
+
+fn sort(step: &Step) -> (u8, Kind) {
+    match step {
+        Step::Create { kind, .. } => (0, *kind),
+        Step::Apply { kind, .. } => (1, *kind),
+        Step::Patch { target, .. } => (2, target.kind),
+        Step::Delete { target, .. } => (3, target.kind),
+    }
+}
+
+async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
+    match step {
+        Step::Create { kind, object } => create(requests, *kind, object).await,
+        Step::Apply { kind, object } => {
+            let object = requests.apply(*kind, object).await?;
+            Ok(Done::At(*kind, object.revision))
+        }
+        Step::Patch { target, patch } => {
+            let object = requests.patch(target, patch).await?;
+            Ok(Done::At(target.kind, object.revision))
+        }
+        Step::Delete { target, options } => match requests.delete(target, options).await {
+            Ok(Some(going)) if going.is_terminating() => Ok(Done::At(target.kind, going.revision)),
+            Ok(_) => Ok(Done::Lost(target.kind, target.name.clone(), target.uid.clone())),
+            // Gone, or another object has the name: what we meant is not there any more.
+            Err(error) if error.is_not_found() => Ok(Done::Nothing),
+            Err(error) if error.is_conflict() && target.revision.is_none() => Ok(Done::Nothing),
+            Err(error) => Err(error),
+        },
+    }
+}
+
+/// Makes an object. If there is one of the name, it must be the one we meant to make.
+async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done, Error> {
+    let error = match requests.create(kind, object).await {
+        Ok(made) => return Ok(Done::At(kind, made.revision)),
+        Err(error) if error.is_conflict() => error,
+        Err(error) => return Err(error),
+    };
+    let wanted = Object::new(object.clone());
+    match requests.get(kind, &wanted.name).await? {
+        Some(found) if found.controller() == wanted.controller() => {
+            Ok(Done::At(kind, found.revision))
+        }
+        Some(_) => Err(Error::Other {
+            reason: format!("{kind} {} exists and belongs to another owner", wanted.name),
+        }),
+        None => Err(error),
+    }
+}
+
+/// Writes the status if it differs from what the object says.
+pub async fn write_status(
+    requests: &Requests,
+    kind: Kind,
+    object: &Object,
+    status: &Value,
+    written: &mut Written,
+) -> Result<(), Error> {
+    let Some(difference) = difference(&object.value["status"], status) else { return Ok(()) };
+    let target = Target::unchanged(kind, object).part("status");
+    let object = requests.patch(&target, &json!({"status": difference})).await?;
+    written.saw(kind, object.revision);
+    written.writes += 1;
+    Ok(())
+}
+
+/// Adds or removes a finalizer.
+pub fn finalizer_patch(object: &Object, name: &str, is_wanted: bool) -> Option<Value> {
+    let has = object.finalizers().any(|one| one == name);
+    if has == is_wanted {
+        return None;
+    }
+    let mut finalizers: Vec<&str> = object.finalizers().filter(|one| *one != name).collect();
+    if is_wanted {
+        finalizers.push(name);
+    }
+    Some(json!({"metadata": {"finalizers": finalizers}}))
+}
+
+/// The merge patch that makes one value of another; `None` if they are equal.
+pub fn difference(old: &Value, new: &Value) -> Option<Value> {
+    if old == new {
+        return None;
+    }
+    let (Value::Object(old), Value::Object(fields)) = (old, new) else { return Some(new.clone()) };
+    let mut patch = serde_json::Map::new();
+    for (key, value) in fields {
+        let changed = match old.get(key) {
+            Some(before) => difference(before, value),
+            None => Some(value.clone()),
+        };
+        if let Some(changed) = changed {
+            patch.insert(key.clone(), changed);
+        }
+    }
+    for key in old.keys().filter(|key| !fields.contains_key(*key)) {
+        patch.insert(key.clone(), Value::Null);
+    }
+    Some(Value::Object(patch))
+}
+
+/// Whether an object of this kind is controlled by an owner.
+pub fn is_controlled_by(object: &Object, owner: &Object) -> bool {
+    object.controller() == Some(owner.uid.as_str())
+}
+
+/// A child as its owner wants it: named, owned, of its kind.
+pub fn child(kind: Kind, name: &str, owner_kind: Kind, owner: &Object) -> Value {
+    json!({
+        "apiVersion": kind.api_version(),
+        "kind": kind.kind,
+        "metadata": {
+            "namespace": &*owner.name.namespace,
+            "name": name,
+            "ownerReferences": [owners::controller_reference(owner_kind, owner)],
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_difference_is_the_smallest_merge_patch() {
+        let cases = [
+            (json!({"a": 1}), json!({"a": 1}), None),
+            (json!({"a": 1, "b": 2}), json!({"a": 1}), Some(json!({"b": null}))),
+            (
+                json!({"a": {"b": 1, "c": 2}}),
+                json!({"a": {"b": 1, "c": 3}}),
+                Some(json!({"a": {"c": 3}})),
+            ),
+            (Value::Null, json!({"a": 1}), Some(json!({"a": 1}))),
+            (json!({"a": [1]}), json!({"a": [1, 2]}), Some(json!({"a": [1, 2]}))),
+        ];
+        for (old, new, expected) in cases {
+            assert_eq!(difference(&old, &new), expected, "{old} {new}");
+        }
+    }
+
+    #[test]
+    fn a_finalizer_is_added_and_removed_once() {
+        let object = Object::new(json!({"metadata": {"name": "a", "finalizers": ["x", "y"]}}));
+        assert_eq!(finalizer_patch(&object, "x", true), None);
+        let removed = finalizer_patch(&object, "x", false);
+        assert_eq!(removed, Some(json!({"metadata": {"finalizers": ["y"]}})));
+    }
+}

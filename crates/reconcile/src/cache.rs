@@ -1,0 +1,272 @@
+//! One kind's objects as this process last saw them, shared by all controllers.
+//!
+//! A cache only moves forward: an event older than what is held is dropped. It never decides
+//! anything; subscribers are told of every difference, also of those found by listing again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+
+use tokio::sync::watch;
+
+use crate::kind::Kind;
+use crate::object::{Name, Object};
+
+/// A difference that a subscriber is told of. At least one side is there.
+#[derive(Clone)]
+pub struct Change {
+    pub old: Option<Arc<Object>>,
+    pub new: Option<Arc<Object>>,
+}
+
+impl Change {
+    /// The object as it is, or as it was before it went.
+    pub fn object(&self) -> &Arc<Object> {
+        let either = self.new.as_ref().or(self.old.as_ref());
+        either.expect("a change must have a side")
+    }
+}
+
+type Subscriber = Box<dyn Fn(&Change) + Send + Sync>;
+
+/// The objects of one kind.
+pub struct Cache {
+    pub kind: Kind,
+    state: RwLock<State>,
+    subscribers: RwLock<Vec<Subscriber>>,
+    /// How far the cache has come; 0 before the first list is whole.
+    seen: watch::Sender<u64>,
+}
+
+#[derive(Default)]
+struct State {
+    objects: BTreeMap<Name, Arc<Object>>,
+    /// Names by the UID of the controlling owner.
+    owned: BTreeMap<String, BTreeSet<Name>>,
+}
+
+impl Cache {
+    pub fn new(kind: Kind) -> Cache {
+        let state = RwLock::new(State::default());
+        let (seen, _) = watch::channel(0);
+        Cache { kind, state, subscribers: RwLock::default(), seen }
+    }
+
+    pub fn get(&self, name: &Name) -> Option<Arc<Object>> {
+        self.state().objects.get(name).cloned()
+    }
+
+    /// All objects, in the order of their names.
+    pub fn all(&self) -> Vec<Arc<Object>> {
+        self.state().objects.values().cloned().collect()
+    }
+
+    pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Object>> {
+        let state = self.state();
+        let from = Name::new(namespace, "");
+        let objects = state.objects.range(from..);
+        let objects = objects.take_while(|(name, _)| &*name.namespace == namespace);
+        objects.map(|(_, object)| object.clone()).collect()
+    }
+
+    /// The objects that the owner with this UID controls, in the order of their names.
+    pub fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
+        let state = self.state();
+        let names = state.owned.get(uid).into_iter().flatten();
+        names.filter_map(|name| state.objects.get(name).cloned()).collect()
+    }
+
+    pub fn len(&self) -> usize {
+        self.state().objects.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
+    /// Whether the first list is whole.
+    pub fn is_ready(&self) -> bool {
+        *self.seen.borrow() > 0
+    }
+
+    /// The newest revision of this kind that the cache holds.
+    pub fn seen(&self) -> u64 {
+        *self.seen.borrow()
+    }
+
+    /// Returns when the cache holds everything up to a revision.
+    pub async fn reaches(&self, revision: u64) {
+        let mut seen = self.seen.subscribe();
+        // The sender lives as long as the cache.
+        let _ = seen.wait_for(|seen| *seen >= revision.max(1)).await;
+    }
+
+    /// Returns when the object with this UID is gone or going.
+    pub async fn loses(&self, name: &Name, uid: &str) {
+        let mut seen = self.seen.subscribe();
+        let is_gone = || match self.get(name) {
+            Some(object) => object.uid != uid || object.is_terminating(),
+            None => true,
+        };
+        let _ = seen.wait_for(|_| is_gone()).await;
+    }
+
+    /// Calls with every change from here on, in order; it must not block.
+    pub fn subscribe(&self, subscriber: impl Fn(&Change) + Send + Sync + 'static) {
+        let mut subscribers = self.subscribers.write().unwrap_or_else(PoisonError::into_inner);
+        subscribers.push(Box::new(subscriber));
+    }
+
+    /// An object was added or changed.
+    pub(crate) fn put(&self, object: Object) {
+        let revision = object.revision;
+        self.replace(object);
+        self.advance(revision);
+    }
+
+    /// An object went; `last` is how the server last saw it.
+    pub(crate) fn remove(&self, last: &Object) {
+        let held = self.get(&last.name);
+        // An object of the same name that is newer was made after this one went.
+        if held.is_some_and(|held| held.uid == last.uid || held.revision <= last.revision) {
+            self.drop_name(&last.name);
+        }
+        self.advance(last.revision);
+    }
+
+    /// Everything there is, as of a revision.
+    pub(crate) fn reset(&self, objects: Vec<Object>, revision: u64) {
+        let listed: BTreeSet<Name> = objects.iter().map(|object| object.name.clone()).collect();
+        let held: Vec<Name> = self.state().objects.keys().cloned().collect();
+        for name in held.iter().filter(|name| !listed.contains(*name)) {
+            self.drop_name(name);
+        }
+        for object in objects {
+            self.replace(object);
+        }
+        self.advance(revision.max(1));
+    }
+
+    /// The server has nothing older than this to tell.
+    pub(crate) fn advance(&self, revision: u64) {
+        self.seen.send_modify(|seen| *seen = (*seen).max(revision));
+    }
+
+    fn replace(&self, object: Object) {
+        let object = Arc::new(object);
+        let old = {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let old = state.objects.get(&object.name).cloned();
+            if old.as_ref().is_some_and(|old| old.revision >= object.revision) {
+                return;
+            }
+            state.objects.insert(object.name.clone(), object.clone());
+            state.reindex(old.as_deref(), Some(&object));
+            old
+        };
+        self.tell(&Change { old, new: Some(object) });
+    }
+
+    fn drop_name(&self, name: &Name) {
+        let old = {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let old = state.objects.remove(name);
+            state.reindex(old.as_deref(), None);
+            old
+        };
+        if old.is_some() {
+            self.tell(&Change { old, new: None });
+        }
+    }
+
+    fn tell(&self, change: &Change) {
+        let subscribers = self.subscribers.read().unwrap_or_else(PoisonError::into_inner);
+        subscribers.iter().for_each(|subscriber| subscriber(change));
+    }
+
+    fn state(&self) -> RwLockReadGuard<'_, State> {
+        self.state.read().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl State {
+    fn reindex(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        let (before, after) = (old.and_then(Object::controller), new.and_then(Object::controller));
+        if before == after {
+            return;
+        }
+        if let (Some(old), Some(uid)) = (old, before)
+            && let Some(names) = self.owned.get_mut(uid)
+        {
+            names.remove(&old.name);
+            if names.is_empty() {
+                self.owned.remove(uid);
+            }
+        }
+        if let (Some(new), Some(uid)) = (new, after) {
+            self.owned.entry(uid.to_owned()).or_default().insert(new.name.clone());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Mutex;
+
+    use serde_json::json;
+
+    use super::*;
+
+    const PODS: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+
+    fn pod(name: &str, uid: &str, revision: u64) -> Object {
+        Object::new(json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "a",
+            "name": name, "uid": uid, "resourceVersion": revision.to_string(),
+            "ownerReferences": [{"uid": "owner", "controller": true}]}}))
+    }
+
+    fn changes(cache: &Cache) -> Arc<Mutex<Vec<String>>> {
+        let told = Arc::new(Mutex::new(Vec::new()));
+        let into = told.clone();
+        cache.subscribe(move |change| {
+            let side = |side: &Option<Arc<Object>>| {
+                side.as_ref().map_or("-".to_owned(), |object| object.revision.to_string())
+            };
+            let text = format!("{} {}", side(&change.old), side(&change.new));
+            into.lock().unwrap().push(text);
+        });
+        told
+    }
+
+    #[test]
+    fn a_cache_only_moves_forward() {
+        let cache = Cache::new(PODS);
+        let told = changes(&cache);
+        cache.put(pod("x", "1", 5));
+        cache.put(pod("x", "1", 4));
+        cache.put(pod("x", "1", 6));
+        assert_eq!(*told.lock().unwrap(), ["- 5", "5 6"]);
+        assert_eq!(cache.seen(), 6);
+    }
+
+    #[test]
+    fn a_late_deletion_does_not_take_the_next_object_of_the_name() {
+        let cache = Cache::new(PODS);
+        cache.put(pod("x", "2", 9));
+        cache.remove(&pod("x", "1", 8));
+        assert!(cache.get(&Name::new("a", "x")).is_some());
+        cache.remove(&pod("x", "2", 10));
+        assert!(cache.is_empty());
+        assert!(cache.owned_by("owner").is_empty());
+    }
+
+    #[test]
+    fn listing_again_tells_what_went_meanwhile() {
+        let cache = Cache::new(PODS);
+        cache.reset(vec![pod("x", "1", 3), pod("y", "2", 4)], 4);
+        let told = changes(&cache);
+        cache.reset(vec![pod("y", "2", 4), pod("z", "3", 7)], 8);
+        assert_eq!(*told.lock().unwrap(), ["3 -", "- 7"]);
+        assert_eq!(cache.owned_by("owner").len(), 2);
+        assert_eq!(cache.seen(), 8);
+    }
+}

@@ -1,0 +1,49 @@
+//! The caches of a process: one per kind, however many controllers look at it.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::task::JoinSet;
+
+use crate::cache::Cache;
+use crate::environment::Environment;
+use crate::follow::follow;
+use crate::kind::Kind;
+
+/// All caches. They are filled while this lives.
+pub struct Caches {
+    client: kube::Client,
+    environment: Arc<dyn Environment>,
+    held: Mutex<Held>,
+}
+
+#[derive(Default)]
+struct Held {
+    caches: BTreeMap<Kind, Arc<Cache>>,
+    followers: JoinSet<()>,
+}
+
+impl Caches {
+    pub fn new(client: kube::Client, environment: Arc<dyn Environment>) -> Caches {
+        Caches { client, environment, held: Mutex::default() }
+    }
+
+    /// The cache of a kind; it is filled from the first time it is asked for.
+    pub fn of(&self, kind: Kind) -> Arc<Cache> {
+        let mut held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(cache) = held.caches.get(&kind) {
+            return cache.clone();
+        }
+        let cache = Arc::new(Cache::new(kind));
+        held.caches.insert(kind, cache.clone());
+        let (client, environment) = (self.client.clone(), self.environment.clone());
+        held.followers.spawn(follow(cache.clone(), client, environment));
+        cache
+    }
+
+    /// Every cache there is.
+    pub fn all(&self) -> Vec<Arc<Cache>> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.caches.values().cloned().collect()
+    }
+}

@@ -1,0 +1,60 @@
+//! What a controller is given: caches, a client, the clock.
+
+use std::sync::Arc;
+
+use tokio::sync::watch;
+
+use crate::Error;
+use crate::cache::Cache;
+use crate::caches::Caches;
+use crate::environment::Environment;
+use crate::health::Health;
+use crate::kind::Kind;
+use crate::leader::Term;
+use crate::metrics::Metrics;
+use crate::notices::Recorder;
+use crate::object::{Name, Object};
+use crate::requests::{Origin, Requests};
+
+/// Shared by the controllers of one process.
+#[derive(Clone)]
+pub struct Context {
+    pub client: kube::Client,
+    pub caches: Arc<Caches>,
+    pub environment: Arc<dyn Environment>,
+    pub metrics: Arc<Metrics>,
+    pub health: Arc<Health>,
+    pub recorder: Arc<Recorder>,
+    /// Whether this process may write, and in which term.
+    pub term: watch::Receiver<Term>,
+    /// True from when everything is to stop.
+    pub stop: watch::Receiver<bool>,
+}
+
+impl Context {
+    pub fn cache(&self, kind: Kind) -> Arc<Cache> {
+        self.caches.of(kind)
+    }
+
+    /// An object as the server has it now, past the cache: for decisions that cannot be undone.
+    pub async fn get_live(&self, kind: Kind, name: &Name) -> Result<Option<Object>, Error> {
+        self.requests("observe", Origin::default()).get(kind, name).await
+    }
+
+    /// A client for the writes of one reconcile.
+    pub fn requests(&self, manager: &'static str, origin: Origin) -> Requests {
+        let epoch = match &*self.term.borrow() {
+            Term::Leader(epoch) => Some(epoch.clone()),
+            Term::Alone | Term::Follower => None,
+        };
+        let origin = Origin { epoch, ..origin };
+        Requests { client: self.client.clone(), manager, origin }
+    }
+
+    /// Returns when everything is to stop.
+    pub async fn stopping(&self) {
+        let mut stop = self.stop.clone();
+        // Whoever could say so being gone means the same.
+        let _ = stop.wait_for(|stop| *stop).await;
+    }
+}

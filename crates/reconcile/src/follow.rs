@@ -1,0 +1,159 @@
+//! Keeps a cache filled: list, then watch from there; again after every break.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::TryStreamExt;
+use http::Request;
+use kube::core::WatchEvent;
+use serde_json::Value;
+
+use crate::backoff::Backoff;
+use crate::cache::Cache;
+use crate::environment::Environment;
+use crate::object::Object;
+
+/// Objects a page of a list.
+const PAGE_OBJECTS_MAX: usize = 500;
+/// How long the server keeps a watch open.
+const WATCH_SECONDS: u64 = 290;
+/// How long after that a silent stream counts as dead.
+const SILENCE_SECONDS_MAX: u64 = WATCH_SECONDS + 5;
+
+/// Why a watch ended.
+enum Ended {
+    /// The stream is over; go on from the last revision.
+    Stream,
+    /// What was asked for is no longer there; list again.
+    Gone,
+}
+
+/// Never returns; the caller drops it.
+pub(crate) async fn follow(
+    cache: Arc<Cache>,
+    client: kube::Client,
+    environment: Arc<dyn Environment>,
+) {
+    let backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(30) };
+    let mut failures = 0;
+    let mut position = None;
+    loop {
+        let step = match position {
+            None => list(&cache, &client).await.map(Some),
+            Some(revision) => match watch(&cache, &client, revision).await {
+                Ok((Ended::Stream, at)) => Ok(Some(at)),
+                Ok((Ended::Gone, _)) => Ok(None),
+                Err(error) => Err(error),
+            },
+        };
+        match step {
+            Ok(next) => {
+                failures = 0;
+                position = next;
+            }
+            Err(error) => {
+                failures += 1;
+                let delay = backoff.delay(failures, environment.random());
+                tracing::warn!(kind = %cache.kind, %error, ?delay, "watch broke; trying again");
+                tokio::time::sleep(delay).await;
+            }
+        }
+    }
+}
+
+/// Replaces what the cache holds; returns the revision to watch from.
+async fn list(cache: &Cache, client: &kube::Client) -> Result<u64, kube::Error> {
+    let mut objects = Vec::new();
+    let mut next = String::new();
+    loop {
+        let path = format!(
+            "{}?limit={PAGE_OBJECTS_MAX}{}",
+            cache.kind.collection(""),
+            if next.is_empty() { String::new() } else { format!("&continue={next}") }
+        );
+        let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let mut page: Value = match client.request(request).await {
+            // The token is too old: what was read does not fit together any more.
+            Err(kube::Error::Api(status)) if status.code == 410 && !next.is_empty() => {
+                objects.clear();
+                next.clear();
+                continue;
+            }
+            page => page?,
+        };
+        let revision = text(&page["metadata"]["resourceVersion"]).parse().unwrap_or(0);
+        next = escape(text(&page["metadata"]["continue"]));
+        if let Value::Array(items) = page["items"].take() {
+            let (api_version, kind) = (cache.kind.api_version(), cache.kind.kind);
+            objects.extend(items.into_iter().map(|mut item| {
+                // Items of a list may leave out what the list says once.
+                item["apiVersion"] = Value::from(api_version.clone());
+                item["kind"] = Value::from(kind);
+                Object::new(item)
+            }));
+        }
+        if next.is_empty() {
+            cache.reset(objects, revision);
+            return Ok(revision);
+        }
+    }
+}
+
+/// Puts every event into the cache until the stream ends; returns how far it came.
+async fn watch(
+    cache: &Cache,
+    client: &kube::Client,
+    from: u64,
+) -> Result<(Ended, u64), kube::Error> {
+    let path = format!(
+        "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={from}",
+        cache.kind.collection("")
+    );
+    let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let events = client.request_events::<Value>(request).await?;
+    let mut events = std::pin::pin!(events);
+    let mut at = from;
+    loop {
+        let silence = Duration::from_secs(SILENCE_SECONDS_MAX);
+        let Ok(event) = tokio::time::timeout(silence, events.try_next()).await else {
+            return Ok((Ended::Stream, at));
+        };
+        match event? {
+            None => return Ok((Ended::Stream, at)),
+            Some(WatchEvent::Added(value) | WatchEvent::Modified(value)) => {
+                let object = Object::new(value);
+                at = at.max(object.revision);
+                cache.put(object);
+            }
+            Some(WatchEvent::Deleted(value)) => {
+                let object = Object::new(value);
+                at = at.max(object.revision);
+                cache.remove(&object);
+            }
+            Some(WatchEvent::Bookmark(bookmark)) => {
+                at = at.max(bookmark.metadata.resource_version.parse().unwrap_or(0));
+                cache.advance(at);
+            }
+            Some(WatchEvent::Error(status)) if status.code == 410 => return Ok((Ended::Gone, at)),
+            Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
+        }
+    }
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+/// A continue token may hold anything.
+fn escape(token: &str) -> String {
+    let mut escaped = String::new();
+    for byte in token.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                escaped.push(char::from(byte));
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
+}

@@ -1,0 +1,86 @@
+//! Which kind of object is meant, and where it is served.
+
+use std::fmt;
+
+/// A kind in the version that its controller speaks.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Kind {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub kind: &'static str,
+    pub plural: &'static str,
+    pub namespaced: bool,
+}
+
+impl Kind {
+    pub const fn namespaced(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Kind {
+        Kind { group, version, kind, plural, namespaced: true }
+    }
+
+    pub const fn cluster(
+        group: &'static str,
+        version: &'static str,
+        kind: &'static str,
+        plural: &'static str,
+    ) -> Kind {
+        Kind { group, version, kind, plural, namespaced: false }
+    }
+
+    /// What its objects say in `apiVersion`.
+    pub fn api_version(&self) -> String {
+        if self.group.is_empty() {
+            self.version.to_owned()
+        } else {
+            format!("{}/{}", self.group, self.version)
+        }
+    }
+
+    /// The path of all its objects, or of those in a namespace.
+    pub fn collection(&self, namespace: &str) -> String {
+        let base = match self.group {
+            "" => format!("/api/{}", self.version),
+            group => format!("/apis/{group}/{}", self.version),
+        };
+        if self.namespaced && !namespace.is_empty() {
+            format!("{base}/namespaces/{namespace}/{}", self.plural)
+        } else {
+            format!("{base}/{}", self.plural)
+        }
+    }
+
+    /// The path of one object.
+    pub fn path(&self, namespace: &str, name: &str) -> String {
+        format!("{}/{name}", self.collection(namespace))
+    }
+}
+
+impl fmt::Display for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.api_version(), self.kind)
+    }
+}
+
+impl fmt::Debug for Kind {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_follow_from_group_and_scope() {
+        let pods = Kind::namespaced("", "v1", "Pod", "pods");
+        assert_eq!(pods.path("a", "b"), "/api/v1/namespaces/a/pods/b");
+        assert_eq!(pods.collection(""), "/api/v1/pods");
+        let classes = Kind::cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses");
+        assert_eq!(classes.path("", "b"), "/apis/storage.k8s.io/v1/storageclasses/b");
+    }
+}

@@ -1,0 +1,30 @@
+//! Owner references.
+
+use serde_json::{Value, json};
+
+use crate::kind::Kind;
+use crate::object::{Name, Object};
+
+/// A reference to the owner that controls an object.
+pub fn controller_reference(kind: Kind, owner: &Object) -> Value {
+    json!({
+        "apiVersion": kind.api_version(),
+        "kind": kind.kind,
+        "name": &*owner.name.name,
+        "uid": owner.uid,
+        "controller": true,
+        "blockOwnerDeletion": true,
+    })
+}
+
+/// The name of the owner that controls an object, if it is of this kind.
+pub fn controller_name(object: &Object, owner: Kind) -> Option<Name> {
+    let owners = object.value["metadata"]["ownerReferences"].as_array()?;
+    let reference = owners.iter().find(|reference| reference["controller"] == json!(true))?;
+    let group = reference["apiVersion"].as_str()?.rsplit_once('/').map_or("", |(group, _)| group);
+    if reference["kind"] != owner.kind || group != owner.group {
+        return None;
+    }
+    let namespace = if owner.namespaced { object.name.namespace.clone() } else { "".into() };
+    Some(Name { namespace, name: reference["name"].as_str()?.into() })
+}

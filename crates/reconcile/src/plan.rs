@@ -1,0 +1,199 @@
+//! What a reconcile wants done, as data. `Display` is stable: goldens are made of it.
+
+use std::fmt;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::kind::Kind;
+use crate::object::{Name, Object};
+
+/// Everything one reconcile does, in order: steps, then status, then notices.
+#[derive(Debug, Default, Clone)]
+pub struct Plan {
+    pub steps: Vec<Step>,
+    /// The whole status of the object; written only if it differs.
+    pub status: Option<Value>,
+    pub notices: Vec<Notice>,
+    pub wake: Wake,
+}
+
+/// One write. Every one may be repeated without harm.
+#[derive(Debug, Clone)]
+pub enum Step {
+    /// Makes an object; that it exists is not an error.
+    Create { kind: Kind, object: Value },
+    /// Makes the fields of an object so, by server-side apply.
+    Apply { kind: Kind, object: Value },
+    /// Changes an object that was seen, by a merge patch, if it is still the one.
+    Patch { target: Target, patch: Value },
+    /// Deletes an object that was seen, if it is still the one; that it is gone is not an error.
+    Delete { target: Target, options: Deletion },
+}
+
+/// An object that was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Target {
+    pub kind: Kind,
+    pub name: Name,
+    pub uid: String,
+    /// Set where the decision rests on what the object says.
+    pub revision: Option<u64>,
+    /// The part that is changed, or empty.
+    pub subresource: &'static str,
+}
+
+impl Target {
+    /// The object, whatever it says.
+    pub fn of(kind: Kind, object: &Object) -> Target {
+        let (name, uid) = (object.name.clone(), object.uid.clone());
+        Target { kind, name, uid, revision: None, subresource: "" }
+    }
+
+    /// The object, as long as it says what it said.
+    pub fn unchanged(kind: Kind, object: &Object) -> Target {
+        Target { revision: Some(object.revision), ..Target::of(kind, object) }
+    }
+
+    pub fn part(self, subresource: &'static str) -> Target {
+        Target { subresource, ..self }
+    }
+}
+
+/// How an object is deleted.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Deletion {
+    pub grace_seconds: Option<u32>,
+    pub propagation: Option<Propagation>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Propagation {
+    Background,
+    Foreground,
+    Orphan,
+}
+
+impl Propagation {
+    pub fn name(self) -> &'static str {
+        match self {
+            Propagation::Background => "Background",
+            Propagation::Foreground => "Foreground",
+            Propagation::Orphan => "Orphan",
+        }
+    }
+}
+
+/// A Kubernetes Event to be recorded about the object.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Notice {
+    pub severity: Severity,
+    pub reason: &'static str,
+    pub message: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Severity {
+    Normal,
+    Warning,
+}
+
+impl Severity {
+    pub fn name(self) -> &'static str {
+        match self {
+            Severity::Normal => "Normal",
+            Severity::Warning => "Warning",
+        }
+    }
+}
+
+impl Notice {
+    pub fn normal(reason: &'static str, message: impl Into<String>) -> Notice {
+        Notice { severity: Severity::Normal, reason, message: message.into() }
+    }
+
+    pub fn warning(reason: &'static str, message: impl Into<String>) -> Notice {
+        Notice { severity: Severity::Warning, reason, message: message.into() }
+    }
+}
+
+/// When the object is looked at again.
+#[derive(Debug, Default, Clone, Copy, PartialEq)]
+pub enum Wake {
+    #[default]
+    OnChange,
+    After(Duration),
+}
+
+impl Wake {
+    /// The earlier of two.
+    pub fn or_earlier(self, other: Wake) -> Wake {
+        match (self, other) {
+            (Wake::OnChange, other) => other,
+            (own, Wake::OnChange) => own,
+            (Wake::After(own), Wake::After(other)) => Wake::After(own.min(other)),
+        }
+    }
+}
+
+impl Plan {
+    pub fn nothing() -> Plan {
+        Plan::default()
+    }
+
+    pub fn create(&mut self, kind: Kind, object: Value) {
+        self.steps.push(Step::Create { kind, object });
+    }
+
+    pub fn apply(&mut self, kind: Kind, object: Value) {
+        self.steps.push(Step::Apply { kind, object });
+    }
+
+    pub fn patch(&mut self, target: Target, patch: Value) {
+        self.steps.push(Step::Patch { target, patch });
+    }
+
+    pub fn delete(&mut self, target: Target) {
+        self.steps.push(Step::Delete { target, options: Deletion::default() });
+    }
+}
+
+impl fmt::Display for Step {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |object: &Value| {
+            let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+            Name::new(meta("namespace"), meta("name"))
+        };
+        match self {
+            Step::Create { kind, object } => write!(f, "create {kind} {}", of(object)),
+            Step::Apply { kind, object } => write!(f, "apply {kind} {}", of(object)),
+            Step::Patch { target, patch } => write!(f, "patch {target} {patch}"),
+            Step::Delete { target, .. } => write!(f, "delete {target}"),
+        }
+    }
+}
+
+impl fmt::Display for Target {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {}", self.kind, self.name)?;
+        if self.subresource.is_empty() { Ok(()) } else { write!(f, "/{}", self.subresource) }
+    }
+}
+
+impl fmt::Display for Plan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for step in &self.steps {
+            writeln!(f, "{step}")?;
+        }
+        if let Some(status) = &self.status {
+            writeln!(f, "status {status}")?;
+        }
+        for notice in &self.notices {
+            writeln!(f, "{} {}: {}", notice.severity.name(), notice.reason, notice.message)?;
+        }
+        match self.wake {
+            Wake::OnChange => writeln!(f, "wake on change"),
+            Wake::After(after) => writeln!(f, "wake after {after:?}"),
+        }
+    }
+}

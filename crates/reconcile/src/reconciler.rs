@@ -1,0 +1,120 @@
+//! The trait a controller implements.
+
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use crate::Error;
+use crate::backoff::Backoff;
+use crate::cache::Change;
+use crate::context::Context;
+use crate::kind::Kind;
+use crate::object::{Name, Object};
+use crate::plan::Plan;
+
+/// A controller: observe, plan; acting is this crate's.
+///
+/// # Guarantees
+/// - `reconcile` of one object is never run twice at the same time.
+/// - `observe` sees caches at least as new as the object's own last write.
+///
+/// # Assumptions
+/// - `plan` is a pure function of its arguments.
+/// - Every step of a plan may be repeated.
+pub trait Reconciler: Send + Sync + 'static {
+    type Observed: Send;
+
+    /// Field manager, event source, metric label, span and lease name.
+    const NAME: &'static str;
+
+    /// What is reconciled.
+    const KIND: Kind;
+
+    fn settings(&self) -> Settings {
+        Settings::default()
+    }
+
+    /// Which other kinds wake which object.
+    fn watches(&self, _watches: &mut Watches) {}
+
+    /// Reads what the plan needs; the only part that may wait.
+    fn observe(
+        &self,
+        context: &Context,
+        object: &Arc<Object>,
+    ) -> impl Future<Output = Result<Self::Observed, Error>> + Send;
+
+    /// Decides.
+    fn plan(
+        &self,
+        object: &Object,
+        observed: &Self::Observed,
+        now: Timestamp,
+    ) -> Result<Plan, Error>;
+
+    /// What to report when a step was refused, before it is tried again: a status and notices. Its
+    /// steps are not performed.
+    fn refused(
+        &self,
+        _object: &Object,
+        _observed: &Self::Observed,
+        _error: &Error,
+        _now: Timestamp,
+    ) -> Option<Plan> {
+        None
+    }
+}
+
+/// How one controller is run.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Settings {
+    /// Objects reconciled at once.
+    pub workers_max: usize,
+    pub backoff: Backoff,
+    /// A reconcile that takes longer is given up and tried again.
+    pub timeout: Duration,
+    /// Every object is looked at again this often, whatever happens; `None` is never.
+    pub resync: Option<Duration>,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        Settings {
+            workers_max: 8,
+            backoff: Backoff::default(),
+            timeout: Duration::from_secs(60),
+            resync: None,
+        }
+    }
+}
+
+type Waker = Box<dyn Fn(&Change) -> Vec<Name> + Send + Sync>;
+
+/// Which changes wake which objects.
+#[derive(Default)]
+pub struct Watches {
+    pub(crate) wakers: Vec<(Kind, Waker)>,
+}
+
+impl Watches {
+    /// A change of an object of this kind wakes its controlling owner, the one it had and the one
+    /// it has. The owner is found by its kind and name.
+    pub fn owned(&mut self, kind: Kind, owner: Kind) {
+        self.by(kind, move |change| {
+            let sides = [&change.old, &change.new].into_iter().flatten();
+            sides.filter_map(|object| crate::owners::controller_name(object, owner)).collect()
+        });
+    }
+
+    /// A change of an object of this kind wakes what the function says.
+    pub fn by(&mut self, kind: Kind, waker: impl Fn(&Change) -> Vec<Name> + Send + Sync + 'static) {
+        self.wakers.push((kind, Box::new(waker)));
+    }
+
+    /// The controller reads this kind but is not woken by it; its cache is there from the start.
+    pub fn reads(&mut self, kind: Kind) {
+        self.by(kind, |_| Vec::new());
+    }
+}

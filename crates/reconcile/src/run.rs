@@ -1,0 +1,320 @@
+//! The loop that runs one controller: take what is due, reconcile, put it back.
+
+use std::collections::BTreeMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+use crate::Error;
+use crate::act::{self, Written};
+use crate::cache::{Cache, Change};
+use crate::context::Context;
+use crate::health::State;
+use crate::leader::Term;
+use crate::object::Name;
+use crate::plan::Wake;
+use crate::reconciler::{Reconciler, Settings, Watches};
+use crate::requests::Origin;
+
+/// How long a reconcile waits for the caches to show what it wrote before.
+const CATCH_UP_SECONDS_MAX: u64 = 30;
+
+/// One running controller.
+struct Runner<R> {
+    reconciler: R,
+    context: Context,
+    settings: Settings,
+    cache: Arc<Cache>,
+    shared: Arc<Shared>,
+    /// What was last written for each object.
+    written: Mutex<BTreeMap<Name, Written>>,
+}
+
+/// What wakers and the loop share.
+#[derive(Default)]
+struct Shared {
+    queue: Mutex<Waiting>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Waiting {
+    queue: crate::queue::Queue,
+    /// The revision of the change that woke each object.
+    causes: BTreeMap<Name, u64>,
+}
+
+impl Shared {
+    fn lock(&self) -> MutexGuard<'_, Waiting> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn wake(&self, names: Vec<Name>, cause: u64) {
+        let mut waiting = self.lock();
+        for name in names {
+            let newest = waiting.causes.entry(name.clone()).or_default();
+            *newest = (*newest).max(cause);
+            waiting.queue.add(name, Instant::now());
+        }
+        drop(waiting);
+        self.changed.notify_one();
+    }
+}
+
+/// Runs a controller until everything is to stop.
+pub async fn run<R: Reconciler>(context: Context, reconciler: R) {
+    context.health.set(R::NAME, State::Starting);
+    let shared = Arc::new(Shared::default());
+    let caches = subscribe(&context, &reconciler, &shared);
+    for cache in &caches {
+        tokio::select! {
+            () = cache.reaches(1) => {}
+            () = context.stopping() => return,
+        }
+    }
+    let runner = Arc::new(Runner {
+        settings: reconciler.settings(),
+        cache: context.cache(R::KIND),
+        reconciler,
+        context,
+        shared,
+        written: Mutex::default(),
+    });
+    runner.serve().await;
+}
+
+/// Connects the caches to the queue; returns those that must be whole first.
+fn subscribe<R: Reconciler>(
+    context: &Context,
+    reconciler: &R,
+    shared: &Arc<Shared>,
+) -> Vec<Arc<Cache>> {
+    let mut watches = Watches::default();
+    watches.by(R::KIND, |change| vec![change.object().name.clone()]);
+    reconciler.watches(&mut watches);
+    let mut caches = Vec::new();
+    for (kind, waker) in watches.wakers {
+        let cache = context.cache(kind);
+        let shared = shared.clone();
+        let tell = move |change: &Change| {
+            // A waker that panics must not end the feed of everybody else.
+            match catch_unwind(AssertUnwindSafe(|| waker(change))) {
+                Ok(names) if names.is_empty() => {}
+                Ok(names) => shared.wake(names, change.object().revision),
+                Err(_) => tracing::error!(controller = R::NAME, %kind, "a waker panicked"),
+            }
+        };
+        cache.subscribe(tell);
+        caches.push(cache);
+    }
+    caches
+}
+
+impl<R: Reconciler> Runner<R> {
+    async fn serve(self: &Arc<Self>) {
+        let mut running: JoinSet<(Name, Outcome)> = JoinSet::new();
+        let mut names = BTreeMap::new();
+        let mut term = self.context.term.clone();
+        self.wake_all();
+        loop {
+            if self.may_act() {
+                self.start_due(&mut running, &mut names);
+            }
+            let next = self.shared.lock().queue.next_due();
+            let is_full = running.len() >= self.settings.workers_max;
+            tokio::select! {
+                biased;
+                () = self.context.stopping() => break,
+                Some(ended) = running.join_next_with_id() => self.settle(ended, &mut names),
+                Ok(()) = term.changed() => self.wake_all(),
+                () = self.shared.changed.notified(), if !is_full => {}
+                () = sleep_until(next), if !is_full && next.is_some() && self.may_act() => {}
+            }
+        }
+        // What has begun may end; steps are whole, so cutting it short would be safe too.
+        while running.join_next().await.is_some() {}
+    }
+
+    fn may_act(&self) -> bool {
+        let may = !matches!(*self.context.term.borrow(), Term::Follower);
+        if !may {
+            self.context.health.set(R::NAME, State::Standby);
+        }
+        may
+    }
+
+    /// Every object is looked at: at the start, and when this process begins to lead.
+    fn wake_all(&self) {
+        for object in self.cache.all() {
+            self.shared.wake(vec![object.name.clone()], object.revision);
+        }
+    }
+
+    fn start_due(
+        self: &Arc<Self>,
+        running: &mut JoinSet<(Name, Outcome)>,
+        names: &mut BTreeMap<tokio::task::Id, Name>,
+    ) {
+        while running.len() < self.settings.workers_max {
+            let (name, cause) = {
+                let mut waiting = self.shared.lock();
+                let Some(name) = waiting.queue.take(Instant::now()) else { break };
+                let cause = waiting.causes.remove(&name);
+                (name, cause)
+            };
+            let runner = self.clone();
+            let key = name.clone();
+            let task = running.spawn(async move {
+                let outcome = runner.reconcile(&name, cause).await;
+                (name, outcome)
+            });
+            names.insert(task.id(), key);
+        }
+    }
+
+    fn settle(
+        &self,
+        ended: Result<(tokio::task::Id, (Name, Outcome)), tokio::task::JoinError>,
+        names: &mut BTreeMap<tokio::task::Id, Name>,
+    ) {
+        let (name, outcome) = match ended {
+            Ok((id, (name, outcome))) => {
+                names.remove(&id);
+                (name, outcome)
+            }
+            Err(error) => {
+                let Some(name) = names.remove(&error.id()) else { return };
+                let reason = error.to_string();
+                (name, Outcome { took: Duration::ZERO, result: Err(Error::Panic { reason }) })
+            }
+        };
+        let mut waiting = self.shared.lock();
+        waiting.queue.finish(&name);
+        let now = Instant::now();
+        let class = outcome.result.as_ref().err().map(Error::class);
+        match outcome.result {
+            Ok(wake) => {
+                waiting.queue.forget_failures(&name);
+                match wake {
+                    Wake::After(after) => waiting.queue.add(name, now + after),
+                    Wake::OnChange => {
+                        if let Some(after) = self.settings.resync {
+                            waiting.queue.add(name, now + after);
+                        }
+                    }
+                }
+                self.context.health.set(R::NAME, State::Running);
+            }
+            Err(error) => {
+                let failures = waiting.queue.fail(&name);
+                self.report(&name, &error);
+                if !error.is_terminal() {
+                    let random = self.context.environment.random();
+                    let delay = self.settings.backoff.delay(failures, random);
+                    let delay = delay.max(error.retry_after().unwrap_or(Duration::ZERO));
+                    waiting.queue.add(name, now + delay);
+                }
+            }
+        }
+        let (depth, resources) = (waiting.queue.depth(), self.cache.len());
+        drop(waiting);
+        self.context.metrics.reconciled(R::NAME, outcome.took, class);
+        self.context.metrics.queue(R::NAME, depth, resources);
+    }
+
+    fn report(&self, name: &Name, error: &Error) {
+        let text = error.chain();
+        if error.is_conflict() || matches!(error, Error::Stale { .. }) {
+            tracing::debug!(controller = R::NAME, object = %name, error = %text, "trying again");
+        } else {
+            tracing::warn!(controller = R::NAME, object = %name, error = %text, "reconcile failed");
+            self.context.health.set(R::NAME, State::Failing(format!("{name}: {text}")));
+        }
+    }
+
+    async fn reconcile(&self, name: &Name, cause: Option<u64>) -> Outcome {
+        let began = Instant::now();
+        let timeout = self.settings.timeout;
+        let result = tokio::time::timeout(timeout, self.attempt(name, cause)).await;
+        let result = result.unwrap_or_else(|_| {
+            Err(Error::Other { reason: format!("the reconcile took longer than {timeout:?}") })
+        });
+        Outcome { took: began.elapsed(), result }
+    }
+
+    async fn attempt(&self, name: &Name, cause: Option<u64>) -> Result<Wake, Error> {
+        self.catch_up(name).await?;
+        let Some(object) = self.cache.get(name) else {
+            return Ok(Wake::OnChange);
+        };
+        let id = format!("{:016x}", self.context.environment.random());
+        let cause = Some(cause.unwrap_or(object.revision));
+        let origin = Origin { cause, reconcile: id, epoch: None };
+        let requests = self.context.requests(R::NAME, origin);
+        let observed = self.reconciler.observe(&self.context, &object).await?;
+        let now = self.context.environment.now();
+        let plan = self.reconciler.plan(&object, &observed, now)?;
+        let mut written = Written::default();
+        let mut result = act::perform(&requests, &plan.steps, &mut written).await;
+        // A status tells what was found also when a step was refused, but only on the object that
+        // it was decided for.
+        let is_own = written.revisions.contains_key(&R::KIND);
+        if let (Ok(()), Some(status), false) = (&result, &plan.status, is_own) {
+            result = act::write_status(&requests, R::KIND, &object, status, &mut written).await;
+        }
+        self.context.metrics.wrote(R::NAME, written.writes);
+        self.remember(name, written);
+        for notice in &plan.notices {
+            self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
+        }
+        result.map(|()| plan.wake)
+    }
+
+    fn remember(&self, name: &Name, written: Written) {
+        let mut all = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+        if written.writes > 0 {
+            all.insert(name.clone(), written);
+        }
+    }
+
+    /// Waits until the caches show what the last reconcile of the object wrote.
+    async fn catch_up(&self, name: &Name) -> Result<(), Error> {
+        let written = {
+            let mut all = self.written.lock().unwrap_or_else(PoisonError::into_inner);
+            all.remove(name)
+        };
+        let Some(written) = written else { return Ok(()) };
+        let wait = async {
+            for (kind, revision) in &written.revisions {
+                self.context.cache(*kind).reaches(*revision).await;
+            }
+            for (kind, name, uid) in &written.lost {
+                self.context.cache(*kind).loses(name, uid).await;
+            }
+        };
+        let limit = Duration::from_secs(CATCH_UP_SECONDS_MAX);
+        if tokio::time::timeout(limit, wait).await.is_ok() {
+            return Ok(());
+        }
+        let kind = written.revisions.keys().next().map(ToString::to_string).unwrap_or_default();
+        self.remember(name, written);
+        Err(Error::Stale { kind, name: name.clone() })
+    }
+}
+
+/// How a reconcile ended.
+struct Outcome {
+    took: Duration,
+    result: Result<Wake, Error>,
+}
+
+async fn sleep_until(at: Option<Instant>) {
+    match at {
+        Some(at) => tokio::time::sleep_until(at).await,
+        None => std::future::pending().await,
+    }
+}
