@@ -8,7 +8,8 @@ use k8s_openapi::jiff::Timestamp;
 
 use crate::Error;
 use crate::backoff::Backoff;
-use crate::cache::Change;
+use crate::cache::{Cache, Change};
+use crate::caches::Caches;
 use crate::context::Context;
 use crate::kind::Kind;
 use crate::object::{Name, Object};
@@ -93,12 +94,23 @@ impl Default for Settings {
 type Waker = Box<dyn Fn(&Change) -> Vec<Name> + Send + Sync>;
 
 /// Which changes wake which objects.
-#[derive(Default)]
 pub struct Watches {
     pub(crate) wakers: Vec<(Kind, Waker)>,
+    caches: Arc<Caches>,
 }
 
 impl Watches {
+    pub(crate) fn new(caches: Arc<Caches>) -> Watches {
+        Watches { wakers: Vec::new(), caches }
+    }
+
+    /// A cache, for wakers that have to look who is concerned. It is whole before the first
+    /// reconcile.
+    pub fn cache(&mut self, kind: Kind) -> Arc<Cache> {
+        self.reads(kind);
+        self.caches.of(kind)
+    }
+
     /// A change of an object of this kind wakes its controlling owner, the one it had and the one
     /// it has. The owner is found by its kind and name.
     pub fn owned(&mut self, kind: Kind, owner: Kind) {

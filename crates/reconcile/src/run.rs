@@ -93,7 +93,7 @@ fn subscribe<R: Reconciler>(
     reconciler: &R,
     shared: &Arc<Shared>,
 ) -> Vec<Arc<Cache>> {
-    let mut watches = Watches::default();
+    let mut watches = Watches::new(context.caches.clone());
     watches.by(R::KIND, |change| vec![change.object().name.clone()]);
     reconciler.watches(&mut watches);
     let mut caches = Vec::new();

@@ -1,0 +1,6 @@
+//! The kinds that built-in controllers read and write.
+
+use reconcile::Kind;
+
+pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+pub const REPLICA_SET: Kind = Kind::namespaced("apps", "v1", "ReplicaSet", "replicasets");

@@ -1,0 +1,74 @@
+//! What controllers ask of a pod.
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::{Object, conditions};
+use serde_json::Value;
+
+/// The annotation by which a user says which pod to delete first: the lowest.
+const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
+
+pub fn phase(pod: &Object) -> &str {
+    pod.value["status"]["phase"].as_str().unwrap_or_default()
+}
+
+/// Neither finished nor going.
+pub fn is_active(pod: &Object) -> bool {
+    !is_finished(pod) && !pod.is_terminating()
+}
+
+pub fn is_finished(pod: &Object) -> bool {
+    matches!(phase(pod), "Succeeded" | "Failed")
+}
+
+pub fn is_ready(pod: &Object) -> bool {
+    conditions::is_true(&pod.value["status"], "Ready")
+}
+
+/// Since when the pod has been ready.
+pub fn ready_since(pod: &Object) -> Option<Timestamp> {
+    let ready = conditions::find(&pod.value["status"], "Ready")?;
+    if ready["status"] != "True" {
+        return None;
+    }
+    ready["lastTransitionTime"].as_str()?.parse().ok()
+}
+
+/// Whether the pod has been ready for so long.
+pub fn is_available(pod: &Object, seconds_min: i64, now: Timestamp) -> bool {
+    is_ready(pod)
+        && (seconds_min == 0
+            || ready_since(pod)
+                .is_some_and(|since| now.as_second() - since.as_second() >= seconds_min))
+}
+
+pub fn node(pod: &Object) -> &str {
+    pod.value["spec"]["nodeName"].as_str().unwrap_or_default()
+}
+
+pub fn restarts(pod: &Object) -> i64 {
+    let statuses = pod.value["status"]["containerStatuses"].as_array();
+    let restarts = |status: &Value| status["restartCount"].as_i64();
+    statuses.into_iter().flatten().filter_map(restarts).max().unwrap_or(0)
+}
+
+/// Which of two active pods is to be deleted first; the lesser goes.
+pub fn deletion_rank(pod: &Object, others_on_node: usize) -> impl Ord + use<> {
+    let phase = match phase(pod) {
+        "Pending" => 0,
+        "Running" => 2,
+        _ => 1,
+    };
+    let cost = pod.annotation(DELETION_COST).and_then(|cost| cost.parse::<i32>().ok());
+    let later = |at: Option<Timestamp>| std::cmp::Reverse(at.map(|at| at.as_second()));
+    (
+        !node(pod).is_empty(),
+        phase,
+        is_ready(pod),
+        cost.unwrap_or(0),
+        std::cmp::Reverse(others_on_node),
+        later(ready_since(pod)),
+        std::cmp::Reverse(restarts(pod)),
+        later(pod.created()),
+        pod.name.clone(),
+    )
+}
