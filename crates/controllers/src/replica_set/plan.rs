@@ -82,7 +82,7 @@ fn free_names(object: &Object, held: &[&Arc<Object>], count: usize) -> Vec<Strin
     free.filter(|name| made.insert(name.clone())).take(count).collect()
 }
 
-fn first_to_go<'a>(active: Vec<&'a Arc<Object>>) -> Vec<&'a Arc<Object>> {
+fn first_to_go(active: Vec<&Arc<Object>>) -> Vec<&Arc<Object>> {
     let mut on_node: BTreeMap<&str, usize> = BTreeMap::new();
     for pod in &active {
         *on_node.entry(pods::node(pod)).or_default() += 1;
