@@ -46,6 +46,7 @@ pub fn run(options: &Options) -> Result<()> {
 fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     report.step("packages", packages::install_missing)?;
     let kubectl = report.step("kubectl", kubectl::build_missing)?;
+    report.step("libraries", install_libraries)?;
     // Stopped when this function is left, on whatever way.
     let servers = report.step("servers", Servers::start)?;
     report.step("fmt", || check(&mut cargo(&["fmt", "--all", "--check"])))?;
@@ -65,6 +66,14 @@ fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     });
     report.counts = counts;
     tested
+}
+
+/// The clients of other languages that the API server is tested with.
+fn install_libraries() -> Result<()> {
+    let target = workspace::root().join("target");
+    servers::python_client(&target)?;
+    servers::node_client(&target)?;
+    Ok(())
 }
 
 /// What was done so far.

@@ -17,6 +17,7 @@ pub mod field_error;
 pub mod health;
 pub mod identity;
 pub mod ids;
+pub mod local;
 pub mod object;
 pub mod openapi;
 pub mod patch;

@@ -10,6 +10,8 @@ pub enum Error {
     ProgramMissing { program: &'static str, package: &'static str },
     /// The server ended, or did not answer in time; `log_tail` is the end of what it wrote.
     DidNotStart { server: &'static str, reason: String, log_tail: String },
+    /// A client library could not be installed; `said` is what the installer wrote.
+    DidNotInstall { command: String, said: String },
     /// The server went on running after it was asked to stop, and was killed.
     DidNotStop { server: &'static str, waited: Duration },
     /// Every port that we tried was taken.
@@ -42,6 +44,9 @@ impl fmt::Display for Error {
                     true => write!(f, "; it wrote no log"),
                     false => write!(f, "; the end of its log:\n{log_tail}"),
                 }
+            }
+            Error::DidNotInstall { command, said } => {
+                write!(f, "{command} failed; is the registry reachable? It said:\n{said}")
             }
             Error::DidNotStop { server, waited } => write!(
                 f,

@@ -1,17 +1,18 @@
 //! Private servers for tests: MariaDB and etcd on free loopback ports with temporary data, and a
-//! TCP proxy that cuts connections.
+//! TCP proxy that cuts connections. Also what tests need of other languages: client libraries.
 //!
 //! A server dies with the process that started it, however that process ends, and its data goes
 //! with it. Nothing here touches a server that the machine runs for other purposes.
 //!
-//! This crate must not know any of our other crates, nor a client library: it asks only whether
-//! a server answers.
+//! This crate must not know any of our other crates, nor a client library of Rust: it asks
+//! only whether a server answers.
 
 mod clock;
 mod cutter;
 mod directory;
 mod error;
 mod etcd;
+mod libraries;
 mod mariadb;
 mod port;
 mod process;
@@ -22,6 +23,7 @@ mod shared;
 pub use cutter::{Admit, Cutter};
 pub use error::Error;
 pub use etcd::Etcd;
+pub use libraries::{node_client, python_client};
 pub use mariadb::MariaDb;
 pub use program::{PACKAGES, missing_packages};
 pub use shared::{ETCD_VARIABLE, MARIADB_VARIABLE};

@@ -12,6 +12,10 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("mariadb-install-db", "mariadb-server"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
+    ("python3", "python3"),
+    ("pip3", "python3-pip"),
+    ("node", "nodejs"),
+    ("npm", "npm"),
 ];
 
 /// Looked at after `PATH`: a user who is not root often lacks them there.

@@ -47,6 +47,7 @@ pub const GROUP_MASTERS: &str = "system:masters";
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
 pub const GROUP_UNAUTHENTICATED: &str = "system:unauthenticated";
 pub const GROUP_SERVICE_ACCOUNTS: &str = "system:serviceaccounts";
+pub const GROUP_NODES: &str = "system:nodes";
 pub const USER_ANONYMOUS: &str = "system:anonymous";
 
 const SERVICE_ACCOUNT_PREFIX: &str = "system:serviceaccount:";
@@ -84,6 +85,11 @@ impl User {
     /// A part of this program, for example `system:kube-controller-manager`.
     pub fn component(name: &str) -> User {
         User::authenticated(name, [] as [&str; 0])
+    }
+
+    /// The agent of a node, as its certificate would make it.
+    pub fn node(name: &str) -> User {
+        User::authenticated(&format!("system:node:{name}"), [GROUP_NODES])
     }
 
     /// A service account, as its token would make it.

@@ -1,20 +1,30 @@
-//! A server in this process, and kubectl as its administrator.
+//! A server in this process, and its clients: kubectl, kube-rs over TLS and without a socket.
 
-use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
-use apiserver::identity::kubeconfig;
+use apiserver::identity::{GROUP_MASTERS, User, kubeconfig};
+use apiserver::local::local_client;
 use apiserver::serve::serve;
+use apiserver::server::Server;
 use apiserver::start;
+use kube::config::{KubeConfigOptions, Kubeconfig};
 use store::{Environment, Retention, System, backends};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+/// How long anything may take before a test has failed.
+pub const PATIENCE: Duration = Duration::from_secs(30);
+
 /// A running server.
 pub struct Cluster {
-    directory: PathBuf,
+    pub directory: PathBuf,
+    pub server: Arc<Server>,
+    /// The program that is run as kubectl.
+    pub kubectl: PathBuf,
+    pub url: String,
     _stop: watch::Sender<bool>,
     _tasks: JoinSet<()>,
 }
@@ -34,52 +44,42 @@ impl Cluster {
         let url = format!("https://{listen}");
         let text = kubeconfig::alone(&admin.entry("test", &url));
         std::fs::write(directory.join("kubeconfig"), text).unwrap();
+        let server = handle.server.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
         tasks.spawn(serve(handle.server, listener, handle.tls));
-        Cluster { directory, _stop: stop_sender, _tasks: tasks }
+        let kubectl = PathBuf::from("kubectl");
+        Cluster { directory, server, kubectl, url, _stop: stop_sender, _tasks: tasks }
     }
 
-    /// Runs kubectl, with a manifest on its standard input.
-    pub async fn run(&self, arguments: &[&str], input: &str) -> Output {
-        let mut command = Command::new("kubectl");
-        command
-            .args(arguments)
-            .env("KUBECONFIG", self.directory.join("kubeconfig"))
-            .env("HOME", &self.directory)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped());
-        let input = input.to_owned();
-        let run = move || {
-            use std::io::Write;
-            let mut child = command.spawn().expect("kubectl is installed");
-            child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
-            child.wait_with_output().unwrap()
-        };
-        tokio::task::spawn_blocking(run).await.unwrap()
+    /// Where the administrator's kubeconfig is.
+    pub fn kubeconfig(&self) -> PathBuf {
+        self.directory.join("kubeconfig")
     }
 
-    /// Runs kubectl, which must succeed, and answers what it printed.
-    pub async fn kubectl(&self, line: &str) -> String {
-        self.kubectl_with(line, "").await
+    /// A client without a socket.
+    pub fn local(&self, identity: User) -> kube::Client {
+        local_client(&self.server, identity)
     }
 
-    pub async fn kubectl_with(&self, line: &str, input: &str) -> String {
-        let arguments: Vec<&str> = line.split_whitespace().collect();
-        let output = self.run(&arguments, input).await;
-        let errors = String::from_utf8_lossy(&output.stderr);
-        let text = String::from_utf8_lossy(&output.stdout);
-        assert!(output.status.success(), "kubectl {line}\n{text}{errors}");
-        text.into_owned()
+    /// The administrator without a socket.
+    pub fn local_admin(&self) -> kube::Client {
+        self.local(User::authenticated("setpoint-admin", [GROUP_MASTERS]))
     }
 
-    /// Runs kubectl, which must fail, and answers what it complained of.
-    pub async fn refused(&self, line: &str, input: &str) -> String {
-        let arguments: Vec<&str> = line.split_whitespace().collect();
-        let output = self.run(&arguments, input).await;
-        assert!(!output.status.success(), "kubectl {line} went through");
-        String::from_utf8_lossy(&output.stderr).into_owned()
+    /// The administrator over TLS, as any program would be from the kubeconfig.
+    pub async fn remote_admin(&self) -> kube::Client {
+        // Without a choice rustls refuses to guess; another test may have chosen already.
+        let _ = rustls::crypto::aws_lc_rs::default_provider().install_default();
+        let config = Kubeconfig::read_from(self.kubeconfig()).unwrap();
+        let options = KubeConfigOptions::default();
+        let config = kube::Config::from_custom_kubeconfig(config, &options).await.unwrap();
+        kube::Client::try_from(config).unwrap()
+    }
+
+    /// The administrator on both ways in, with a word for each.
+    pub async fn admins(&self) -> [(&'static str, kube::Client); 2] {
+        [("local", self.local_admin()), ("remote", self.remote_admin().await)]
     }
 }
 
@@ -87,4 +87,9 @@ impl Drop for Cluster {
     fn drop(&mut self) {
         let _ = std::fs::remove_dir_all(&self.directory);
     }
+}
+
+/// Where cargo puts what it builds, and we what the tests install.
+pub fn target() -> &'static Path {
+    Path::new(env!("CARGO_TARGET_TMPDIR")).parent().unwrap()
 }

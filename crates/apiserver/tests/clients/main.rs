@@ -1,7 +1,12 @@
-//! Real clients against a real server over TLS.
+//! Real clients against a real server: over TLS, and without a socket.
 
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod cluster;
+mod kube_rs;
 mod kubectl;
+mod local;
+mod node;
 mod protobuf;
+mod python;
+mod watchers;

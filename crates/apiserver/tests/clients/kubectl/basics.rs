@@ -1,6 +1,6 @@
 //! kubectl at home.
 
-use super::cluster::Cluster;
+use crate::cluster::Cluster;
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_version_is_told() {

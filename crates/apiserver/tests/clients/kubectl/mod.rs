@@ -1,0 +1,4 @@
+//! kubectl at home: what its user sees.
+
+mod basics;
+pub mod run;

@@ -1,0 +1,94 @@
+//! The client libraries of other languages that the tests speak to the server with.
+//!
+//! Installed once below a directory of the caller's, from the public registries of the languages.
+//! What is there is used; what is half there is made again.
+
+use std::fs::{self, File};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use crate::error::Error;
+use crate::program::find;
+
+/// The version decides how requests look: tests name one.
+const PYTHON_PACKAGE: &str = "kubernetes==37.0.2";
+/// The newest that runs on the Node.js of Debian 12.
+const NODE_PACKAGE: &str = "@kubernetes/client-node@1.4.0";
+/// Says which package is wholly installed.
+const STAMP: &str = "installed";
+
+/// A Python interpreter that has the client, in `target/python`.
+pub fn python_client(target: &Path) -> Result<PathBuf, Error> {
+    let directory = target.join("python");
+    let interpreter = directory.join("bin/python");
+    once(&directory, PYTHON_PACKAGE, || {
+        // Debian splits off what would put pip into the environment; pip can reach in from outside.
+        let python = find("python3")?;
+        let mut venv = Command::new(&python);
+        run(venv.args(["-m", "venv", "--clear", "--without-pip"]).arg(&directory))?;
+        let mut pip = Command::new(&python);
+        pip.args(["-m", "pip", "--python"]).arg(&interpreter);
+        run(pip.args(["install", "--quiet", "--disable-pip-version-check", PYTHON_PACKAGE]))
+    })?;
+    Ok(interpreter)
+}
+
+/// A directory in which `node` finds the client, `target/node`.
+pub fn node_client(target: &Path) -> Result<PathBuf, Error> {
+    let directory = target.join("node");
+    once(&directory, NODE_PACKAGE, || {
+        let manifest = directory.join("package.json");
+        fs::write(manifest, "{\"private\": true}\n").map_err(Error::io("write package.json"))?;
+        let mut npm = Command::new(find("npm")?);
+        npm.args(["install", "--no-audit", "--no-fund", "--loglevel=error", NODE_PACKAGE]);
+        run(npm.current_dir(&directory))
+    })?;
+    Ok(directory)
+}
+
+/// Installs unless it was done; one process at a time.
+fn once(
+    directory: &Path,
+    package: &str,
+    install: impl FnOnce() -> Result<(), Error>,
+) -> Result<(), Error> {
+    let (stamp, lock) = (directory.join(STAMP), directory.with_extension("lock"));
+    fs::create_dir_all(directory).map_err(Error::io("make a directory for a client library"))?;
+    let lock = File::create(lock).map_err(Error::io("make a lock for a client library"))?;
+    lock.lock().map_err(Error::io("wait for another to install a client library"))?;
+    if fs::read_to_string(&stamp).is_ok_and(|installed| installed == package) {
+        return Ok(());
+    }
+    install()?;
+    fs::write(&stamp, package).map_err(Error::io("note that a client library is installed"))
+}
+
+fn run(command: &mut Command) -> Result<(), Error> {
+    let line = format!("{command:?}");
+    let output = command.output().map_err(Error::io(format!("run {line}")))?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = [output.stdout, output.stderr].concat();
+            let said = String::from_utf8_lossy(&said).into_owned();
+            Err(Error::DidNotInstall { command: line, said })
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::directory::Directory;
+
+    #[test]
+    fn what_is_installed_is_not_installed_again_and_half_is_not_whole() {
+        let directory = Directory::create("libraries").unwrap();
+        let place = directory.path().join("python");
+        let fail = || Err(Error::NoFreePort { tried: 1 });
+        assert!(once(&place, "a==1", fail).is_err());
+        once(&place, "a==1", || Ok(())).unwrap();
+        once(&place, "a==1", fail).unwrap();
+        assert!(once(&place, "a==2", fail).is_err(), "another version is another package");
+    }
+}
