@@ -1,6 +1,8 @@
 //! Which kind of object is meant, and where it is served.
 
+use std::collections::BTreeSet;
 use std::fmt;
+use std::sync::{Mutex, PoisonError};
 
 /// A kind in the version that its controller speaks.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -31,6 +33,13 @@ impl Kind {
         Kind { group, version, kind, plural, namespaced: false }
     }
 
+    /// A kind that is known only at run time. Its names are kept for ever, once each, so the
+    /// number of kinds that come and go bounds what is kept.
+    pub fn interned(names: [&str; 4], namespaced: bool) -> Kind {
+        let [group, version, kind, plural] = names.map(intern);
+        Kind { group, version, kind, plural, namespaced }
+    }
+
     /// What its objects say in `apiVersion`.
     pub fn api_version(&self) -> String {
         if self.group.is_empty() {
@@ -57,6 +66,17 @@ impl Kind {
     pub fn path(&self, namespace: &str, name: &str) -> String {
         format!("{}/{name}", self.collection(namespace))
     }
+}
+
+fn intern(text: &str) -> &'static str {
+    static KNOWN: Mutex<BTreeSet<&'static str>> = Mutex::new(BTreeSet::new());
+    let mut known = KNOWN.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some(found) = known.get(text) {
+        return found;
+    }
+    let kept: &'static str = Box::leak(text.to_owned().into_boxed_str());
+    known.insert(kept);
+    kept
 }
 
 impl fmt::Display for Kind {
