@@ -1,11 +1,14 @@
 //! ReplicaSets in a cluster whose pods are played.
 
+use std::time::Duration;
+
 use controllers::kinds::{POD, REPLICA_SET};
 use controllers::replica_set::Controller;
 use reconcile::plan::Target;
 use reconcile::run;
 use serde_json::{Value, json};
 use testkit::cluster::until;
+use testkit::simulation::{self, Trial};
 use testkit::{Cluster, pods};
 
 fn web(replicas: u32) -> Value {
@@ -37,4 +40,39 @@ async fn a_replica_set_has_as_many_pods_as_it_says() {
         sets.iter().any(|set| set.value["status"]["replicas"] == 3)
     })
     .await;
+}
+
+/// One set of three pods, scaled to one and back to two.
+const SCALED: Trial = Trial {
+    name: "replicaset-controller",
+    seed: 1,
+    component: |context| Box::pin(run::run(context, Controller)),
+    workload: |cluster, context| {
+        Box::pin(async move {
+            let set = cluster.create(REPLICA_SET, web(3)).await;
+            let requests = context.requests("test", Default::default());
+            for replicas in [1, 2] {
+                tokio::time::sleep(Duration::from_secs(900)).await;
+                let patch = json!({"spec": {"replicas": replicas}});
+                requests.patch(&Target::of(REPLICA_SET, &set), &patch).await.expect("scaled");
+            }
+        })
+    },
+    play: |context| Box::pin(pods::play(context)),
+};
+
+#[test]
+fn no_fault_of_a_request_changes_where_it_ends() {
+    let plans = simulation::try_everything(SCALED);
+    println!("{plans} plans");
+    assert!(plans > 50, "{plans}");
+}
+
+#[test]
+fn reference_only() {
+    let began = std::time::Instant::now();
+    let end = simulation::run(SCALED, Vec::new());
+    println!("{:?} settled {} writes {}", began.elapsed(), end.is_settled,
+        end.made.iter().filter(|one| one.is_write()).count());
+    for one in end.made.iter() { println!("{} #{} {} {}", one.sort, one.number, one.code, one.path); }
 }

@@ -15,6 +15,8 @@ use store::{Retention, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::world::World;
+
 /// How long a test waits for what it expects.
 const PATIENCE: Duration = Duration::from_secs(30);
 
@@ -22,6 +24,7 @@ const PATIENCE: Duration = Duration::from_secs(30);
 pub struct Cluster {
     pub server: Arc<Server>,
     pub store: Arc<dyn Store>,
+    environment: Arc<dyn Environment>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
     directory: PathBuf,
@@ -29,7 +32,18 @@ pub struct Cluster {
 
 impl Cluster {
     pub async fn start() -> Cluster {
-        let environment: Arc<dyn store::Environment> = Arc::new(store::System);
+        Cluster::with(Arc::new(store::System), Arc::new(reconcile::environment::System)).await
+    }
+
+    /// On virtual time and a seed.
+    pub async fn in_world(world: Arc<World>) -> Cluster {
+        Cluster::with(world.clone(), world).await
+    }
+
+    async fn with(
+        environment: Arc<dyn store::Environment>,
+        controllers: Arc<dyn Environment>,
+    ) -> Cluster {
         let store = store::backends::memory::open(Retention::default(), environment.clone());
         let directory = std::env::temp_dir().join(format!("testkit-{:016x}", chance()));
         let (stop, stopping) = watch::channel(false);
@@ -42,7 +56,7 @@ impl Cluster {
         let handle = start(options, store.clone(), environment).await.unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
-        Cluster { server: handle.server, store, stop, tasks, directory }
+        Cluster { server: handle.server, store, environment: controllers, stop, tasks, directory }
     }
 
     /// A client that may do everything.
@@ -56,8 +70,12 @@ impl Cluster {
 
     /// What controllers are given.
     pub fn context(&self) -> Context {
-        let environment: Arc<dyn Environment> = Arc::new(reconcile::environment::System);
-        let client = self.admin();
+        self.context_of(self.admin())
+    }
+
+    /// The same, for those who come by another way.
+    pub fn context_of(&self, client: kube::Client) -> Context {
+        let environment = self.environment.clone();
         // Nobody stands for election in a test that does not say so.
         let (_, term) = watch::channel(Term::Alone);
         Context {

@@ -5,6 +5,9 @@
 #![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
 
 pub mod cluster;
+pub mod faults;
 pub mod pods;
+pub mod simulation;
+pub mod world;
 
 pub use cluster::Cluster;
