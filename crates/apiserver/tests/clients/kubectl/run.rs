@@ -60,9 +60,9 @@ impl Cluster {
         assert_eq!(self.kubectl(line).await, expected, "kubectl {line}");
     }
 
-    /// Runs kubectl, which must print all of these.
+    /// Runs kubectl, which must print all of these, whatever the width of its columns.
     pub async fn shows(&self, line: &str, expected: &[&str]) {
-        let text = self.kubectl(line).await;
+        let text = narrow(&self.kubectl(line).await);
         for part in expected {
             assert!(text.contains(part), "kubectl {line}: no `{part}` in\n{text}");
         }
@@ -82,6 +82,15 @@ impl Cluster {
         }
         clusters
     }
+}
+
+/// With one space where there are several.
+pub fn narrow(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        words.join(" ") + "\n"
+    });
+    lines.collect()
 }
 
 /// The words of a command line; what stands between apostrophes is one word.
