@@ -20,8 +20,9 @@ cargo xtask COMMAND
 
   test [--full] [FILTER]  All that a change must pass: formatting, lints, tidy and the tests.
                           Installs the Debian packages that the tests use (as root), builds kubectl
-                          if there is none, and starts private servers. --full runs the long tests too; FILTER
-                          picks tests by a part of their name.
+                          if there is none, installs client libraries below target, and starts
+                          private servers. --full runs the long tests too; FILTER picks tests by a
+                          part of their name.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
   bench NAME [ARGS]       Runs a benchmark, in release mode.

@@ -1,13 +1,15 @@
-//! `/openapi/v3`: the schema of every group and version, made from the facts when first asked for.
+//! `/openapi/v3`: the schema of every group and version, made from the facts when first asked for;
+//! and `/openapi/v2`, the same in one document.
 //!
 //! kubectl reads from it which fields there are, how lists are patched, and whether the server
 //! checks fields itself.
 
 mod operations;
 mod schemas;
+mod v2;
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::header::{ETAG, IF_NONE_MATCH, VARY};
@@ -19,13 +21,22 @@ use crate::endpoints::discovery::fingerprint;
 use crate::resources::Registry;
 use crate::status::Error;
 
-/// Documents that were made, by `group/version`.
+/// Documents that were made.
 #[derive(Default)]
-pub struct Documents(Mutex<BTreeMap<(String, String), Bytes>>);
+pub struct Documents {
+    /// By `group/version`.
+    by_version: Mutex<BTreeMap<(String, String), Bytes>>,
+    /// All of them in one, for older clients.
+    whole: OnceLock<v2::Document>,
+}
 
 impl Documents {
-    /// Answers `/openapi/v3` and what is below it; `None` for other paths.
+    /// Answers `/openapi/v2`, `/openapi/v3` and what is below it; `None` for other paths.
     pub fn answer(&self, registry: &Registry, parts: &Parts) -> Option<Result<Answer, Error>> {
+        if parts.uri.path() == "/openapi/v2" {
+            let document = self.whole.get_or_init(|| v2::Document::make(registry));
+            return Some(Ok(document.answer(parts)));
+        }
         let rest = parts.uri.path().strip_prefix("/openapi/v3")?;
         let rest = rest.trim_matches('/');
         if rest.is_empty() {
@@ -69,7 +80,7 @@ impl Documents {
         if !registry.has_group_version(group, version) {
             return None;
         }
-        let mut documents = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut documents = self.by_version.lock().unwrap_or_else(PoisonError::into_inner);
         let key = (group.to_owned(), version.to_owned());
         let document = documents
             .entry(key)
