@@ -1,4 +1,4 @@
-//! `/openapi/v2`: all groups in one document, which older clients ask for, most of them in protobuf.
+//! `/openapi/v2`: all groups in one document, which older clients ask for, mostly in protobuf.
 //!
 //! It is the schemas and operations of the newer documents, said in the older words.
 
