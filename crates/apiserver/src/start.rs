@@ -89,6 +89,7 @@ pub async fn start(
         documents: Default::default(),
         tokens,
         known_tokens: Default::default(),
+        quota_turns: Default::default(),
         stop: options.stop,
     });
     Ok(Handle { server, tls: Arc::new(tls), roles, keys })
