@@ -22,6 +22,8 @@ use crate::identity::tokens::Tokens;
 use crate::identity::{self, AlternativeName, GROUP_MASTERS, User};
 use crate::rbac::Authorizer;
 use crate::resources::Registry;
+use crate::secrets_at_rest::store::SealedStore;
+use crate::secrets_at_rest::{self, Sealer};
 use crate::server::Server;
 use crate::{status, time};
 
@@ -30,6 +32,8 @@ const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
 const ADMIN_NAME: &str = "setpoint-admin";
 const ADMIN_SECONDS: i64 = 365 * 86_400;
+/// When two thirds of the life of a credential are over.
+const ADMIN_RENEWAL_SECONDS: i64 = ADMIN_SECONDS / 3 * 2;
 /// How often to look whether the serving certificate is old. The clock may jump, so nobody sleeps
 /// until the day itself.
 const RENEWAL_CHECK: Duration = Duration::from_secs(3_600);
@@ -54,6 +58,13 @@ pub enum Error {
         #[source]
         source: identity::Error,
     },
+    #[error(
+        "the store has sealed secrets, and {directory} has no secrets.keys to open them; put the \
+         file back from a backup or from the machine that wrote them"
+    )]
+    KeysMissing { directory: PathBuf },
+    #[error("the secrets of the store cannot be opened: {why}")]
+    Secrets { why: String },
     #[error("could not {doing}: {why}; check the store")]
     Store { doing: &'static str, why: String },
 }
@@ -75,6 +86,7 @@ pub async fn start(
 ) -> Result<Handle, Error> {
     let (keys, tokens, tls) = prepare(&options, &environment)
         .map_err(|source| Error::Keys { directory: options.directory.clone(), source })?;
+    let store = seal_secrets(&options, store).await?;
     let registry = Registry::builtin();
     bootstrap(&*store, &registry, &*environment).await.map_err(failed("make the first objects"))?;
     let authorizer = Arc::new(Authorizer::new());
@@ -93,6 +105,29 @@ pub async fn start(
         stop: options.stop,
     });
     Ok(Handle { server, tls: Arc::new(tls), roles, keys })
+}
+
+/// The store with its Secrets sealed. Never makes a key where another one sealed what is there.
+async fn seal_secrets(
+    options: &Options,
+    store: Arc<dyn Store>,
+) -> Result<Arc<dyn Store>, Error> {
+    let directory = options.directory.clone();
+    let files = Directory { path: directory.clone() };
+    let keys = |source| Error::Keys { directory: directory.clone(), source };
+    let sealer = match Sealer::load(&files).map_err(keys)? {
+        Some(sealer) => sealer,
+        None => {
+            let has_sealed = secrets_at_rest::store::has_sealed(&*store).await;
+            if has_sealed.map_err(|error| Error::Secrets { why: error.to_string() })? {
+                return Err(Error::KeysMissing { directory });
+            }
+            Sealer::load_or_create(&files).map_err(keys)?
+        }
+    };
+    let store = SealedStore::new(store, sealer);
+    store.probe().await.map_err(|error| Error::Secrets { why: error.to_string() })?;
+    Ok(Arc::new(store))
 }
 
 fn prepare(
@@ -115,7 +150,9 @@ fn prepare(
         clock: Arc::new(DefaultTimeProvider),
     })?;
     let environment = environment.clone();
-    Ok((Keys { files, authority, names, issued, serving, environment }, tokens, tls))
+    let admin_renewal = now + ADMIN_RENEWAL_SECONDS;
+    let keys = Keys { files, authority, names, issued, serving, admin_renewal, environment };
+    Ok((keys, tokens, tls))
 }
 
 /// Every name by which a client may know the server.
@@ -152,6 +189,8 @@ pub struct Keys {
     names: Vec<AlternativeName>,
     issued: Issued,
     serving: Arc<Serving>,
+    /// When the administrator is to get another credential.
+    admin_renewal: i64,
     environment: Arc<dyn Environment>,
 }
 
@@ -172,17 +211,38 @@ impl Keys {
     }
 
     /// Replaces the serving certificate whenever it has become old; never returns.
-    pub async fn renew(mut self) {
+    pub async fn renew(self) {
+        self.renew_and_publish(|_| true).await;
+    }
+
+    /// Replaces the serving certificate whenever it has become old, and hands out another
+    /// credential of the administrator before the one of the start ends; never returns. Whoever
+    /// publishes says whether it worked; if not, it is tried again.
+    pub async fn renew_and_publish(mut self, publish: impl Fn(&Admin) -> bool) {
         loop {
             tokio::time::sleep(RENEWAL_CHECK).await;
-            let now = self.now();
-            if !self.issued.needs_renewal(now) {
-                continue;
-            }
+            self.renew_if_due(&publish);
+        }
+    }
+
+    fn renew_if_due(&mut self, publish: &impl Fn(&Admin) -> bool) {
+        let now = self.now();
+        if self.issued.needs_renewal(now) {
             match self.replace(now) {
                 Ok(()) => info!("the serving certificate was replaced"),
                 Err(error) => warn!(%error, "the serving certificate could not be replaced"),
             }
+        }
+        if now < self.admin_renewal {
+            return;
+        }
+        match self.admin() {
+            Ok(admin) if publish(&admin) => {
+                self.admin_renewal = now + ADMIN_RENEWAL_SECONDS;
+                info!("the administrator's certificate was replaced");
+            }
+            Ok(_) => warn!("the administrator's certificate could not be handed out"),
+            Err(error) => warn!(%error, "the administrator's certificate could not be replaced"),
         }
     }
 

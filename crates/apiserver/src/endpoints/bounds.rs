@@ -5,7 +5,6 @@
 
 use serde_json::Value;
 
-use crate::server::BODY_BYTES_MAX;
 use crate::status::Error;
 
 /// Refuses an object that is larger than any that can be stored.
@@ -13,8 +12,12 @@ pub fn check(object: &Value) -> Result<(), Error> {
     let mut left = store::VALUE_BYTES_MAX;
     match take(object, &mut left) {
         Some(()) => Ok(()),
-        None => Err(Error::too_large(BODY_BYTES_MAX.min(store::VALUE_BYTES_MAX))),
+        None => Err(too_large()),
     }
+}
+
+pub fn too_large() -> Error {
+    Error::too_large(store::VALUE_BYTES_MAX)
 }
 
 /// Takes at most what the JSON of a value is long; stops as soon as nothing is left.

@@ -37,7 +37,10 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
         let text = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
         Error::bad_request(text)
     };
-    let decoded = decoded.map_err(|error| cannot(&error.to_string()))?;
+    let decoded = decoded.map_err(|error| match error {
+        decode::Error::TooLarge => bounds::too_large(),
+        error => cannot(&error.to_string()),
+    })?;
     if !decoded.problems.is_empty() {
         match request.options.field_validation {
             FieldValidation::Ignore => {}
@@ -62,7 +65,11 @@ pub fn normalise(request: &Request, object: &mut Value) -> Result<(), Error> {
         Error::invalid(&resource.kind, &resource.group, &request.target.name, &[error])
     };
     let decoded = decode::strict::normalise(object, of, canonical_quantity);
-    let unknown = decoded.map_err(|error| refused(error.to_string()))?.unknown;
+    let decoded = decoded.map_err(|error| match error {
+        decode::Error::TooLarge => bounds::too_large(),
+        error => refused(error.to_string()),
+    });
+    let unknown = decoded?.unknown;
     bounds::check(object)?;
     let problems: Vec<_> = unknown.iter().map(|path| decode::unknown_field(path)).collect();
     match request.options.field_validation {
