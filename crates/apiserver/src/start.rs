@@ -108,10 +108,7 @@ pub async fn start(
 }
 
 /// The store with its Secrets sealed. Never makes a key where another one sealed what is there.
-async fn seal_secrets(
-    options: &Options,
-    store: Arc<dyn Store>,
-) -> Result<Arc<dyn Store>, Error> {
+async fn seal_secrets(options: &Options, store: Arc<dyn Store>) -> Result<Arc<dyn Store>, Error> {
     let directory = options.directory.clone();
     let files = Directory { path: directory.clone() };
     let keys = |source| Error::Keys { directory: directory.clone(), source };
@@ -280,7 +277,14 @@ fn failed(doing: &'static str) -> impl FnOnce(status::Error) -> Error {
 
 #[cfg(test)]
 mod tests {
+    use std::cell::Cell;
+    use std::os::unix::fs::PermissionsExt;
+    use std::sync::atomic::{AtomicI64, Ordering};
+
+    use store::{System, Timestamp};
+
     use super::*;
+    use crate::identity::key_files::tests::Scratch;
 
     #[test]
     fn a_server_has_every_name_it_is_called_by_and_no_name_twice() {
@@ -300,5 +304,72 @@ mod tests {
         }
         assert_eq!(of("0.0.0.0:6443"), local, "nobody can call it by no address");
         assert!(of("192.0.2.7:1").contains(&address("192.0.2.7")));
+    }
+
+    /// A clock that stands until it is moved.
+    struct Clock(AtomicI64);
+
+    impl Environment for Clock {
+        fn now(&self) -> Timestamp {
+            Timestamp(self.0.load(Ordering::Relaxed))
+        }
+
+        fn random(&self) -> u64 {
+            System.random()
+        }
+    }
+
+    #[test]
+    fn certificates_are_replaced_before_they_end_and_the_authority_stays() {
+        const DAY: i64 = 86_400 * 1_000_000;
+        let scratch = Scratch::new("renewal");
+        let clock = Arc::new(Clock(AtomicI64::new(20_000 * DAY)));
+        let environment: Arc<dyn Environment> = clock.clone();
+        let (_, stop) = watch::channel(false);
+        let listen = "127.0.0.1:6443".parse().unwrap();
+        let host = "box".to_owned();
+        let options = Options { directory: scratch.0.clone(), listen, host, stop };
+        let (mut keys, ..) = prepare(&options, &environment).unwrap();
+        let authority = keys.authority.bundle_pem();
+        let file = scratch.0.join("serving.pem");
+        let mut served = std::fs::read(&file).unwrap();
+        let published = Cell::new(0);
+        let mut is_published = true;
+        // Days from the start, how many credentials were handed out by then, and whether the
+        // serving certificate is another one.
+        for (day, expected, replaced, works) in [
+            (1, 0, false, true),
+            (242, 0, false, true),
+            (244, 1, true, false),
+            (245, 2, false, true),
+            (246, 2, false, true),
+            (489, 3, true, true),
+        ] {
+            clock.0.store((20_000 + day) * DAY, Ordering::Relaxed);
+            is_published = works;
+            keys.renew_if_due(&|admin: &Admin| {
+                assert!(admin.certificate_pem.contains("CERTIFICATE"));
+                published.set(published.get() + 1);
+                is_published
+            });
+            assert_eq!(published.get(), expected, "day {day}");
+            let now = std::fs::read(&file).unwrap();
+            assert_eq!(now != served, replaced, "day {day}");
+            assert!(keys.issued.not_after > (20_000 + day + 100) * 86_400, "day {day}");
+            served = now;
+        }
+        assert!(is_published);
+        assert_eq!(keys.authority.bundle_pem(), authority);
+        let mode = std::fs::metadata(&file).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600);
+
+        // A start finds what was made, and replaces it if it is old.
+        clock.0.store((20_000 + 490) * DAY, Ordering::Relaxed);
+        let (again, ..) = prepare(&options, &environment).unwrap();
+        assert_eq!(again.issued.certificate, keys.issued.certificate);
+        clock.0.store((20_000 + 900) * DAY, Ordering::Relaxed);
+        let (again, ..) = prepare(&options, &environment).unwrap();
+        assert_ne!(again.issued.certificate, keys.issued.certificate);
+        assert_eq!(again.authority.bundle_pem(), authority);
     }
 }

@@ -59,8 +59,7 @@ impl Plugin for Signing {
         object: &Value,
     ) -> Result<(), Error> {
         let certificate = |it: &Value| text(it, &["status", "certificate"]).to_owned();
-        let unchanged =
-            attributes.old.is_some_and(|old| certificate(old) == certificate(object));
+        let unchanged = attributes.old.is_some_and(|old| certificate(old) == certificate(object));
         let signer = signer_of(attributes, object);
         if unchanged || may(server, attributes, "sign", signer) {
             return Ok(());

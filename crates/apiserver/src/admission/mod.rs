@@ -24,9 +24,6 @@ pub mod taint_new_nodes;
 pub mod volume_claim_resize;
 pub mod webhooks;
 
-#[cfg(test)]
-mod tests;
-
 use async_trait::async_trait;
 use serde_json::Value;
 
@@ -103,7 +100,9 @@ impl<'a> Attributes<'a> {
 
     /// Whether the write is of the object itself, not of a subresource.
     pub fn is_of(&self, group: &str, plural: &str) -> bool {
-        self.subresource.is_empty() && self.resource.plural == plural && self.resource.group == group
+        self.subresource.is_empty()
+            && self.resource.plural == plural
+            && self.resource.group == group
     }
 
     pub fn creates(&self, group: &str, plural: &str) -> bool {

@@ -21,9 +21,7 @@ pub struct NamespaceLifecycle;
 impl Plugin for NamespaceLifecycle {
     fn handles(&self, attributes: &Attributes<'_>) -> bool {
         match attributes.operation {
-            Operation::Create => {
-                attributes.resource.namespaced && !attributes.namespace.is_empty()
-            }
+            Operation::Create => attributes.resource.namespaced && !attributes.namespace.is_empty(),
             Operation::Delete => attributes.is_of("", "namespaces"),
             Operation::Update | Operation::Connect => false,
         }
@@ -46,10 +44,7 @@ impl Plugin for NamespaceLifecycle {
     }
 }
 
-async fn expect_live_namespace(
-    server: &Server,
-    attributes: &Attributes<'_>,
-) -> Result<(), Error> {
+async fn expect_live_namespace(server: &Server, attributes: &Attributes<'_>) -> Result<(), Error> {
     let name = attributes.namespace;
     let namespace = lookup::one(server, "", "namespaces", ("", name)).await?;
     let namespace = namespace.ok_or_else(|| Error::not_found(NAMESPACES, name))?;

@@ -73,8 +73,8 @@ pub fn check_class(class: &Value, others: &[Value]) -> Result<(), Refusal> {
 
 /// A changed pod that leaves its number out keeps it.
 pub fn keep(pod: &mut Value, old: &Value) {
-    let same_class = text(pod, &["spec", "priorityClassName"])
-        == text(old, &["spec", "priorityClassName"]);
+    let same_class =
+        text(pod, &["spec", "priorityClassName"]) == text(old, &["spec", "priorityClassName"]);
     if !same_class {
         return;
     }

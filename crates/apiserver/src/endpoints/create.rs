@@ -11,6 +11,7 @@ use super::{Request, bounds, write};
 use crate::admission::resource_quota::Written;
 use crate::admission::{self, Attributes, Changed, Operation};
 use crate::answer::Answer;
+use crate::ids;
 use crate::object;
 use crate::registry::builtin;
 use crate::registry::metadata::Scope;
@@ -19,7 +20,6 @@ use crate::resources::Resource;
 use crate::server::Server;
 use crate::status::Error;
 use crate::time::rfc3339;
-use crate::ids;
 
 /// How often another name is tried when a generated one is taken.
 const NAME_RETRIES_MAX: usize = 8;

@@ -4,9 +4,9 @@
 
 use serde_json::Value;
 
-use super::{Request, bounds};
 use super::get::represent;
 use super::write::{change, normalise};
+use super::{Request, bounds};
 use crate::answer::Answer;
 use crate::decode::{self, json};
 use crate::field_error::FieldError;

@@ -226,10 +226,7 @@ async fn commit_change(
         && object::finalizers(&object).is_empty()
         && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && !holds_namespace(request, &object);
-    let written = Written {
-        before: Some(&current.object),
-        after: (!is_gone).then_some(&object),
-    };
+    let written = Written { before: Some(&current.object), after: (!is_gone).then_some(&object) };
     let change = Change {
         mutation: if is_gone { Mutation::Delete } else { encode(request, &object) },
         when: Precondition::At(current.revision),

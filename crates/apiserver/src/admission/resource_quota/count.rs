@@ -43,9 +43,7 @@ fn what(name: &str) -> Option<(&str, &str)> {
         }
         "services.nodeports" | "services.loadbalancers" => Some(("", "services")),
         "persistentvolumeclaims" | "requests.storage" => Some(("", "persistentvolumeclaims")),
-        _ if name.contains(".storageclass.storage.k8s.io/") => {
-            Some(("", "persistentvolumeclaims"))
-        }
+        _ if name.contains(".storageclass.storage.k8s.io/") => Some(("", "persistentvolumeclaims")),
         _ => Some(("", "pods")),
     }
 }

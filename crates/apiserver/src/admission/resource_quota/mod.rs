@@ -128,9 +128,10 @@ async fn quotas(server: &Server, namespace: &str) -> Result<Vec<Arc<Entry>>, Err
 /// The quota with a status that follows its specification.
 async fn up_to_date(server: &Server, namespace: &str, quota: &Value) -> Result<Value, Error> {
     let hard = edit::at(quota, &["spec", "hard"]);
-    let has_all = edit::map(hard, &[]).into_iter().flatten().all(|(name, _)| {
-        edit::has(quota, &["status", "used", name])
-    });
+    let has_all = edit::map(hard, &[])
+        .into_iter()
+        .flatten()
+        .all(|(name, _)| edit::has(quota, &["status", "used", name]));
     let mut quota = quota.clone();
     if edit::same(hard, edit::at(&quota, &["status", "hard"])) && has_all {
         return Ok(quota);
