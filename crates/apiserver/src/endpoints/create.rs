@@ -3,7 +3,7 @@
 //! Upstream: apiserver/pkg/endpoints/handlers/create.go, registry/rest/create.go
 
 use serde_json::Value;
-use store::Precondition;
+use store::{Precondition, Revision};
 
 use super::get::represent;
 use super::write::{Change, commit_charged, decode, encode, expect_kind};
@@ -68,8 +68,11 @@ pub async fn create_object(
             return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
         }
         admission::validate(server, &attributes, &object).await?;
-        if let Some(created) = store(server, request, &object).await? {
-            return Ok(created);
+        if let Some(revision) = store(server, request, &object).await? {
+            if !request.options.dry_run {
+                object::set_meta(&mut object, "resourceVersion", revision.to_string());
+            }
+            return Ok(object);
         }
         if !is_generated {
             return Err(exists(server, request, object::name(&object)).await);
@@ -110,7 +113,11 @@ fn scope(resource: &Resource) -> Scope {
 }
 
 /// Commits a new object; `None` when the name is taken.
-async fn store(server: &Server, request: &Request, object: &Value) -> Result<Option<Value>, Error> {
+async fn store(
+    server: &Server,
+    request: &Request,
+    object: &Value,
+) -> Result<Option<Revision>, Error> {
     let mut request = request.clone();
     request.target.name = object::name(object).to_owned();
     if request.options.dry_run && write::read(server, &request).await?.is_some() {
@@ -121,12 +128,7 @@ async fn store(server: &Server, request: &Request, object: &Value) -> Result<Opt
         when: Precondition::Absent,
         written: Written { before: None, after: Some(object) },
     };
-    let Some(revision) = commit_charged(server, &request, change).await? else { return Ok(None) };
-    let mut object = object.clone();
-    if !request.options.dry_run {
-        object::set_meta(&mut object, "resourceVersion", revision.to_string());
-    }
-    Ok(Some(object))
+    commit_charged(server, &request, change).await
 }
 
 async fn exists(server: &Server, request: &Request, name: &str) -> Error {

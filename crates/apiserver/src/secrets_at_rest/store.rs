@@ -45,7 +45,9 @@ impl SealedStore {
     /// Fails if there are Secrets that the keys do not open.
     pub async fn probe(&self) -> Result<(), Error> {
         let range = KeyRange::prefix(PREFIX);
-        self.list(&range, PageRequest::first(PROBE), None).await.map(|_| ())
+        let page = self.inner.list(&range, PageRequest::first(PROBE), None).await?;
+        let sealed = page.entries.iter().filter(|entry| is_sealed(&entry.value));
+        sealed.map(|entry| opened(&self.sealer, entry).map(|_| ())).collect()
     }
 
     fn seal(&self, key: &Key, value: &Bytes) -> Result<Bytes, Error> {
@@ -67,13 +69,17 @@ fn open(sealer: &Sealer, entry: &Entry) -> Result<(), Error> {
     if !is_ours || entry.derived.get::<Stored>().is_some() {
         return Ok(());
     }
+    let value = opened(sealer, entry)?;
+    entry.derived.get_or_make(|| Stored::read(&value));
+    Ok(())
+}
+
+fn opened(sealer: &Sealer, entry: &Entry) -> Result<Bytes, Error> {
     let opened = sealer.open(entry.key.as_str(), &entry.value, Plain::Refused);
-    let opened = opened.map_err(|error| {
+    opened.map(Bytes::from).map_err(|error| {
         let why = format!("{error}; {}", error.remedy());
         Error::Unreadable { key: entry.key.clone(), why }
-    })?;
-    entry.derived.get_or_make(|| Stored::read(&opened.into()));
-    Ok(())
+    })
 }
 
 #[async_trait]

@@ -14,7 +14,11 @@ async fn a_token_ends_with_its_account_its_pod_and_its_secret() {
         api.admin(&format!("POST {NAMESPACE}/serviceaccounts"), account).await;
         let (path, reference) = match kind {
             "pod" => {
-                api.admin(&format!("POST {NAMESPACE}/pods"), pod("p", json!({}))).await;
+                api.admin(
+                    &format!("POST {NAMESPACE}/pods"),
+                    pod("p", json!({"serviceAccountName": "a"})),
+                )
+                .await;
                 ("pods/p", json!({"apiVersion": "v1", "kind": "Pod", "name": "p"}))
             }
             "secret" => {

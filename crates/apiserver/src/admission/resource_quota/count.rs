@@ -31,6 +31,12 @@ pub async fn count(server: &Server, namespace: &str, quota: &Value) -> Result<Va
     Ok(names.into_iter().map(|name| (name.clone(), json!(used(name).to_string()))).collect())
 }
 
+/// Whether a quota limits anything that objects of this kind use.
+pub fn is_about(quota: &Value, counted: Counted<'_>) -> bool {
+    let mut hard = edit::map(quota, &["spec", "hard"]).into_iter().flatten();
+    hard.any(|(name, _)| what(name) == Some((counted.group, counted.resource)))
+}
+
 /// Group and resource of the objects that use what a quota limits.
 fn what(name: &str) -> Option<(&str, &str)> {
     if let Some(counted) = name.strip_prefix("count/") {

@@ -92,8 +92,7 @@ pub async fn charges(
             _ => Amounts::new(),
         };
         let (before, after) = (of(written.before), of(written.after));
-        let hard = edit::at(&quota, &["spec", "hard"]);
-        if !before.keys().chain(after.keys()).any(|name| edit::has(hard, &[name])) {
+        if before.is_empty() && after.is_empty() || !count::is_about(&quota, counted) {
             continue;
         }
         let refuse = |why: String| {
