@@ -46,8 +46,8 @@ impl SealedStore {
     pub async fn probe(&self) -> Result<(), Error> {
         let range = KeyRange::prefix(PREFIX);
         let page = self.inner.list(&range, PageRequest::first(PROBE), None).await?;
-        let sealed = page.entries.iter().filter(|entry| is_sealed(&entry.value));
-        sealed.map(|entry| opened(&self.sealer, entry).map(|_| ())).collect()
+        let mut sealed = page.entries.iter().filter(|entry| is_sealed(&entry.value));
+        sealed.try_for_each(|entry| opened(&self.sealer, entry).map(|_| ()))
     }
 
     fn seal(&self, key: &Key, value: &Bytes) -> Result<Bytes, Error> {

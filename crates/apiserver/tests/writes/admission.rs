@@ -27,7 +27,8 @@ async fn a_pod_is_completed_and_runs_as_an_account_that_exists() {
 
     api.admin(
         "POST /apis/node.k8s.io/v1/runtimeclasses",
-        json!({"metadata": {"name": "slow"}, "handler": "h", "overhead": {"podFixed": {"cpu": "1"}}}),
+        json!({"metadata": {"name": "slow"}, "handler": "h",
+            "overhead": {"podFixed": {"cpu": "1"}}}),
     )
     .await;
     let made =
@@ -68,9 +69,10 @@ async fn a_limit_range_is_asked_however_a_claim_is_written() {
         json!({"metadata": {"name": "l"}, "spec": {"limits": [item]}}),
     )
     .await;
-    let class = |name: &str, grows: bool| json!({"metadata": {"name": name}, "provisioner": "p", "allowVolumeExpansion": grows});
     for (name, grows) in [("fixed", false), ("grows", true)] {
-        api.admin("POST /apis/storage.k8s.io/v1/storageclasses", class(name, grows)).await;
+        let class = json!({"metadata": {"name": name}, "provisioner": "p",
+            "allowVolumeExpansion": grows});
+        api.admin("POST /apis/storage.k8s.io/v1/storageclasses", class).await;
     }
     let claim = |name: &str, size: &str| {
         json!({"metadata": {"name": name}, "spec": {"storageClassName": name,

@@ -108,7 +108,8 @@ mod tests {
                 )),
             ),
             (
-                json!({"initContainers": [{"name": "i", "envFrom": [{"secretRef": {"name": "x"}}]}]}),
+                json!({"initContainers": [
+                    {"name": "i", "envFrom": [{"secretRef": {"name": "x"}}]}]}),
                 Some(format!(
                     "init container i with envFrom referencing secret.secretName=\"x\" {tail} \
                      secret"
