@@ -1,6 +1,7 @@
 //! What exists at birth: the namespaces the system lives in, and who may do what.
 //!
-//! Made when missing, at every start; what somebody changed since stays.
+//! Made when missing, at every start; what somebody took from the roles that every cluster has is
+//! put back, and what somebody added stays.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -34,12 +35,16 @@ pub async fn bootstrap(
     let mut operations = Vec::new();
     for (resource, object) in objects(registry) {
         let key = resource.key(object::namespace(&object), object::name(&object))?;
-        if store.get(&key, None).await.map_err(server::store_failure)?.is_some() {
-            continue;
-        }
-        let object = born(&resource, object, environment);
+        let (object, when) = match store.get(&key, None).await.map_err(server::store_failure)? {
+            None => (born(&resource, object, environment), Precondition::Absent),
+            Some(entry) => {
+                let found = persist::stored(&entry).object(entry.modified);
+                let Some(object) = rbac::reconcile::reconciled(&found, &object) else { continue };
+                (object, Precondition::At(entry.modified))
+            }
+        };
         let mutation = store::Mutation::Put(persist::encode(&object, &[]));
-        operations.push(Operation { key, mutation, when: Precondition::Absent });
+        operations.push(Operation { key, mutation, when });
     }
     while !operations.is_empty() {
         let rest = operations.split_off(operations.len().min(COMMIT_OPERATIONS_MAX));

@@ -4,7 +4,6 @@
 //! where a kind is special. The crate knows no custom resources of ours.
 
 pub mod admission;
-pub mod admit;
 pub mod age;
 pub mod answer;
 pub mod authenticate;

@@ -11,6 +11,7 @@ use serde_json::json;
 use store::{Environment, Store};
 use tokio::sync::watch;
 
+use crate::admission::resource_quota::Turns;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
 use crate::endpoints::{self, Request, Warnings, discovery};
@@ -42,6 +43,7 @@ pub struct Server {
     pub tokens: Tokens,
     /// Tokens that are known beforehand.
     pub known_tokens: StaticTokens,
+    pub quota_turns: Turns,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }

@@ -38,7 +38,7 @@ pub use page::{PAGE_ENTRIES_MAX, Page, PageRequest};
 pub use provenance::{Provenance, Timestamp};
 pub use retention::Retention;
 pub use revision::Revision;
-pub use watch::Watch;
+pub use watch::{Visit, Watch};
 
 /// An ordered map in which every change gets the next revision.
 ///

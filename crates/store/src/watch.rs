@@ -23,7 +23,11 @@ pub struct Watch {
     taken: VecDeque<Arc<Batch>>,
     /// Where the position goes when `taken` is empty.
     through: Revision,
+    visit: Option<Visit>,
 }
+
+/// Looks at every batch before it is handed out; a failure ends the watch.
+pub type Visit = Arc<dyn Fn(&Batch) -> Result<(), Error> + Send + Sync>;
 
 impl Watch {
     pub(crate) fn new(
@@ -34,7 +38,13 @@ impl Watch {
         let heads = backend.state().subscribe();
         // A revision that is gone is an error now, not at the first change.
         backend.state().since(after, &range)?;
-        Ok(Watch { backend, range, heads, position: after, taken: VecDeque::new(), through: after })
+        let taken = VecDeque::new();
+        Ok(Watch { backend, range, heads, position: after, taken, through: after, visit: None })
+    }
+
+    /// The same watch, with somebody who looks at every batch first.
+    pub fn visited(self, visit: Visit) -> Watch {
+        Watch { visit: Some(visit), ..self }
     }
 
     /// The next revision with changes in the range, with all of them.
@@ -45,6 +55,9 @@ impl Watch {
         loop {
             if let Some(batch) = self.taken.pop_front() {
                 assert!(batch.revision > self.position, "a watch must not go back");
+                if let Some(visit) = &self.visit {
+                    visit(&batch)?;
+                }
                 self.position = batch.revision;
                 return Ok(batch);
             }

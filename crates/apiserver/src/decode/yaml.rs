@@ -17,7 +17,7 @@ use serde_saphyr::{Options, Spanned};
 use super::{DEPTH_MAX, Error, PROBLEMS_MAX, Parsed};
 
 /// The most nodes of a body, after aliases were replaced by what they stand for.
-const NODES_MAX: usize = 1_000_000;
+const NODES_MAX: usize = 400_000;
 /// How many nodes aliases may add: the bound of a bomb.
 const REPLAYED_MAX: usize = 200_000;
 const ALIASES_MAX: usize = 10_000;

@@ -3,21 +3,23 @@
 //! Upstream: apiserver/pkg/endpoints/handlers/create.go, registry/rest/create.go
 
 use serde_json::Value;
-use store::Precondition;
+use store::{Precondition, Revision};
 
 use super::get::represent;
-use super::write::{commit, decode, encode, expect_kind};
-use super::{Request, write};
+use super::write::{Change, commit_charged, decode, encode, expect_kind};
+use super::{Request, bounds, write};
+use crate::admission::resource_quota::Written;
+use crate::admission::{self, Attributes, Changed, Operation};
 use crate::answer::Answer;
+use crate::ids;
 use crate::object;
 use crate::registry::builtin;
 use crate::registry::metadata::Scope;
 use crate::registry::strategy::{Context, begin_create, check_create};
 use crate::resources::Resource;
-use crate::server::{Server, store_failure};
+use crate::server::Server;
 use crate::status::Error;
 use crate::time::rfc3339;
-use crate::{admit, ids};
 
 /// How often another name is tried when a generated one is taken.
 const NAME_RETRIES_MAX: usize = 8;
@@ -41,7 +43,13 @@ pub async fn create_object(
     place(request, &mut object)?;
     let strategy = builtin::strategy(&request.resource.group, &request.resource.kind);
     strategy.default(&mut object);
-    admit::mutate(server, request, &mut object, None).await?;
+    bounds::check(&object)?;
+    // A PUT of what does not exist creates it, and is admitted as such.
+    let attributes = Attributes::of(request, Operation::Create, None);
+    let changed = admission::mutate(server, &attributes, &mut object).await?;
+    if changed == Changed::ByWebhooks {
+        strategy.default(&mut object);
+    }
     let now = rfc3339(server.environment.now());
     object::set_meta(&mut object, "uid", ids::uuid(&*server.environment));
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
@@ -59,9 +67,12 @@ pub async fn create_object(
             let name = object::name(&object);
             return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
         }
-        admit::validate(server, request, &object, None).await?;
-        if let Some(created) = store(server, request, &object).await? {
-            return Ok(created);
+        admission::validate(server, &attributes, &object).await?;
+        if let Some(revision) = store(server, request, &object).await? {
+            if !request.options.dry_run {
+                object::set_meta(&mut object, "resourceVersion", revision.to_string());
+            }
+            return Ok(object);
         }
         if !is_generated {
             return Err(exists(server, request, object::name(&object)).await);
@@ -102,22 +113,22 @@ fn scope(resource: &Resource) -> Scope {
 }
 
 /// Commits a new object; `None` when the name is taken.
-async fn store(server: &Server, request: &Request, object: &Value) -> Result<Option<Value>, Error> {
-    let mut object = object.clone();
-    if request.options.dry_run {
-        return Ok(Some(object));
-    }
+async fn store(
+    server: &Server,
+    request: &Request,
+    object: &Value,
+) -> Result<Option<Revision>, Error> {
     let mut request = request.clone();
-    request.target.name = object::name(&object).to_owned();
-    let mutation = encode(&request, &object);
-    match commit(server, &request, mutation, Precondition::Absent).await {
-        Ok(revision) => {
-            object::set_meta(&mut object, "resourceVersion", revision.to_string());
-            Ok(Some(object))
-        }
-        Err(store::Error::Conflict { .. }) => Ok(None),
-        Err(error) => Err(store_failure(error)),
+    request.target.name = object::name(object).to_owned();
+    if request.options.dry_run && write::read(server, &request).await?.is_some() {
+        return Ok(None);
     }
+    let change = Change {
+        mutation: encode(&request, object),
+        when: Precondition::Absent,
+        written: Written { before: None, after: Some(object) },
+    };
+    commit_charged(server, &request, change).await
 }
 
 async fn exists(server: &Server, request: &Request, name: &str) -> Error {

@@ -7,7 +7,9 @@ use store::{Mutation, Precondition, Timestamp};
 
 use super::Request;
 use super::get::represent;
-use super::write::{body_format, commit, encode, read};
+use super::write::{Change, body_format, commit_charged, encode, read};
+use crate::admission::resource_quota::Written;
+use crate::admission::{self, Attributes, Operation};
 use crate::answer::Answer;
 use crate::decode;
 use crate::facts;
@@ -15,7 +17,7 @@ use crate::object;
 use crate::quantity;
 use crate::registry::builtin;
 use crate::registry::strategy::{DefaultPropagation, DeleteRequest, Deletion};
-use crate::server::{Server, store_failure};
+use crate::server::Server;
 use crate::status::Error;
 use crate::time::rfc3339;
 
@@ -131,12 +133,14 @@ pub async fn delete_object(
 ) -> Result<Value, Error> {
     let about = request.resource.about();
     let name = &request.target.name;
-    crate::admit::allow_delete(request)?;
+    let attributes = Attributes::of(request, Operation::Delete, None);
+    admission::mutate(server, &attributes, &mut Value::Null).await?;
     for _ in 0..CONFLICT_RETRIES_MAX {
         let current = read(server, request).await?.ok_or_else(|| Error::not_found(about, name))?;
         check_preconditions(request, options, &current.object)?;
-        let planned = plan(server, request, options, &current.object);
-        let (mutation, mut object) = match planned {
+        let attributes = Attributes { old: Some(&current.object), ..attributes };
+        admission::validate(server, &attributes, &Value::Null).await?;
+        let (mutation, mut object) = match plan(server, request, options, &current.object) {
             Planned::Nothing => return Ok(current.object),
             Planned::Remove(object) => (Mutation::Delete, object),
             Planned::Mark(mut object) => {
@@ -144,16 +148,14 @@ pub async fn delete_object(
                 (encode(request, &object), object)
             }
         };
-        if request.options.dry_run {
+        let is_gone = mutation == Mutation::Delete;
+        let after = (!is_gone).then_some(&object);
+        let written = Written { before: Some(&current.object), after };
+        let when = Precondition::At(current.revision);
+        let change = Change { mutation, when, written };
+        if let Some(revision) = commit_charged(server, request, change).await? {
+            object::set_meta(&mut object, "resourceVersion", revision.to_string());
             return Ok(object);
-        }
-        match commit(server, request, mutation, Precondition::At(current.revision)).await {
-            Ok(revision) => {
-                object::set_meta(&mut object, "resourceVersion", revision.to_string());
-                return Ok(object);
-            }
-            Err(store::Error::Conflict { .. }) => {}
-            Err(error) => return Err(store_failure(error)),
         }
     }
     Err(Error::conflict(about, name, "others keep changing it; please try again"))

@@ -4,12 +4,11 @@
 
 use serde_json::Value;
 
-use super::Request;
 use super::get::represent;
-use super::update::prepare;
 use super::write::{change, normalise};
+use super::{Request, bounds};
 use crate::answer::Answer;
-use crate::decode::json;
+use crate::decode::{self, json};
 use crate::field_error::FieldError;
 use crate::object;
 use crate::patch;
@@ -36,7 +35,10 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         _ => return Err(Error::unsupported_media_type(ACCEPTED)),
     };
     let body = json::parse(&request.body)
-        .map_err(|error| Error::bad_request(format!("error decoding patch: {error}")))?
+        .map_err(|error| match error {
+            decode::Error::TooLarge => bounds::too_large(),
+            error => Error::bad_request(format!("error decoding patch: {error}")),
+        })?
         .value;
     let outcome = change(server, request, |current| {
         let mut object = current.clone();
@@ -46,7 +48,7 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         if object::meta(&object, "resourceVersion") == object::meta(current, "resourceVersion") {
             object::remove_meta(&mut object, "resourceVersion");
         }
-        prepare(server, request, object, current)
+        Ok(object)
     })
     .await?;
     Ok(represent(server, request, 200, &outcome.object()))

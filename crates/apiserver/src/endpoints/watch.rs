@@ -20,6 +20,7 @@ use super::selection::Selection;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::persist::{EventType, stored};
+use crate::rbac::Standing;
 use crate::request::options::{Freshness, Options};
 use crate::server::Server;
 use crate::status::Error;
@@ -46,6 +47,7 @@ pub async fn watch(server: &Arc<Server>, request: &Request) -> Result<Answer, Er
         next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
         end: Instant::now() + timeout(&request.options, server),
         is_over: false,
+        standing: Standing::of(server, request, "watch"),
     };
     if let Err(error) = watcher.begin(request, start).await {
         // A watch that is refused for its revision is a stream with an error in it.
@@ -118,6 +120,7 @@ struct Watcher {
     next_bookmark: Instant,
     end: Instant,
     is_over: bool,
+    standing: Standing,
 }
 
 impl Watcher {
@@ -194,6 +197,8 @@ impl Watcher {
         let bookmark_at = self.next_bookmark.min(last_bookmark.max(Instant::now()));
         tokio::select! {
             biased;
+            // Before the changes: a busy watch must not outrun the loss of its right.
+            () = self.standing.lost() => self.is_over = true,
             batch = watch.next() => match batch {
                 Ok(batch) => self.take(&batch),
                 Err(store::Error::Stopped { .. }) => self.is_over = true,

@@ -6,7 +6,8 @@
 use serde_json::{Value, json};
 use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};
 
-use super::Request;
+use super::{Request, bounds, update};
+use crate::admission::resource_quota::{self, Written};
 use crate::decode::{self, Format};
 use crate::facts::Type;
 use crate::field_error::FieldError;
@@ -36,7 +37,10 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
         let text = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
         Error::bad_request(text)
     };
-    let decoded = decoded.map_err(|error| cannot(&error.to_string()))?;
+    let decoded = decoded.map_err(|error| match error {
+        decode::Error::TooLarge => bounds::too_large(),
+        error => cannot(&error.to_string()),
+    })?;
     if !decoded.problems.is_empty() {
         match request.options.field_validation {
             FieldValidation::Ignore => {}
@@ -48,6 +52,7 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
             }
         }
     }
+    bounds::check(&decoded.value)?;
     Ok(decoded.value)
 }
 
@@ -60,7 +65,12 @@ pub fn normalise(request: &Request, object: &mut Value) -> Result<(), Error> {
         Error::invalid(&resource.kind, &resource.group, &request.target.name, &[error])
     };
     let decoded = decode::strict::normalise(object, of, canonical_quantity);
-    let unknown = decoded.map_err(|error| refused(error.to_string()))?.unknown;
+    let decoded = decoded.map_err(|error| match error {
+        decode::Error::TooLarge => bounds::too_large(),
+        error => refused(error.to_string()),
+    });
+    let unknown = decoded?.unknown;
+    bounds::check(object)?;
     let problems: Vec<_> = unknown.iter().map(|path| decode::unknown_field(path)).collect();
     match request.options.field_validation {
         _ if problems.is_empty() => Ok(()),
@@ -148,12 +158,31 @@ impl Outcome {
     }
 }
 
-/// Reads, changes and commits; again when somebody else was faster, unless the client named the
-/// revision it changes.
+/// Who brings a changed object into the form in which it is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// Those of its kind: defaults, what only the server may change, checks.
+    OfKind,
+    /// The caller's, who changes what clients cannot. Admission is asked all the same.
+    OfCaller,
+}
+
+/// Reads, changes and commits under the rules of the kind; again when somebody else was faster,
+/// unless the client named the revision it changes.
 pub async fn change(
     server: &Server,
     request: &Request,
-    change: impl Fn(&Value) -> Result<Value, Error>,
+    wanted: impl Fn(&Value) -> Result<Value, Error>,
+) -> Result<Outcome, Error> {
+    change_under(server, request, Rules::OfKind, wanted).await
+}
+
+/// Every change of an object that exists comes here, and so through admission.
+pub async fn change_under(
+    server: &Server,
+    request: &Request,
+    rules: Rules,
+    wanted: impl Fn(&Value) -> Result<Value, Error>,
 ) -> Result<Outcome, Error> {
     let about = request.resource.about();
     let name = &request.target.name;
@@ -161,7 +190,8 @@ pub async fn change(
         let Some(current) = read(server, request).await? else {
             return Err(Error::not_found(about, name));
         };
-        let mut object = change(&current.object)?;
+        let object = wanted(&current.object)?;
+        let mut object = update::prepare(server, request, rules, (object, &current.object)).await?;
         let named = object::meta(&object, "resourceVersion").to_owned();
         if !named.is_empty() && named != current.revision.to_string() {
             return Err(Error::modified(about, name));
@@ -196,20 +226,16 @@ async fn commit_change(
         && object::finalizers(&object).is_empty()
         && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && !holds_namespace(request, &object);
-    let mutation = if is_gone { Mutation::Delete } else { encode(request, &object) };
-    if request.options.dry_run {
-        object::set_meta(&mut object, "resourceVersion", current.revision.to_string());
-        return Ok(Some(Outcome::Written(object)));
-    }
-    let when = Precondition::At(current.revision);
-    match commit(server, request, mutation, when).await {
-        Ok(revision) => {
-            object::set_meta(&mut object, "resourceVersion", revision.to_string());
-            Ok(Some(if is_gone { Outcome::Deleted(object) } else { Outcome::Written(object) }))
-        }
-        Err(store::Error::Conflict { .. }) => Ok(None),
-        Err(error) => Err(store_failure(error)),
-    }
+    let written = Written { before: Some(&current.object), after: (!is_gone).then_some(&object) };
+    let change = Change {
+        mutation: if is_gone { Mutation::Delete } else { encode(request, &object) },
+        when: Precondition::At(current.revision),
+        written,
+    };
+    let Some(revision) = commit_charged(server, request, change).await? else { return Ok(None) };
+    object::set_meta(&mut object, "resourceVersion", revision.to_string());
+    let is_dry = request.options.dry_run;
+    Ok(Some(if is_gone && !is_dry { Outcome::Deleted(object) } else { Outcome::Written(object) }))
 }
 
 /// A namespace goes when its own finalizers are gone too.
@@ -225,6 +251,45 @@ pub fn encode(request: &Request, object: &Value) -> Mutation {
     Mutation::Put(persist::encode(object, &fields))
 }
 
+/// One key's change, and what it means to the quotas of its namespace.
+pub struct Change<'a> {
+    pub mutation: Mutation,
+    pub when: Precondition,
+    pub written: Written<'a>,
+}
+
+/// Commits a change together with what it costs; `None` when somebody else was faster with the
+/// object. A dry run is charged but not committed: its revision is the one it would replace.
+pub async fn commit_charged(
+    server: &Server,
+    request: &Request,
+    change: Change<'_>,
+) -> Result<Option<Revision>, Error> {
+    let Change { mutation, when, written } = change;
+    let target = &request.target;
+    let key = request.resource.key(&target.namespace, &target.name)?;
+    let turn = resource_quota::turn(server, request, written).await?;
+    for _ in 0..CONFLICT_RETRIES_MAX {
+        let mut operations = match &turn {
+            Some(_) => resource_quota::charges(server, request, written).await?,
+            None => Vec::new(),
+        };
+        if request.options.dry_run {
+            return Ok(Some(when.expected().unwrap_or_default()));
+        }
+        operations.push(Operation { key: key.clone(), mutation: mutation.clone(), when });
+        match commit_all(server, request, operations).await {
+            Ok(revision) => return Ok(Some(revision)),
+            Err(store::Error::Conflict { key: found, .. }) if found == key => return Ok(None),
+            // A quota was written by another process, or by whoever counts.
+            Err(store::Error::Conflict { .. }) => {}
+            Err(error) => return Err(store_failure(error)),
+        }
+    }
+    let why = "others keep changing the quotas of its namespace; please try again";
+    Err(Error::conflict(request.resource.about(), &target.name, why))
+}
+
 /// One write, with its provenance.
 pub async fn commit(
     server: &Server,
@@ -235,12 +300,19 @@ pub async fn commit(
     let target = &request.target;
     let key = request.resource.key(&target.namespace, &target.name);
     let key = key.map_err(|error| store::Error::Invalid { what: error.message })?;
+    commit_all(server, request, vec![Operation { key, mutation, when }]).await
+}
+
+async fn commit_all(
+    server: &Server,
+    request: &Request,
+    operations: Vec<Operation>,
+) -> Result<Revision, store::Error> {
     let provenance = Provenance {
         manager: request.manager().into(),
         request: request.id.clone(),
         ..Provenance::of(server.environment.now(), request.user.name.clone())
     };
-    let operations = vec![Operation { key, mutation, when }];
     let committed = server.store.commit(Commit { operations, epoch: None, provenance }).await?;
     Ok(committed.revision)
 }

@@ -8,7 +8,8 @@
 //! | `cover.rs`, `escalation.rs` | nobody grants what they do not hold |
 //! | `denial.rs` | the 403 that clients know |
 //! | `reviews.rs` | the review kinds as functions |
-//! | `bootstrap.rs` | the roles and bindings every cluster has |
+//! | `bootstrap.rs`, `reconcile.rs` | the roles and bindings every cluster has |
+//! | `standing.rs` | whether somebody may still do what they were allowed to |
 //!
 //! Upstream: plugin/pkg/auth/authorizer/rbac/rbac.go
 
@@ -18,8 +19,10 @@ pub mod cover;
 mod denial;
 pub mod escalation;
 mod index;
+pub mod reconcile;
 pub mod reviews;
 pub mod rules;
+mod standing;
 
 #[cfg(test)]
 mod tests;
@@ -27,6 +30,7 @@ mod tests;
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use serde_json::Value;
+use tokio::sync::watch;
 
 use crate::identity::User;
 
@@ -35,6 +39,7 @@ use rules::Rule;
 
 pub use denial::denial;
 pub use index::Kind;
+pub use standing::Standing;
 
 /// The group of all kinds here.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
@@ -83,6 +88,8 @@ pub struct Held {
 #[derive(Debug, Default)]
 pub struct Authorizer {
     index: RwLock<Index>,
+    /// How often something changed.
+    changes: watch::Sender<u64>,
 }
 
 impl Authorizer {
@@ -93,11 +100,13 @@ impl Authorizer {
     /// Takes in a created or changed object.
     pub fn apply(&self, kind: Kind, object: &Value) {
         self.index.write().unwrap_or_else(PoisonError::into_inner).apply(kind, object);
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// Forgets a deleted object; the namespace is empty for cluster kinds.
     pub fn remove(&self, kind: Kind, namespace: &str, name: &str) {
         self.index.write().unwrap_or_else(PoisonError::into_inner).remove(kind, namespace, name);
+        self.changes.send_modify(|count| *count += 1);
     }
 
     pub fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision {

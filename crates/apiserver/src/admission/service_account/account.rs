@@ -1,10 +1,8 @@
-//! ServiceAccount: every pod runs as somebody, and gets a token to prove it.
-//!
-//! Upstream: plugin/pkg/admission/serviceaccount/admission.go
+//! Who a pod runs as, and what it gets from its account.
 
 use serde_json::{Value, json};
 
-use super::Refusal;
+use super::super::Refusal;
 use crate::registry::edit::{self, each_mut, object, set_default, text};
 
 const TOKEN_PATH: &str = "/var/run/secrets/kubernetes.io/serviceaccount";

@@ -4,8 +4,8 @@
 
 use serde_json::{Value, json};
 
-use super::Refusal;
-use super::pod_amounts::{self, Amounts};
+use super::super::Refusal;
+use super::super::pod_amounts::{self, Amounts};
 use crate::quantity::Quantity;
 use crate::registry::builtin::pod::qos;
 use crate::registry::builtin::service;

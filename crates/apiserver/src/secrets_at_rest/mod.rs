@@ -7,6 +7,8 @@
 //! magic | key id (8) | nonce (12) | wrapped data key (32 + 16) | nonce (12) | value (n + 16)
 //! ```
 
+pub mod store;
+
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use aws_lc_rs::digest::{SHA256, digest};
 use aws_lc_rs::rand::{SecureRandom, SystemRandom};
@@ -46,6 +48,24 @@ pub enum Error {
     Seal { key: String },
 }
 
+impl Error {
+    /// What to do about it, in one line.
+    pub fn remedy(&self) -> &'static str {
+        match self {
+            Error::UnknownKey { .. } => {
+                "put the secrets.keys back with which it was written, from a backup or from the \
+                 machine that wrote it, beside the other keys in the data directory"
+            }
+            _ => "restore the data directory from a backup, or delete the object from the store",
+        }
+    }
+}
+
+/// Whether a value is sealed, with whatever key.
+pub fn is_sealed(value: &[u8]) -> bool {
+    value.starts_with(MAGIC)
+}
+
 /// Seals values and opens them.
 pub struct Sealer {
     /// The first one seals.
@@ -68,14 +88,18 @@ impl std::fmt::Debug for Sealer {
 impl Sealer {
     /// Reads the keys, or makes one if there is none.
     pub fn load_or_create(files: &dyn KeyFiles) -> Result<Sealer, KeyError> {
-        let damaged = |why| KeyError::DamagedKeyFile { name: KEY_FILE.to_owned(), why };
-        match key_files::read(files, KEY_FILE)? {
+        match Sealer::load(files)? {
             None => Sealer::create(files, Vec::new()),
-            Some(bytes) => {
-                let keys = parse(&bytes).ok_or_else(|| damaged("a line of it is not a key"))?;
-                if keys.is_empty() { Err(damaged("it has no key")) } else { Ok(Sealer { keys }) }
-            }
+            Some(sealer) => Ok(sealer),
         }
+    }
+
+    /// Reads the keys; `None` if there is no file of them.
+    pub fn load(files: &dyn KeyFiles) -> Result<Option<Sealer>, KeyError> {
+        let damaged = |why| KeyError::DamagedKeyFile { name: KEY_FILE.to_owned(), why };
+        let Some(bytes) = key_files::read(files, KEY_FILE)? else { return Ok(None) };
+        let keys = parse(&bytes).ok_or_else(|| damaged("a line of it is not a key"))?;
+        if keys.is_empty() { Err(damaged("it has no key")) } else { Ok(Some(Sealer { keys })) }
     }
 
     /// Seals with another key from now on, and still opens what the former ones sealed. When all
