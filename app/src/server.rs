@@ -100,6 +100,7 @@ async fn serve_api(
     tasks.spawn("api", serve(handle.server, listener, handle.tls));
     tasks.spawn_until_stop("roles", handle.roles.follow());
     tasks.spawn_until_stop("certificates", handle.keys.renew());
+    tasks.spawn_until_stop("expiry", handle.expiry.run());
     Ok(admin)
 }
 

@@ -3,11 +3,12 @@
 //! Upstream: apiserver/pkg/endpoints/handlers/create.go, registry/rest/create.go
 
 use serde_json::Value;
-use store::Precondition;
+use store::{Operation, Precondition};
 
 use super::get::represent;
-use super::write::{commit, decode, encode, expect_kind};
+use super::write::{Write, commit, decode, encode, expect_kind};
 use super::{Request, write};
+use crate::allocation;
 use crate::answer::Answer;
 use crate::object;
 use crate::registry::builtin;
@@ -47,24 +48,28 @@ pub async fn create_object(
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
     let base = object::meta(&object, "generateName").to_owned();
     let is_generated = object::name(&object).is_empty() && !base.is_empty();
-    let context = Context { subresource: "", user: &request.user.name, now: &now };
+    let (user, requester) = (&*request.user.name, Some(&*request.user));
+    let context = Context { subresource: "", user, requester, now: &now };
     for _ in 0..NAME_RETRIES_MAX {
         if is_generated {
             object::set_meta(&mut object, "name", ids::generated_name(&base, &*server.environment));
         }
-        begin_create(strategy, &mut object, &context);
-        let errors = check_create(strategy, &object, scope(&request.resource));
+        let mut candidate = object.clone();
+        begin_create(strategy, &mut candidate, &context);
+        let extra = allocation::settle(server, request, &mut candidate, None).await?;
+        let errors = check_create(strategy, &candidate, scope(&request.resource));
         if !errors.is_empty() {
             let resource = &request.resource;
-            let name = object::name(&object);
+            let name = object::name(&candidate);
             return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
         }
-        admit::validate(server, request, &object, None).await?;
-        if let Some(created) = store(server, request, &object).await? {
-            return Ok(created);
-        }
-        if !is_generated {
-            return Err(exists(server, request, object::name(&object)).await);
+        admit::validate(server, request, &candidate, None).await?;
+        match store(server, request, candidate, extra).await? {
+            Stored::Created(created) => return Ok(created),
+            // Somebody else was given the same; there is more to give.
+            Stored::Given => continue,
+            Stored::Exists if is_generated => continue,
+            Stored::Exists => return Err(exists(server, request, object::name(&object)).await),
         }
     }
     let mut error = Error::already_exists(request.resource.about(), object::name(&object));
@@ -101,21 +106,36 @@ fn scope(resource: &Resource) -> Scope {
     if resource.namespaced { Scope::Namespaced } else { Scope::Cluster }
 }
 
-/// Commits a new object; `None` when the name is taken.
-async fn store(server: &Server, request: &Request, object: &Value) -> Result<Option<Value>, Error> {
-    let mut object = object.clone();
+/// What became of a new object.
+enum Stored {
+    Created(Value),
+    /// The name is taken.
+    Exists,
+    /// What it was to be given is taken.
+    Given,
+}
+
+/// Commits a new object, with what is written together with it.
+async fn store(
+    server: &Server,
+    request: &Request,
+    mut object: Value,
+    extra: Vec<Operation>,
+) -> Result<Stored, Error> {
     if request.options.dry_run {
-        return Ok(Some(object));
+        return Ok(Stored::Created(object));
     }
     let mut request = request.clone();
     request.target.name = object::name(&object).to_owned();
-    let mutation = encode(&request, &object);
-    match commit(server, &request, mutation, Precondition::Absent).await {
+    let mutation = encode(&request, &object).await?;
+    let write = Write { mutation, when: Precondition::Absent, extra };
+    match commit(server, &request, write).await {
         Ok(revision) => {
             object::set_meta(&mut object, "resourceVersion", revision.to_string());
-            Ok(Some(object))
+            Ok(Stored::Created(object))
         }
-        Err(store::Error::Conflict { .. }) => Ok(None),
+        Err(store::Error::Conflict { key, .. }) if allocation::is_about(&key) => Ok(Stored::Given),
+        Err(store::Error::Conflict { .. }) => Ok(Stored::Exists),
         Err(error) => Err(store_failure(error)),
     }
 }

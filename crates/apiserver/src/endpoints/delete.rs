@@ -7,7 +7,8 @@ use store::{Mutation, Precondition, Timestamp};
 
 use super::Request;
 use super::get::represent;
-use super::write::{body_format, commit, encode, read};
+use super::write::{Write, body_format, commit, encode, read};
+use crate::allocation;
 use crate::answer::Answer;
 use crate::decode;
 use crate::facts;
@@ -75,6 +76,11 @@ impl DeleteOptions {
             true => json!({}),
             false => read_body(request)?,
         };
+        DeleteOptions::read(request, &body)
+    }
+
+    /// From a body that was decoded.
+    pub fn read(request: &Request, body: &Value) -> Result<DeleteOptions, Error> {
         let text = |name: &str| match &body[name] {
             Value::Null => request.options.get(name).map(str::to_owned),
             Value::String(text) => Some(text.clone()),
@@ -136,18 +142,23 @@ pub async fn delete_object(
         let current = read(server, request).await?.ok_or_else(|| Error::not_found(about, name))?;
         check_preconditions(request, options, &current.object)?;
         let planned = plan(server, request, options, &current.object);
+        let mut extra = Vec::new();
         let (mutation, mut object) = match planned {
             Planned::Nothing => return Ok(current.object),
-            Planned::Remove(object) => (Mutation::Delete, object),
+            Planned::Remove(object) => {
+                extra = allocation::release(server, request, &object).await?;
+                (Mutation::Delete, object)
+            }
             Planned::Mark(mut object) => {
                 object::remove_meta(&mut object, "resourceVersion");
-                (encode(request, &object), object)
+                (encode(request, &object).await?, object)
             }
         };
         if request.options.dry_run {
             return Ok(object);
         }
-        match commit(server, request, mutation, Precondition::At(current.revision)).await {
+        let write = Write { mutation, when: Precondition::At(current.revision), extra };
+        match commit(server, request, write).await {
             Ok(revision) => {
                 object::set_meta(&mut object, "resourceVersion", revision.to_string());
                 return Ok(object);
@@ -159,7 +170,7 @@ pub async fn delete_object(
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
 }
 
-fn check_preconditions(
+pub fn check_preconditions(
     request: &Request,
     options: &DeleteOptions,
     object: &Value,
@@ -190,13 +201,18 @@ fn check_preconditions(
 }
 
 /// What a deletion does to the object as it is.
-enum Planned {
+pub enum Planned {
     Nothing,
     Mark(Value),
     Remove(Value),
 }
 
-fn plan(server: &Server, request: &Request, options: &DeleteOptions, current: &Value) -> Planned {
+pub fn plan(
+    server: &Server,
+    request: &Request,
+    options: &DeleteOptions,
+    current: &Value,
+) -> Planned {
     let resource = &request.resource;
     let strategy = builtin::strategy(&resource.group, &resource.kind);
     let grace_period_seconds = options.grace_period_seconds;

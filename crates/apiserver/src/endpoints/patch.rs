@@ -6,7 +6,6 @@ use serde_json::Value;
 
 use super::Request;
 use super::get::represent;
-use super::update::prepare;
 use super::write::{change, normalise};
 use crate::answer::Answer;
 use crate::decode::json;
@@ -46,7 +45,7 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         if object::meta(&object, "resourceVersion") == object::meta(current, "resourceVersion") {
             object::remove_meta(&mut object, "resourceVersion");
         }
-        prepare(server, request, object, current)
+        Ok(object)
     })
     .await?;
     Ok(represent(server, request, 200, &outcome.object()))

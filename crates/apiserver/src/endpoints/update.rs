@@ -7,7 +7,8 @@ use serde_json::Value;
 use super::Request;
 use super::create::create_object;
 use super::get::represent;
-use super::write::{change, decode, expect_kind, read};
+use super::write::{Changed, change, decode, expect_kind, read};
+use crate::allocation;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::object;
@@ -38,9 +39,7 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
         let created = create_object(server, request, object).await?;
         return Ok(represent(server, request, 201, &created));
     }
-    let outcome =
-        change(server, request, |current| prepare(server, request, object.clone(), current))
-            .await?;
+    let outcome = change(server, request, |_| Ok(object.clone())).await?;
     Ok(represent(server, request, 200, &outcome.object()))
 }
 
@@ -81,12 +80,12 @@ fn expect_place(request: &Request, object: &mut Value) -> Result<(), Error> {
 }
 
 /// What an update makes of the object it found: defaults, what only the server may change, checks.
-pub fn prepare(
+pub async fn prepare(
     server: &Server,
     request: &Request,
     mut object: Value,
     current: &Value,
-) -> Result<Value, Error> {
+) -> Result<Changed, Error> {
     let resource = &request.resource;
     let subresource = &request.target.subresource;
     let strategy = builtin::strategy(&resource.group, &resource.kind);
@@ -100,12 +99,14 @@ pub fn prepare(
     }
     strategy.default(&mut object);
     let now = rfc3339(server.environment.now());
-    let context = Context { subresource, user: &request.user.name, now: &now };
+    let (user, requester) = (&*request.user.name, Some(&*request.user));
+    let context = Context { subresource, user, requester, now: &now };
     begin_update(strategy, &mut object, current, &context);
+    let extra = allocation::settle(server, request, &mut object, Some(current)).await?;
     let errors = check_update(strategy, &object, current, subresource);
     if !errors.is_empty() {
         let name = &request.target.name;
         return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
     }
-    Ok(object)
+    Ok(Changed { object, extra })
 }

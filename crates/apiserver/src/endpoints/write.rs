@@ -7,6 +7,9 @@ use serde_json::{Value, json};
 use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};
 
 use super::Request;
+use super::update::prepare;
+use crate::allocation;
+use crate::conversion;
 use crate::decode::{self, Format};
 use crate::facts::Type;
 use crate::field_error::FieldError;
@@ -124,10 +127,22 @@ pub async fn read(server: &Server, request: &Request) -> Result<Option<Current>,
     let resource = &request.resource;
     let key = resource.key(&request.target.namespace, &request.target.name)?;
     let entry = server.store.get(&key, None).await.map_err(store_failure)?;
-    Ok(entry.map(|entry| Current {
-        object: stored(&entry).object(entry.modified),
-        revision: entry.modified,
-    }))
+    let Some(entry) = entry else { return Ok(None) };
+    let object = stored(&entry).object(entry.modified);
+    let object = conversion::served_object(resource, object).await?;
+    Ok(Some(Current { object, revision: entry.modified }))
+}
+
+/// An object as it is to be, and what is written together with it.
+pub struct Changed {
+    pub object: Value,
+    pub extra: Vec<Operation>,
+}
+
+impl From<Value> for Changed {
+    fn from(object: Value) -> Changed {
+        Changed { object, extra: Vec::new() }
+    }
 }
 
 /// What became of a change.
@@ -148,12 +163,39 @@ impl Outcome {
     }
 }
 
+/// Who has a say in a change besides whoever drafts it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Judge {
+    /// Defaults, what only the server may change, and the checks of an update.
+    Update,
+    /// Nobody: the server itself drafts it.
+    Nobody,
+}
+
 /// Reads, changes and commits; again when somebody else was faster, unless the client named the
-/// revision it changes.
+/// revision it changes. What is drafted is an update like any other.
 pub async fn change(
     server: &Server,
     request: &Request,
-    change: impl Fn(&Value) -> Result<Value, Error>,
+    draft: impl Fn(&Value) -> Result<Value, Error>,
+) -> Result<Outcome, Error> {
+    change_judged(server, request, Judge::Update, |current| draft(current).map(Changed::from)).await
+}
+
+/// The same for a change that the server drafts and need not judge.
+pub async fn change_by_server(
+    server: &Server,
+    request: &Request,
+    draft: impl Fn(&Value) -> Result<Changed, Error>,
+) -> Result<Outcome, Error> {
+    change_judged(server, request, Judge::Nobody, draft).await
+}
+
+async fn change_judged(
+    server: &Server,
+    request: &Request,
+    judge: Judge,
+    draft: impl Fn(&Value) -> Result<Changed, Error>,
 ) -> Result<Outcome, Error> {
     let about = request.resource.about();
     let name = &request.target.name;
@@ -161,7 +203,11 @@ pub async fn change(
         let Some(current) = read(server, request).await? else {
             return Err(Error::not_found(about, name));
         };
-        let mut object = change(&current.object)?;
+        let mut changed = draft(&current.object)?;
+        if judge == Judge::Update {
+            changed = prepare(server, request, changed.object, &current.object).await?;
+        }
+        let Changed { mut object, extra } = changed;
         let named = object::meta(&object, "resourceVersion").to_owned();
         if !named.is_empty() && named != current.revision.to_string() {
             return Err(Error::modified(about, name));
@@ -170,7 +216,7 @@ pub async fn change(
         if is_unchanged(&object, &current.object) {
             return Ok(Outcome::Unchanged(current.object));
         }
-        match commit_change(server, request, object, &current).await? {
+        match commit_change(server, request, Changed { object, extra }, &current).await? {
             Some(outcome) => return Ok(outcome),
             None if !named.is_empty() => return Err(Error::modified(about, name)),
             None => {}
@@ -189,20 +235,27 @@ fn is_unchanged(object: &Value, current: &Value) -> bool {
 async fn commit_change(
     server: &Server,
     request: &Request,
-    mut object: Value,
+    changed: Changed,
     current: &Current,
 ) -> Result<Option<Outcome>, Error> {
+    let Changed { mut object, mut extra } = changed;
     let is_gone = object::is_terminating(&object)
         && object::finalizers(&object).is_empty()
         && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && !holds_namespace(request, &object);
-    let mutation = if is_gone { Mutation::Delete } else { encode(request, &object) };
+    let mutation = match is_gone {
+        true => Mutation::Delete,
+        false => encode(request, &object).await?,
+    };
+    if is_gone {
+        extra = allocation::release(server, request, &current.object).await?;
+    }
     if request.options.dry_run {
         object::set_meta(&mut object, "resourceVersion", current.revision.to_string());
         return Ok(Some(Outcome::Written(object)));
     }
     let when = Precondition::At(current.revision);
-    match commit(server, request, mutation, when).await {
+    match commit(server, request, Write { mutation, when, extra }).await {
         Ok(revision) => {
             object::set_meta(&mut object, "resourceVersion", revision.to_string());
             Ok(Some(if is_gone { Outcome::Deleted(object) } else { Outcome::Written(object) }))
@@ -219,18 +272,26 @@ fn holds_namespace(request: &Request, object: &Value) -> bool {
         && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
 }
 
-pub fn encode(request: &Request, object: &Value) -> Mutation {
+/// The object as the store keeps it.
+pub async fn encode(request: &Request, object: &Value) -> Result<Mutation, Error> {
     let resource = &request.resource;
-    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, object);
-    Mutation::Put(persist::encode(object, &fields))
+    let object = conversion::stored_object(resource, object.clone()).await?;
+    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, &object);
+    Ok(Mutation::Put(persist::encode(&object, &fields)))
+}
+
+/// What happens to the object of a request, and what is committed together with it.
+pub struct Write {
+    pub mutation: Mutation,
+    pub when: Precondition,
+    pub extra: Vec<Operation>,
 }
 
 /// One write, with its provenance.
 pub async fn commit(
     server: &Server,
     request: &Request,
-    mutation: Mutation,
-    when: Precondition,
+    write: Write,
 ) -> Result<Revision, store::Error> {
     let target = &request.target;
     let key = request.resource.key(&target.namespace, &target.name);
@@ -240,7 +301,9 @@ pub async fn commit(
         request: request.id.clone(),
         ..Provenance::of(server.environment.now(), request.user.name.clone())
     };
-    let operations = vec![Operation { key, mutation, when }];
+    let Write { mutation, when, extra } = write;
+    let mut operations = vec![Operation { key, mutation, when }];
+    operations.extend(extra);
     let committed = server.store.commit(Commit { operations, epoch: None, provenance }).await?;
     Ok(committed.revision)
 }

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::endpoints::Request;
-use crate::endpoints::update::prepare;
 use crate::endpoints::write::{change, decode_as, read};
 use crate::facts;
 use crate::field_error::FieldError;
@@ -73,7 +72,7 @@ async fn set(
             return Err(Error::modified(request.resource.about(), &request.target.name));
         }
         object["spec"]["replicas"] = json!(replicas);
-        prepare(server, &of_object, object, current)
+        Ok(object)
     })
     .await?;
     Ok(Answer::value(200, &scale(&outcome.object())))
