@@ -18,7 +18,7 @@ use crate::status::Error;
 use crate::{ids, time};
 
 /// Where IPAddresses are in the store.
-pub const PREFIX: &str = "ipaddresses/";
+const PREFIX: &str = "ipaddresses/";
 /// How many addresses are tried at random before all that are taken are looked at.
 const GUESSES_MAX: usize = 32;
 /// The low addresses of a range are for those who ask for one: at least this many of a small

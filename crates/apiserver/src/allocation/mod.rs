@@ -26,8 +26,6 @@ pub mod addresses;
 mod families;
 mod ports;
 pub mod ranges;
-#[cfg(test)]
-mod tests;
 
 use ranges::Configured;
 
@@ -80,12 +78,6 @@ pub async fn release(
         true => give_back(server, object, &held(object)).await,
         false => Ok(Vec::new()),
     }
-}
-
-/// Whether a refused commit is about something to be given out, not about the object itself.
-pub fn is_about(key: &Key) -> bool {
-    let text = key.as_str();
-    text.starts_with(addresses::PREFIX) || text.starts_with(ports::PREFIX)
 }
 
 fn is_service(request: &Request) -> bool {

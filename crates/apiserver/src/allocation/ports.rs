@@ -15,7 +15,7 @@ use crate::status::Error;
 
 /// No resource has a name with a slash and no group has one without a dot, so nothing the API
 /// serves is below it.
-pub const PREFIX: &str = "internal/nodeports/";
+const PREFIX: &str = "internal/nodeports/";
 const PORTS: RangeInclusive<u16> = 30_000..=32_767;
 /// How many ports are tried at random before all that are taken are looked at.
 const GUESSES_MAX: usize = 32;

@@ -182,3 +182,41 @@ fn is_unready(range: &serde_json::Value) -> bool {
     let ready = conditions.iter().find(|it| edit::text(it, &["type"]) == "Ready");
     ready.is_some_and(|it| edit::text(it, &["status"]) != "True")
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    #[test]
+    fn a_range_gives_out_neither_its_own_address_nor_the_last() {
+        let cases = [
+            ("10.96.0.0/16", 65_534, "10.96.0.1", "10.96.255.254"),
+            ("10.96.0.0/27", 30, "10.96.0.1", "10.96.0.30"),
+            ("192.0.2.8/30", 2, "192.0.2.9", "192.0.2.10"),
+            ("fd00::/120", 255, "fd00::1", "fd00::ff"),
+        ];
+        for (text, usable, first, last) in cases {
+            let range = Range::parse(text).unwrap();
+            assert_eq!(range.usable(), usable, "{text}");
+            assert_eq!(range.nth(0).to_string(), first, "{text}");
+            assert_eq!(range.nth(usable - 1).to_string(), last, "{text}");
+            assert!(!range.gives(range.network), "{text}");
+        }
+        assert_eq!(Range::parse("10.0.0.0/8").unwrap().to_string(), "10.0.0.0/8");
+        assert_eq!(Range::parse("nonsense"), None);
+    }
+
+    proptest! {
+        #[test]
+        fn what_a_range_gives_is_within_it(number: u32, length in 1u8..=30, place: u64) {
+            let network = Ipv4Addr::from(number);
+            let range = Range { network: network.into(), length };
+            let range = Range { network: number_to_address(Family::V4, range.first_number()), length };
+            let address = range.nth(place % range.usable());
+            prop_assert!(range.gives(address), "{range} {address}");
+            prop_assert!(range.contains(address));
+        }
+    }
+}

@@ -18,9 +18,6 @@ use crate::registry::builtin::{event, horizontal_pod_autoscaler};
 use crate::resources::Resource;
 use crate::status::Error;
 
-#[cfg(test)]
-mod tests;
-
 /// How a served version and the stored one become each other.
 #[derive(Clone, Debug)]
 pub enum Conversion {

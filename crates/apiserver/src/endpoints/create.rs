@@ -22,6 +22,8 @@ use crate::{admit, ids};
 
 /// How often another name is tried when a generated one is taken.
 const NAME_RETRIES_MAX: usize = 8;
+/// How often it is tried again when others write what is written together with it.
+const CONFLICT_RETRIES_MAX: usize = 32;
 
 pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error> {
     let mut object = decode(request)?;
@@ -50,7 +52,13 @@ pub async fn create_object(
     let is_generated = object::name(&object).is_empty() && !base.is_empty();
     let (user, requester) = (&*request.user.name, Some(&*request.user));
     let context = Context { subresource: "", user, requester, now: &now };
-    for _ in 0..NAME_RETRIES_MAX {
+    let mut names = 0;
+    for _ in 0..CONFLICT_RETRIES_MAX {
+        if names == NAME_RETRIES_MAX {
+            let mut error = Error::already_exists(request.resource.about(), object::name(&object));
+            error.message += ", the server was not able to generate a unique name for the object";
+            return Err(error);
+        }
         if is_generated {
             object::set_meta(&mut object, "name", ids::generated_name(&base, &*server.environment));
         }
@@ -66,15 +74,14 @@ pub async fn create_object(
         admit::validate(server, request, &candidate, None).await?;
         match store(server, request, candidate, extra).await? {
             Stored::Created(created) => return Ok(created),
-            // Somebody else was given the same; there is more to give.
-            Stored::Given => continue,
-            Stored::Exists if is_generated => continue,
+            // What is written together with it is looked at again.
+            Stored::Overtaken => continue,
+            Stored::Exists if is_generated => names += 1,
             Stored::Exists => return Err(exists(server, request, object::name(&object)).await),
         }
     }
-    let mut error = Error::already_exists(request.resource.about(), object::name(&object));
-    error.message += ", the server was not able to generate a unique name for the object";
-    Err(error)
+    let why = "others keep changing what is written with it; please try again";
+    Err(Error::conflict(request.resource.about(), object::name(&object), why))
 }
 
 /// The object belongs where the path says; what only the server sets is wiped.
@@ -111,8 +118,8 @@ enum Stored {
     Created(Value),
     /// The name is taken.
     Exists,
-    /// What it was to be given is taken.
-    Given,
+    /// Something that is written together with it was changed by somebody else.
+    Overtaken,
 }
 
 /// Commits a new object, with what is written together with it.
@@ -127,6 +134,7 @@ async fn store(
     }
     let mut request = request.clone();
     request.target.name = object::name(&object).to_owned();
+    let own = request.resource.key(&request.target.namespace, &request.target.name)?;
     let mutation = encode(&request, &object).await?;
     let write = Write { mutation, when: Precondition::Absent, extra };
     match commit(server, &request, write).await {
@@ -134,7 +142,7 @@ async fn store(
             object::set_meta(&mut object, "resourceVersion", revision.to_string());
             Ok(Stored::Created(object))
         }
-        Err(store::Error::Conflict { key, .. }) if allocation::is_about(&key) => Ok(Stored::Given),
+        Err(store::Error::Conflict { key, .. }) if key != own => Ok(Stored::Overtaken),
         Err(store::Error::Conflict { .. }) => Ok(Stored::Exists),
         Err(error) => Err(store_failure(error)),
     }

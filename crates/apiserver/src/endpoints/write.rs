@@ -218,7 +218,7 @@ async fn change_judged(
         }
         match commit_change(server, request, Changed { object, extra }, &current).await? {
             Some(outcome) => return Ok(outcome),
-            None if !named.is_empty() => return Err(Error::modified(about, name)),
+            // The revision that the client named is compared with what is there at the next look.
             None => {}
         }
     }

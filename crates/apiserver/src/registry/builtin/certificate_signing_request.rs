@@ -36,10 +36,12 @@ fn is_decision(condition: &Value) -> bool {
 fn take_conditions(request: &mut Value, old: &Value) {
     let conditions = edit::list(request, &["status", "conditions"]).to_vec();
     edit::copy_field(request, old, "status");
-    if let Some(status) = object(request, "status")
-        && !conditions.is_empty()
-    {
-        edit::set(status, "conditions", conditions);
+    let Some(status) = object(request, "status") else { return };
+    match conditions.is_empty() {
+        true => {
+            edit::remove(status, "conditions");
+        }
+        false => edit::set(status, "conditions", conditions),
     }
 }
 
