@@ -171,3 +171,76 @@ fn check_configured(service: &Value, configured: &Configured, errors: &mut Error
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::ranges::Range;
+    use super::*;
+
+    fn configured(ranges: &[&str]) -> Configured {
+        Configured { ranges: ranges.iter().map(|text| Range::parse(text).unwrap()).collect() }
+    }
+
+    /// What becomes of a new service: its policy and families, or the first fault.
+    fn settled(spec: &str, ranges: &[&str]) -> String {
+        let spec: Value = serde_json::from_str(spec).unwrap();
+        let mut service = json!({"spec": spec});
+        match settle(&mut service, None, &configured(ranges)) {
+            Ok(()) => {
+                let families = texts(edit::at(&service, &["spec", "ipFamilies"])).join(",");
+                format!("{} {families}", text(&service, &["spec", "ipFamilyPolicy"]))
+            }
+            Err(errors) => errors[0].to_string(),
+        }
+    }
+
+    #[test]
+    fn families_follow_from_what_is_asked_and_what_there_is() {
+        const V4: &[&str] = &["10.96.0.0/16"];
+        const V6: &[&str] = &["fd00::/112"];
+        const BOTH: &[&str] = &["10.96.0.0/16", "fd00::/112"];
+        const SWAPPED: &[&str] = &["fd00::/112", "10.96.0.0/16"];
+        let cases: &[(&str, &[&str], &str)] = &[
+            ("{}", V4, "SingleStack IPv4"),
+            ("{}", V6, "SingleStack IPv6"),
+            ("{}", BOTH, "SingleStack IPv4"),
+            ("{}", SWAPPED, "SingleStack IPv6"),
+            (r#"{"ipFamilyPolicy":"PreferDualStack"}"#, V4, "PreferDualStack IPv4"),
+            (r#"{"ipFamilyPolicy":"PreferDualStack"}"#, BOTH, "PreferDualStack IPv4,IPv6"),
+            (r#"{"ipFamilyPolicy":"RequireDualStack"}"#, SWAPPED, "RequireDualStack IPv6,IPv4"),
+            (r#"{"ipFamilies":["IPv6"]}"#, BOTH, "SingleStack IPv6"),
+            (
+                r#"{"ipFamilyPolicy":"PreferDualStack","ipFamilies":["IPv6"]}"#,
+                BOTH,
+                "PreferDualStack IPv6,IPv4",
+            ),
+            (r#"{"clusterIP":"fd00::5","clusterIPs":["fd00::5"]}"#, BOTH, "SingleStack IPv6"),
+            (r#"{"clusterIP":"None","clusterIPs":["None"]}"#, V4, "RequireDualStack IPv4,IPv6"),
+            (
+                r#"{"clusterIP":"None","clusterIPs":["None"],"selector":{"a":"b"}}"#,
+                V4,
+                "SingleStack IPv4",
+            ),
+            (
+                r#"{"clusterIP":"None","clusterIPs":["None"],"ipFamilyPolicy":"SingleStack"}"#,
+                V4,
+                "SingleStack IPv4",
+            ),
+            (r#"{"type":"ExternalName"}"#, V4, " "),
+            (
+                r#"{"clusterIP":"10.96.0.2","clusterIPs":["10.96.0.2","fd00::2"]}"#,
+                BOTH,
+                "spec.ipFamilyPolicy: Invalid value: \"SingleStack\": must be 'RequireDualStack' \
+                 or 'PreferDualStack' when multiple cluster IPs are specified",
+            ),
+            (
+                r#"{"ipFamilies":["IPv4","IPv4"]}"#,
+                BOTH,
+                "spec.ipFamilies[1]: Duplicate value: \"IPv4\"",
+            ),
+        ];
+        for (spec, ranges, expected) in cases {
+            assert_eq!(settled(spec, ranges), *expected, "{spec}");
+        }
+    }
+}

@@ -212,8 +212,7 @@ mod tests {
         #[test]
         fn what_a_range_gives_is_within_it(number: u32, length in 1u8..=30, place: u64) {
             let network = Ipv4Addr::from(number);
-            let range = Range { network: network.into(), length };
-            let range = Range { network: number_to_address(Family::V4, range.first_number()), length };
+            let range = Range::parse(&format!("{network}/{length}")).unwrap();
             let address = range.nth(place % range.usable());
             prop_assert!(range.gives(address), "{range} {address}");
             prop_assert!(range.contains(address));

@@ -216,10 +216,10 @@ async fn change_judged(
         if is_unchanged(&object, &current.object) {
             return Ok(Outcome::Unchanged(current.object));
         }
-        match commit_change(server, request, Changed { object, extra }, &current).await? {
-            Some(outcome) => return Ok(outcome),
-            // The revision that the client named is compared with what is there at the next look.
-            None => {}
+        // A revision that the client named is compared with what is there at the next look.
+        let changed = Changed { object, extra };
+        if let Some(outcome) = commit_change(server, request, changed, &current).await? {
+            return Ok(outcome);
         }
     }
     Err(Error::conflict(about, name, "others keep changing it; please try again"))

@@ -47,7 +47,7 @@ pub enum Care {
 
 /// All of them but roles.
 pub fn all(registry: &Registry, cluster: &Cluster) -> Vec<First> {
-    let mut all = namespaces(&cluster.authority_pem);
+    let mut all = namespaces();
     all.extend(service(cluster));
     all.extend(priority_classes());
     all.extend(flow_control::objects());
@@ -65,8 +65,8 @@ fn first(group: &'static str, plural: &'static str, object: Value) -> First {
     First { group, plural, object, care: Care::Once }
 }
 
-/// Each with the account that pods run as, and the certificates they trust.
-fn namespaces(authority_pem: &str) -> Vec<First> {
+/// Each with the account that pods run as.
+fn namespaces() -> Vec<First> {
     let mut all = Vec::new();
     for name in NAMESPACES {
         all.push(first(
@@ -82,12 +82,6 @@ fn namespaces(authority_pem: &str) -> Vec<First> {
             "metadata": {"name": "default", "namespace": name},
         });
         all.push(first("", "serviceaccounts", account));
-        let trusted = json!({
-            "apiVersion": "v1", "kind": "ConfigMap",
-            "metadata": {"name": "kube-root-ca.crt", "namespace": name},
-            "data": {"ca.crt": authority_pem},
-        });
-        all.push(First { care: Care::Always, ..first("", "configmaps", trusted) });
     }
     all
 }

@@ -62,13 +62,15 @@ async fn a_pod_is_bound_once() {
             "a",
             binding("a", "n2"),
             409,
-            "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to node \"n1\"",
+            "Operation cannot be fulfilled on pods/binding \"a\": pod a is already assigned to \
+             node \"n1\"",
         ),
         (
             "gated",
             binding("gated", "n1"),
             409,
-            "Operation cannot be fulfilled on pods/binding \"gated\": pod gated has non-empty .spec.schedulingGates",
+            "Operation cannot be fulfilled on pods/binding \"gated\": pod gated has non-empty \
+             .spec.schedulingGates",
         ),
         ("none", binding("none", "n1"), 404, "pods \"none\" not found"),
         ("a", binding("b", "n1"), 400, "name in URL does not match name in Binding object"),

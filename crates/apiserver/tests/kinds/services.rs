@@ -1,12 +1,13 @@
 //! Services get addresses and ports, and give them back.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use apiserver::allocation::ranges::Range;
 use apiserver::start::Settings;
-use futures::future::join_all;
 use serde_json::{Value, json};
 use store::{KeyRange, PageRequest};
+use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
 
@@ -47,7 +48,9 @@ fn dual() -> Settings {
 #[tokio::test]
 async fn a_service_gets_an_address_that_an_object_stands_for_and_gives_it_back() {
     let cluster = Cluster::start().await;
+    let before = cluster.store.revision().0;
     let made = create(&cluster, "web", json!({})).await;
+    assert_eq!(cluster.store.revision().0, before + 1, "all or nothing: one commit");
     let address = made["spec"]["clusterIP"].as_str().unwrap().to_owned();
     assert!(address.starts_with("10.96."), "{address}");
     assert_eq!(made["spec"]["clusterIPs"], json!([address]));
@@ -56,7 +59,16 @@ async fn a_service_gets_an_address_that_an_object_stands_for_and_gives_it_back()
     let object = cluster.get(&format!("/apis/networking.k8s.io/v1/ipaddresses/{address}")).await;
     let parent = json!({"resource": "services", "namespace": "default", "name": "web"});
     assert_eq!(object["spec"]["parentRef"], parent);
+    let taken = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "IPAddress", "metadata": {"name": address},
+        "spec": {"parentRef": {"resource": "things", "name": "mine"}},
+    });
+    let (code, message) =
+        cluster.refused("POST /apis/networking.k8s.io/v1/ipaddresses", taken).await;
+    let expected = format!("ipaddresses.networking.k8s.io {address:?} already exists");
+    assert_eq!((code, message), (409, expected));
     cluster.done(&format!("DELETE {SERVICES}/web"), Value::Null).await;
+    assert_eq!(cluster.store.revision().0, before + 2);
     assert!(given(&cluster).await.is_empty());
 }
 
@@ -209,19 +221,19 @@ async fn a_cluster_of_both_families_gives_both_to_who_asks() {
     assert!(sixth["spec"]["clusterIP"].as_str().unwrap().starts_with("fd00:10:96::"));
 }
 
-#[tokio::test]
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn two_servers_on_one_store_never_give_out_the_same() {
     let range = Range::parse("10.96.0.0/27").unwrap();
     let settings = Settings { service_ranges: vec![range], ..Settings::default() };
-    let one = Cluster::start_with(settings.clone()).await;
-    let other = Cluster::start_on(one.store.clone(), settings).await;
-    let mut asked = Vec::new();
+    let one = Arc::new(Cluster::start_with(settings.clone()).await);
+    let other = Arc::new(Cluster::start_on(one.store.clone(), settings).await);
+    let mut asked = JoinSet::new();
     for number in 0..29 {
-        let cluster = if number % 2 == 0 { &one } else { &other };
+        let cluster = if number % 2 == 0 { one.clone() } else { other.clone() };
         let body = service(&format!("s{number}"), json!({"type": "NodePort"}));
-        asked.push(async move { cluster.done(&format!("POST {SERVICES}"), body).await });
+        asked.spawn(async move { cluster.done(&format!("POST {SERVICES}"), body).await });
     }
-    let made = join_all(asked).await;
+    let made = asked.join_all().await;
     let addresses: BTreeSet<_> =
         made.iter().map(|it| it["spec"]["clusterIP"].as_str().unwrap().to_owned()).collect();
     assert_eq!(addresses.len(), 29, "every address that there is, once");
@@ -260,4 +272,35 @@ async fn a_dry_run_takes_nothing_and_ports_of_two_protocols_are_shared() {
         )
         .await;
     assert!(made["spec"]["clusterIP"].is_string());
+}
+
+#[tokio::test]
+async fn a_service_that_waits_for_a_finalizer_keeps_its_address_until_it_is_gone() {
+    let cluster = Cluster::start().await;
+    let mut body = service("web", json!({"type": "NodePort"}));
+    body["metadata"]["finalizers"] = json!(["example.com/hold"]);
+    cluster.done(&format!("POST {SERVICES}"), body).await;
+    cluster.done(&format!("DELETE {SERVICES}/web"), Value::Null).await;
+    assert_eq!(given(&cluster).await.len(), 2);
+    let patch = json!({"metadata": {"finalizers": null}});
+    cluster.done(&format!("PATCH {SERVICES}/web"), patch).await;
+    assert!(given(&cluster).await.is_empty());
+    assert_eq!(cluster.refused(&format!("GET {SERVICES}/web"), Value::Null).await.0, 404);
+}
+
+#[tokio::test]
+async fn another_range_gives_out_addresses_when_the_first_is_full() {
+    let range = Range::parse("10.96.0.0/30").unwrap();
+    let settings = Settings { service_ranges: vec![range], ..Settings::default() };
+    let cluster = Cluster::start_with(settings).await;
+    create(&cluster, "last", json!({})).await;
+    let full = cluster.refused(&format!("POST {SERVICES}"), service("a", json!({}))).await;
+    assert_eq!(full.0, 500);
+    let more = json!({
+        "apiVersion": "networking.k8s.io/v1", "kind": "ServiceCIDR", "metadata": {"name": "more"},
+        "spec": {"cidrs": ["10.97.0.0/24"]},
+    });
+    cluster.done("POST /apis/networking.k8s.io/v1/servicecidrs", more).await;
+    let made = create(&cluster, "a", json!({})).await;
+    assert!(made["spec"]["clusterIP"].as_str().unwrap().starts_with("10.97.0."));
 }
