@@ -332,7 +332,10 @@ fn requests_for_certificates() {
     check_changed(
         "certificates.k8s.io/CertificateSigningRequest",
         "approval",
-        r#"status = {"certificate": "eA==", "conditions": [{"type": "Approved", "status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]}"#,
+        concat!(
+            r#"status.certificate = "eA==" ; status.conditions = [{"type": "Approved", "#,
+            r#""status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]"#,
+        ),
         r#"
         status = {"conditions": [{"type": "Approved", "status": "True"}]} => status.certificate = "eA==" ; status.conditions[0].lastTransitionTime = "2025-01-01T00:00:00Z" ; status.conditions[0].lastUpdateTime = "2026-01-01T00:00:00Z"
         "#,
