@@ -113,6 +113,7 @@ async fn serve_api(
         })
     };
     tasks.spawn_until_stop("certificates", handle.keys.renew_and_publish(publish));
+    tasks.spawn_until_stop("expiry", handle.expiry.run());
     Ok(admin)
 }
 

@@ -5,14 +5,18 @@
 
 pub mod admission;
 pub mod age;
+pub mod allocation;
 pub mod answer;
 pub mod authenticate;
 pub mod bootstrap;
 pub mod calendar;
+pub mod conversion;
 pub mod decode;
 pub mod endpoints;
+pub mod expiry;
 pub mod facts;
 pub mod field_error;
+pub mod first_objects;
 pub mod health;
 pub mod identity;
 pub mod ids;

@@ -32,6 +32,9 @@ use crate::{ids, subresources, time};
 pub const BODY_BYTES_MAX: usize = 3 << 20;
 /// The longest URL.
 const URL_BYTES_MAX: usize = 8 << 10;
+/// Subresources whose bodies are the whole object, of which the strategy takes a part.
+const WRITTEN_AS_A_WHOLE: [&str; 5] =
+    ["approval", "ephemeralcontainers", "finalize", "resize", "status"];
 
 /// Everything a request needs.
 pub struct Server {
@@ -222,6 +225,11 @@ impl Server {
             ("scale", "update") => subresources::scale::update(self, request).await,
             ("scale", "patch") => subresources::scale::patch(self, request).await,
             ("token", "create") => subresources::token::create(self, request).await,
+            ("binding", "create") => subresources::binding::create(self, request).await,
+            ("eviction", "create") => subresources::eviction::create(self, request).await,
+            (name, _) if subresources::connect::NAMES.contains(&name) => {
+                subresources::connect::answer(self, request).await
+            }
             _ => Err(Error::no_such_resource()),
         }
     }
@@ -236,10 +244,13 @@ impl Server {
                 if !subresource.verbs.contains(&verb) {
                     return Err(Error::method_not_allowed());
                 }
-                if !matches!(name, "status" | "finalize") {
+                if !WRITTEN_AS_A_WHOLE.contains(&name) {
                     return self.dispatch_subresource(verb, request).await;
                 }
             }
+        }
+        if resource.kind == "Binding" && resource.group.is_empty() {
+            return subresources::binding::create(self, request).await;
         }
         if let Some(answer) = endpoints::reviews::answer(self, request) {
             return answer;

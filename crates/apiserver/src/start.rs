@@ -2,7 +2,7 @@
 //!
 //! Spawns nothing and listens nowhere: whoever starts it drives the parts it hands out.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,10 @@ use store::{Environment, Store};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::allocation::ranges::Range;
 use crate::bootstrap::{Roles, bootstrap};
+use crate::expiry::{EVENT_AGE, Expiry};
+use crate::first_objects::Cluster;
 use crate::identity::certificates::{Authority, ClientRequest, Issued};
 use crate::identity::key_files::Directory;
 use crate::identity::kubeconfig::{Credential, Entry};
@@ -27,9 +30,12 @@ use crate::secrets_at_rest::{self, Sealer};
 use crate::server::Server;
 use crate::{status, time};
 
+/// Where services get their addresses from when nobody says.
+const SERVICE_RANGE: &str = "10.96.0.0/16";
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
-/// The address of the Service `kubernetes`: the first of those for services.
-const SERVICE_ADDRESS: IpAddr = IpAddr::V4(Ipv4Addr::new(10, 96, 0, 1));
+/// Addresses that are only for examples.
+const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
+const ELSEWHERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
 const ADMIN_NAME: &str = "setpoint-admin";
 const ADMIN_SECONDS: i64 = 365 * 86_400;
 /// When two thirds of the life of a credential are over.
@@ -48,6 +54,22 @@ pub struct Options {
     pub host: String,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
+}
+
+/// What few servers need to be told.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// Where services get their addresses from, one range for each family; the first is the usual.
+    pub service_ranges: Vec<Range>,
+    /// How long events are kept.
+    pub event_age: Duration,
+}
+
+impl Default for Settings {
+    fn default() -> Settings {
+        let usual = Range::parse(SERVICE_RANGE).expect("the range is written as one");
+        Settings { service_ranges: vec![usual], event_age: EVENT_AGE }
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -76,6 +98,8 @@ pub struct Handle {
     /// To be followed for as long as the server serves.
     pub roles: Roles,
     pub keys: Keys,
+    /// Ends what is only kept for a time; to be run for as long as the server serves.
+    pub expiry: Expiry,
 }
 
 /// Loads or makes the keys, makes the first objects, and learns the roles.
@@ -84,11 +108,28 @@ pub async fn start(
     store: Arc<dyn Store>,
     environment: Arc<dyn Environment>,
 ) -> Result<Handle, Error> {
-    let (keys, tokens, tls) = prepare(&options, &environment)
+    start_with(options, Settings::default(), store, environment).await
+}
+
+/// The same for a server with settings of its own.
+pub async fn start_with(
+    options: Options,
+    settings: Settings,
+    store: Arc<dyn Store>,
+    environment: Arc<dyn Environment>,
+) -> Result<Handle, Error> {
+    let (keys, tokens, tls) = prepare(&options, &settings, &environment)
         .map_err(|source| Error::Keys { directory: options.directory.clone(), source })?;
     let store = seal_secrets(&options, store).await?;
     let registry = Registry::builtin();
-    bootstrap(&*store, &registry, &*environment).await.map_err(failed("make the first objects"))?;
+    let cluster = Cluster {
+        service_ranges: settings.service_ranges,
+        advertised: SocketAddr::new(advertised(options.listen.ip()), options.listen.port()),
+        authority_pem: keys.authority.bundle_pem(),
+    };
+    let made = bootstrap(&*store, &registry, &*environment, &cluster).await;
+    made.map_err(failed("make the first objects"))?;
+    let expiry = Expiry::new(store.clone(), environment.clone(), settings.event_age);
     let authorizer = Arc::new(Authorizer::new());
     let roles = Roles::load(store.clone(), &registry, authorizer.clone())
         .await
@@ -104,7 +145,28 @@ pub async fn start(
         quota_turns: Default::default(),
         stop: options.stop,
     });
-    Ok(Handle { server, tls: Arc::new(tls), roles, keys })
+    Ok(Handle { server, tls: Arc::new(tls), roles, keys, expiry })
+}
+
+/// The address that others are told. One who listens everywhere is at the address from which it
+/// would speak to others; no packet is sent to find out.
+fn advertised(listen: IpAddr) -> IpAddr {
+    if !listen.is_unspecified() {
+        return listen;
+    }
+    let (own, other): (SocketAddr, SocketAddr) = match listen {
+        IpAddr::V4(_) => ((Ipv4Addr::UNSPECIFIED, 0).into(), (ELSEWHERE, 9).into()),
+        IpAddr::V6(_) => ((Ipv6Addr::UNSPECIFIED, 0).into(), (ELSEWHERE_V6, 9).into()),
+    };
+    let found = UdpSocket::bind(own).and_then(|socket| {
+        socket.connect(other)?;
+        socket.local_addr()
+    });
+    match (found, listen) {
+        (Ok(address), _) => address.ip(),
+        (Err(_), IpAddr::V4(_)) => Ipv4Addr::LOCALHOST.into(),
+        (Err(_), IpAddr::V6(_)) => Ipv6Addr::LOCALHOST.into(),
+    }
 }
 
 /// The store with its Secrets sealed. Never makes a key where another one sealed what is there.
@@ -129,6 +191,7 @@ async fn seal_secrets(options: &Options, store: Arc<dyn Store>) -> Result<Arc<dy
 
 fn prepare(
     options: &Options,
+    settings: &Settings,
     environment: &Arc<dyn Environment>,
 ) -> Result<(Keys, Tokens, ServerConfig), identity::Error> {
     let files = Directory { path: options.directory.clone() };
@@ -137,7 +200,7 @@ fn prepare(
     if authority.needs_renewal(now) {
         warn!("the certificate authority is old, or the clock is wrong");
     }
-    let names = names(options);
+    let names = names(options, settings);
     let issued = authority.serving(&files, &names, now)?;
     let serving = Serving::new(&issued)?;
     let tokens = Tokens::load_or_create(&files, ISSUER)?;
@@ -153,7 +216,7 @@ fn prepare(
 }
 
 /// Every name by which a client may know the server.
-fn names(options: &Options) -> Vec<AlternativeName> {
+fn names(options: &Options, settings: &Settings) -> Vec<AlternativeName> {
     let dns = [
         "localhost",
         "kubernetes",
@@ -162,12 +225,10 @@ fn names(options: &Options) -> Vec<AlternativeName> {
         "kubernetes.default.svc.cluster.local",
         &options.host,
     ];
-    let addresses = [
-        Ipv4Addr::LOCALHOST.into(),
-        Ipv6Addr::LOCALHOST.into(),
-        SERVICE_ADDRESS,
-        options.listen.ip(),
-    ];
+    let mut addresses =
+        vec![Ipv4Addr::LOCALHOST.into(), Ipv6Addr::LOCALHOST.into(), options.listen.ip()];
+    // The Service `kubernetes` has the first address of those for services.
+    addresses.extend(settings.service_ranges.iter().map(|range| range.nth(0)));
     let dns = dns.into_iter().filter(|name| !name.is_empty() && name.is_ascii());
     let addresses = addresses.into_iter().filter(|address| !address.is_unspecified());
     let mut names: Vec<AlternativeName> = dns
@@ -291,7 +352,8 @@ mod tests {
         let of = |listen: &str| {
             let (_, stop) = watch::channel(false);
             let listen = listen.parse().unwrap();
-            names(&Options { directory: "d".into(), listen, host: "box".to_owned(), stop })
+            let options = Options { directory: "d".into(), listen, host: "box".to_owned(), stop };
+            names(&options, &Settings::default())
         };
         let dns = |name: &str| AlternativeName::Dns(name.to_owned());
         let address = |text: &str| AlternativeName::Address(text.parse().unwrap());
@@ -329,7 +391,7 @@ mod tests {
         let listen = "127.0.0.1:6443".parse().unwrap();
         let host = "box".to_owned();
         let options = Options { directory: scratch.0.clone(), listen, host, stop };
-        let (mut keys, ..) = prepare(&options, &environment).unwrap();
+        let (mut keys, ..) = prepare(&options, &Settings::default(), &environment).unwrap();
         let authority = keys.authority.bundle_pem();
         let file = scratch.0.join("serving.pem");
         let mut served = std::fs::read(&file).unwrap();
@@ -365,10 +427,10 @@ mod tests {
 
         // A start finds what was made, and replaces it if it is old.
         clock.0.store((20_000 + 490) * DAY, Ordering::Relaxed);
-        let (again, ..) = prepare(&options, &environment).unwrap();
+        let (again, ..) = prepare(&options, &Settings::default(), &environment).unwrap();
         assert_eq!(again.issued.certificate, keys.issued.certificate);
         clock.0.store((20_000 + 900) * DAY, Ordering::Relaxed);
-        let (again, ..) = prepare(&options, &environment).unwrap();
+        let (again, ..) = prepare(&options, &Settings::default(), &environment).unwrap();
         assert_ne!(again.issued.certificate, keys.issued.certificate);
         assert_eq!(again.authority.bundle_pem(), authority);
     }

@@ -7,9 +7,10 @@ use store::{Mutation, Precondition, Timestamp};
 
 use super::Request;
 use super::get::represent;
-use super::write::{Change, body_format, commit_charged, encode, read};
+use super::write::{Change, Committed, body_format, commit_charged, encode, read};
 use crate::admission::resource_quota::Written;
 use crate::admission::{self, Attributes, Operation};
+use crate::allocation;
 use crate::answer::Answer;
 use crate::decode;
 use crate::facts;
@@ -77,6 +78,11 @@ impl DeleteOptions {
             true => json!({}),
             false => read_body(request)?,
         };
+        DeleteOptions::read(request, &body)
+    }
+
+    /// From a body that was decoded.
+    pub fn read(request: &Request, body: &Value) -> Result<DeleteOptions, Error> {
         let text = |name: &str| match &body[name] {
             Value::Null => request.options.get(name).map(str::to_owned),
             Value::String(text) => Some(text.clone()),
@@ -140,20 +146,24 @@ pub async fn delete_object(
         check_preconditions(request, options, &current.object)?;
         let attributes = Attributes { old: Some(&current.object), ..attributes };
         admission::validate(server, &attributes, &Value::Null).await?;
+        let mut extra = Vec::new();
         let (mutation, mut object) = match plan(server, request, options, &current.object) {
             Planned::Nothing => return Ok(current.object),
-            Planned::Remove(object) => (Mutation::Delete, object),
+            Planned::Remove(object) => {
+                extra = allocation::release(server, request, &object).await?;
+                (Mutation::Delete, object)
+            }
             Planned::Mark(mut object) => {
                 object::remove_meta(&mut object, "resourceVersion");
-                (encode(request, &object), object)
+                (encode(request, &object).await?, object)
             }
         };
         let is_gone = mutation == Mutation::Delete;
         let after = (!is_gone).then_some(&object);
         let written = Written { before: Some(&current.object), after };
         let when = Precondition::At(current.revision);
-        let change = Change { mutation, when, written };
-        if let Some(revision) = commit_charged(server, request, change).await? {
+        let change = Change { mutation, when, written, extra };
+        if let Committed::At(revision) = commit_charged(server, request, change).await? {
             object::set_meta(&mut object, "resourceVersion", revision.to_string());
             return Ok(object);
         }
@@ -161,7 +171,7 @@ pub async fn delete_object(
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
 }
 
-fn check_preconditions(
+pub fn check_preconditions(
     request: &Request,
     options: &DeleteOptions,
     object: &Value,
@@ -192,13 +202,18 @@ fn check_preconditions(
 }
 
 /// What a deletion does to the object as it is.
-enum Planned {
+pub enum Planned {
     Nothing,
     Mark(Value),
     Remove(Value),
 }
 
-fn plan(server: &Server, request: &Request, options: &DeleteOptions, current: &Value) -> Planned {
+pub fn plan(
+    server: &Server,
+    request: &Request,
+    options: &DeleteOptions,
+    current: &Value,
+) -> Planned {
     let resource = &request.resource;
     let strategy = builtin::strategy(&resource.group, &resource.kind);
     let grace_period_seconds = options.grace_period_seconds;

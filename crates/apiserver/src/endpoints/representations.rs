@@ -1,5 +1,7 @@
 //! Objects as something else: tables, metadata only.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use serde_json::{Value, json};
 use store::{Entry, Revision};
@@ -7,6 +9,7 @@ use store::{Entry, Revision};
 use super::Request;
 use super::list::{Found, list_metadata};
 use crate::answer::Answer;
+use crate::conversion;
 use crate::persist::{EventType, stored};
 use crate::request::negotiate::Representation;
 use crate::request::options::IncludeObject;
@@ -107,7 +110,20 @@ impl EventEncoder {
         Ok(EventEncoder { request: request.clone(), now, is_first: true })
     }
 
-    pub fn encode(&mut self, kind: EventType, entry: &Entry, revision: Revision) -> Bytes {
+    pub async fn encode(
+        &mut self,
+        kind: EventType,
+        entry: &Arc<Entry>,
+        revision: Revision,
+    ) -> Result<Bytes, Error> {
+        if self.request.resource.conversion.is_none() {
+            return Ok(self.encode_served(kind, entry, revision));
+        }
+        let entry = conversion::served_entry(&self.request.resource, entry.clone()).await?;
+        Ok(self.encode_served(kind, &entry, revision))
+    }
+
+    fn encode_served(&mut self, kind: EventType, entry: &Entry, revision: Revision) -> Bytes {
         let stored = stored(entry);
         let object = match self.request.representation {
             Representation::Table { beta } => {

@@ -6,9 +6,10 @@ use serde_json::Value;
 
 use super::create::create_object;
 use super::get::represent;
-use super::write::{Rules, change, decode, expect_kind, read};
+use super::write::{Changed, Rules, change, decode, expect_kind, read};
 use super::{Request, bounds};
-use crate::admission::{self, Attributes, Changed, Operation};
+use crate::admission::{self, Attributes, Operation};
+use crate::allocation;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::object;
@@ -85,8 +86,9 @@ pub async fn prepare(
     server: &Server,
     request: &Request,
     rules: Rules,
-    (mut object, current): (Value, &Value),
-) -> Result<Value, Error> {
+    (draft, current): (Changed, &Value),
+) -> Result<Changed, Error> {
+    let Changed { mut object, mut extra } = draft;
     expect_same(request, &object, current)?;
     let resource = &request.resource;
     let strategy = builtin::strategy(&resource.group, &resource.kind);
@@ -96,7 +98,7 @@ pub async fn prepare(
         bounds::check(&object)?;
     }
     let changed = admission::mutate(server, &attributes, &mut object).await?;
-    if changed == Changed::ByWebhooks {
+    if changed == admission::Changed::ByWebhooks {
         strategy.default(&mut object);
     }
     if rules == Rules::OfKind {
@@ -106,8 +108,10 @@ pub async fn prepare(
             other => other,
         };
         let now = rfc3339(server.environment.now());
-        let context = Context { subresource, user: &request.user.name, now: &now };
+        let (user, requester) = (&*request.user.name, Some(&*request.user));
+        let context = Context { subresource, user, requester, now: &now };
         begin_update(strategy, &mut object, current, &context);
+        extra = allocation::settle(server, request, &mut object, Some(current)).await?;
         let errors = check_update(strategy, &object, current, subresource);
         if !errors.is_empty() {
             let name = &request.target.name;
@@ -115,7 +119,7 @@ pub async fn prepare(
         }
     }
     admission::validate(server, &attributes, &object).await?;
-    Ok(object)
+    Ok(Changed { object, extra })
 }
 
 /// Who names a uid or a revision means that one.

@@ -137,7 +137,7 @@ impl Watcher {
                 for entry in &page.entries {
                     if self.selection.matches(stored(entry), self.relative(entry)) {
                         let line = self.encoder.encode(EventType::Added, entry, entry.modified);
-                        self.pending.push_back(line);
+                        self.pending.push_back(line.await?);
                     }
                 }
                 if self.bookmarks && request.options.send_initial_events == Some(true) {
@@ -200,7 +200,7 @@ impl Watcher {
             // Before the changes: a busy watch must not outrun the loss of its right.
             () = self.standing.lost() => self.is_over = true,
             batch = watch.next() => match batch {
-                Ok(batch) => self.take(&batch),
+                Ok(batch) => self.take(&batch).await,
                 Err(store::Error::Stopped { .. }) => self.is_over = true,
                 Err(error) => {
                     let error = expired(error);
@@ -222,26 +222,27 @@ impl Watcher {
         }
     }
 
-    fn take(&mut self, batch: &Batch) {
+    async fn take(&mut self, batch: &Batch) {
         for change in &batch.changes {
-            if let Some((kind, entry)) = self.judge(change) {
-                let line = self.encoder.encode(kind, entry, batch.revision);
-                self.pending.push_back(line);
+            let Some((kind, entry)) = self.judge(change) else { continue };
+            match self.encoder.encode(kind, entry, batch.revision).await {
+                Ok(line) => self.pending.push_back(line),
+                Err(error) => return self.fail(&error),
             }
         }
     }
 
     /// What a change means to someone who only sees what is selected.
-    fn judge<'a>(&self, change: &'a Change) -> Option<(EventType, &'a Entry)> {
+    fn judge<'a>(&self, change: &'a Change) -> Option<(EventType, &'a Arc<Entry>)> {
         let wanted = |entry: &Option<Arc<Entry>>| {
             entry
                 .as_ref()
                 .is_some_and(|entry| self.selection.matches(stored(entry), self.relative(entry)))
         };
         match (wanted(&change.previous), wanted(&change.entry)) {
-            (false, true) => Some((EventType::Added, change.entry.as_deref()?)),
-            (true, true) => Some((EventType::Modified, change.entry.as_deref()?)),
-            (true, false) => Some((EventType::Deleted, change.previous.as_deref()?)),
+            (false, true) => Some((EventType::Added, change.entry.as_ref()?)),
+            (true, true) => Some((EventType::Modified, change.entry.as_ref()?)),
+            (true, false) => Some((EventType::Deleted, change.previous.as_ref()?)),
             (false, false) => None,
         }
     }

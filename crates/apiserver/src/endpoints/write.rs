@@ -8,6 +8,8 @@ use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};
 
 use super::{Request, bounds, update};
 use crate::admission::resource_quota::{self, Written};
+use crate::allocation;
+use crate::conversion;
 use crate::decode::{self, Format};
 use crate::facts::Type;
 use crate::field_error::FieldError;
@@ -134,10 +136,22 @@ pub async fn read(server: &Server, request: &Request) -> Result<Option<Current>,
     let resource = &request.resource;
     let key = resource.key(&request.target.namespace, &request.target.name)?;
     let entry = server.store.get(&key, None).await.map_err(store_failure)?;
-    Ok(entry.map(|entry| Current {
-        object: stored(&entry).object(entry.modified),
-        revision: entry.modified,
-    }))
+    let Some(entry) = entry else { return Ok(None) };
+    let object = stored(&entry).object(entry.modified);
+    let object = conversion::served_object(resource, object).await?;
+    Ok(Some(Current { object, revision: entry.modified }))
+}
+
+/// An object as it is to be, and what is written together with it.
+pub struct Changed {
+    pub object: Value,
+    pub extra: Vec<Operation>,
+}
+
+impl From<Value> for Changed {
+    fn from(object: Value) -> Changed {
+        Changed { object, extra: Vec::new() }
+    }
 }
 
 /// What became of a change.
@@ -172,17 +186,26 @@ pub enum Rules {
 pub async fn change(
     server: &Server,
     request: &Request,
-    wanted: impl Fn(&Value) -> Result<Value, Error>,
+    draft: impl Fn(&Value) -> Result<Value, Error>,
 ) -> Result<Outcome, Error> {
-    change_under(server, request, Rules::OfKind, wanted).await
+    change_under(server, request, Rules::OfKind, |current| draft(current).map(Changed::from)).await
+}
+
+/// The same for a change that the server drafts, with what is written together with it.
+pub async fn change_by_server(
+    server: &Server,
+    request: &Request,
+    draft: impl Fn(&Value) -> Result<Changed, Error>,
+) -> Result<Outcome, Error> {
+    change_under(server, request, Rules::OfCaller, draft).await
 }
 
 /// Every change of an object that exists comes here, and so through admission.
-pub async fn change_under(
+async fn change_under(
     server: &Server,
     request: &Request,
     rules: Rules,
-    wanted: impl Fn(&Value) -> Result<Value, Error>,
+    draft: impl Fn(&Value) -> Result<Changed, Error>,
 ) -> Result<Outcome, Error> {
     let about = request.resource.about();
     let name = &request.target.name;
@@ -190,8 +213,9 @@ pub async fn change_under(
         let Some(current) = read(server, request).await? else {
             return Err(Error::not_found(about, name));
         };
-        let object = wanted(&current.object)?;
-        let mut object = update::prepare(server, request, rules, (object, &current.object)).await?;
+        let draft = draft(&current.object)?;
+        let Changed { mut object, extra } =
+            update::prepare(server, request, rules, (draft, &current.object)).await?;
         let named = object::meta(&object, "resourceVersion").to_owned();
         if !named.is_empty() && named != current.revision.to_string() {
             return Err(Error::modified(about, name));
@@ -200,10 +224,10 @@ pub async fn change_under(
         if is_unchanged(&object, &current.object) {
             return Ok(Outcome::Unchanged(current.object));
         }
-        match commit_change(server, request, object, &current).await? {
-            Some(outcome) => return Ok(outcome),
-            None if !named.is_empty() => return Err(Error::modified(about, name)),
-            None => {}
+        // A revision that the client named is compared with what is there at the next look.
+        let changed = Changed { object, extra };
+        if let Some(outcome) = commit_change(server, request, changed, &current).await? {
+            return Ok(outcome);
         }
     }
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
@@ -219,20 +243,30 @@ fn is_unchanged(object: &Value, current: &Value) -> bool {
 async fn commit_change(
     server: &Server,
     request: &Request,
-    mut object: Value,
+    changed: Changed,
     current: &Current,
 ) -> Result<Option<Outcome>, Error> {
+    let Changed { mut object, mut extra } = changed;
     let is_gone = object::is_terminating(&object)
         && object::finalizers(&object).is_empty()
         && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && !holds_namespace(request, &object);
-    let written = Written { before: Some(&current.object), after: (!is_gone).then_some(&object) };
-    let change = Change {
-        mutation: if is_gone { Mutation::Delete } else { encode(request, &object) },
-        when: Precondition::At(current.revision),
-        written,
+    let mutation = match is_gone {
+        true => Mutation::Delete,
+        false => encode(request, &object).await?,
     };
-    let Some(revision) = commit_charged(server, request, change).await? else { return Ok(None) };
+    if is_gone {
+        extra = allocation::release(server, request, &current.object).await?;
+    }
+    let change = Change {
+        mutation,
+        when: Precondition::At(current.revision),
+        written: Written { before: Some(&current.object), after: (!is_gone).then_some(&object) },
+        extra,
+    };
+    let Committed::At(revision) = commit_charged(server, request, change).await? else {
+        return Ok(None);
+    };
     object::set_meta(&mut object, "resourceVersion", revision.to_string());
     let is_dry = request.options.dry_run;
     Ok(Some(if is_gone && !is_dry { Outcome::Deleted(object) } else { Outcome::Written(object) }))
@@ -245,27 +279,39 @@ fn holds_namespace(request: &Request, object: &Value) -> bool {
         && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
 }
 
-pub fn encode(request: &Request, object: &Value) -> Mutation {
+/// The object as the store keeps it.
+pub async fn encode(request: &Request, object: &Value) -> Result<Mutation, Error> {
     let resource = &request.resource;
-    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, object);
-    Mutation::Put(persist::encode(object, &fields))
+    let object = conversion::stored_object(resource, object.clone()).await?;
+    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, &object);
+    Ok(Mutation::Put(persist::encode(&object, &fields)))
 }
 
-/// One key's change, and what it means to the quotas of its namespace.
+/// One object's change, what it means to the quotas of its namespace, and what is written with it.
 pub struct Change<'a> {
     pub mutation: Mutation,
     pub when: Precondition,
     pub written: Written<'a>,
+    pub extra: Vec<Operation>,
 }
 
-/// Commits a change together with what it costs; `None` when somebody else was faster with the
-/// object. A dry run is charged but not committed: its revision is the one it would replace.
+/// What became of a commit.
+pub enum Committed {
+    At(Revision),
+    /// Somebody else was faster with the object.
+    Taken,
+    /// Somebody else was faster with what is written together with it.
+    Overtaken,
+}
+
+/// Commits a change together with what it costs. A dry run is charged but not committed: its
+/// revision is the one it would replace.
 pub async fn commit_charged(
     server: &Server,
     request: &Request,
     change: Change<'_>,
-) -> Result<Option<Revision>, Error> {
-    let Change { mutation, when, written } = change;
+) -> Result<Committed, Error> {
+    let Change { mutation, when, written, extra } = change;
     let target = &request.target;
     let key = request.resource.key(&target.namespace, &target.name)?;
     let turn = resource_quota::turn(server, request, written).await?;
@@ -275,12 +321,20 @@ pub async fn commit_charged(
             None => Vec::new(),
         };
         if request.options.dry_run {
-            return Ok(Some(when.expected().unwrap_or_default()));
+            return Ok(Committed::At(when.expected().unwrap_or_default()));
         }
         operations.push(Operation { key: key.clone(), mutation: mutation.clone(), when });
+        operations.extend(extra.iter().cloned());
         match commit_all(server, request, operations).await {
-            Ok(revision) => return Ok(Some(revision)),
-            Err(store::Error::Conflict { key: found, .. }) if found == key => return Ok(None),
+            Ok(revision) => return Ok(Committed::At(revision)),
+            Err(store::Error::Conflict { key: found, .. }) if found == key => {
+                return Ok(Committed::Taken);
+            }
+            Err(store::Error::Conflict { key: found, .. })
+                if extra.iter().any(|operation| operation.key == found) =>
+            {
+                return Ok(Committed::Overtaken);
+            }
             // A quota was written by another process, or by whoever counts.
             Err(store::Error::Conflict { .. }) => {}
             Err(error) => return Err(store_failure(error)),
@@ -291,18 +345,6 @@ pub async fn commit_charged(
 }
 
 /// One write, with its provenance.
-pub async fn commit(
-    server: &Server,
-    request: &Request,
-    mutation: Mutation,
-    when: Precondition,
-) -> Result<Revision, store::Error> {
-    let target = &request.target;
-    let key = request.resource.key(&target.namespace, &target.name);
-    let key = key.map_err(|error| store::Error::Invalid { what: error.message })?;
-    commit_all(server, request, vec![Operation { key, mutation, when }]).await
-}
-
 async fn commit_all(
     server: &Server,
     request: &Request,
