@@ -89,6 +89,8 @@ pub async fn start(
         documents: Default::default(),
         tokens,
         known_tokens: Default::default(),
+        traffic: Default::default(),
+        metrics: Default::default(),
         stop: options.stop,
     });
     Ok(Handle { server, tls: Arc::new(tls), roles, keys })

@@ -40,7 +40,7 @@ pub async fn list(server: &Server, request: &Request) -> Result<Answer, Error> {
     let selection = Selection::parse(&request.options, resource)?;
     let found = find(server, request, &selection).await?;
     match request.representation {
-        Representation::Table { beta } => {
+        Representation::Table { beta, .. } => {
             Ok(super::representations::table_of_list(request, &found, beta, server.now()))
         }
         Representation::Metadata { beta, .. } => {
