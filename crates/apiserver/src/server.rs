@@ -167,7 +167,7 @@ impl Server {
     /// Paths that are about no resource.
     fn answer_other(&self, parts: &Parts, asked: &Asked) -> Result<Answer, Error> {
         self.authorize_path(&asked.user, parts)?;
-        if let Some(answer) = self.documents.answer(&self.registry, parts) {
+        if let Some(answer) = self.documents.answer(&self.registry, parts, self.now()) {
             return answer;
         }
         let checked = Checked { store: &*self.store, is_stopping: *self.stop.borrow() };
