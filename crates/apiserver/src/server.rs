@@ -158,7 +158,7 @@ impl Server {
                 };
                 self.authorize(&asked.user, verb, &target)?;
                 let asked = Asked { body: read_body(body).await?, ..asked };
-                let request = self.understand(&parts, verb, target, options, asked)?;
+                let request = self.understand(&parts, (verb, target), options, asked)?;
                 self.dispatch(verb, &request).await
             }
         }
@@ -232,8 +232,7 @@ impl Server {
     fn understand(
         &self,
         parts: &Parts,
-        verb: &str,
-        target: Target,
+        (verb, target): (&str, Target),
         options: Options,
         asked: Asked,
     ) -> Result<Request, Error> {

@@ -204,7 +204,9 @@ mod tests {
         }
         let mut wakes = Vec::new();
         topics.add(&batch(1, &["pods/a/x"]), &mut wakes);
-        wakes.iter().for_each(|wake| drop(wake.send_replace(Revision(1))));
+        for wake in wakes {
+            wake.send_replace(Revision(1));
+        }
         let woken: Vec<_> = receivers
             .iter()
             .filter(|(_, receiver)| receiver.has_changed().unwrap())
