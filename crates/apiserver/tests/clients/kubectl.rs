@@ -210,3 +210,13 @@ async fn a_service_account_gets_a_token_that_works() {
     let token = token.trim();
     assert_eq!(token.split('.').count(), 3, "{token}");
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn fields_are_explained() {
+    let cluster = Cluster::start().await;
+    let text = cluster.kubectl("explain pod.spec.containers.image").await;
+    assert!(text.contains("The image to run."), "{text}");
+    let text = cluster.kubectl("explain deployment --recursive").await;
+    assert!(text.contains("Keeps a number of equal pods running"), "{text}");
+    assert!(text.contains("terminationGracePeriodSeconds"), "{text}");
+}
