@@ -143,6 +143,8 @@ pub async fn start_with(
         tokens,
         known_tokens: Default::default(),
         quota_turns: Default::default(),
+        traffic: Default::default(),
+        metrics: Default::default(),
         stop: options.stop,
     });
     Ok(Handle { server, tls: Arc::new(tls), roles, keys, expiry })

@@ -18,6 +18,7 @@ mod revision;
 mod sequence;
 mod state;
 mod tasks;
+mod topics;
 mod tree;
 mod watch;
 

@@ -39,7 +39,7 @@ pub fn represent(
     object: &serde_json::Value,
 ) -> Answer {
     match request.representation {
-        Representation::Table { beta } => {
+        Representation::Table { beta, .. } => {
             Answer::value(code, &table_of_object(request, object, beta, server.now()))
         }
         Representation::Metadata { beta, .. } => Answer::value(code, &metadata_only(object, beta)),

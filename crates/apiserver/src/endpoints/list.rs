@@ -42,7 +42,7 @@ pub async fn list(server: &Server, request: &Request) -> Result<Answer, Error> {
     let mut found = find(server, request, &selection).await?;
     found.entries = conversion::served(resource, found.entries).await?;
     match request.representation {
-        Representation::Table { beta } => {
+        Representation::Table { beta, .. } => {
             Ok(super::representations::table_of_list(request, &found, beta, server.now()))
         }
         Representation::Metadata { beta, .. } => {
