@@ -29,7 +29,8 @@ async fn what_one_may_do_is_told() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_is_told_who_one_is() {
-    for cluster in Cluster::for_each_kubectl().await {
+    // Older ones ask for a version of the review that no recent server has.
+    for cluster in Cluster::for_each_kubectl_since(28).await {
         let parts = ["ATTRIBUTE", "Username", "setpoint-admin", "[system:masters"];
         cluster.shows("auth whoami", &parts).await;
         let line = "auth whoami -o jsonpath={.status.userInfo.username}";
@@ -52,9 +53,7 @@ async fn a_token_makes_its_bearer_the_account() {
         std::fs::write(&path, config.to_string()).unwrap();
         let option = format!("--kubeconfig={}", path.display());
 
-        let who = "auth whoami -o jsonpath={.status.userInfo.username}";
         let robot = "system:serviceaccount:default:robot";
-        cluster.prints(&format!("{who} {option}"), robot).await;
         let text = cluster.refused(&format!("get pods {option}"), "").await;
         let expected = format!("User \"{robot}\" cannot list resource \"pods\" in API group \"\"");
         assert!(text.contains(&expected), "{text}");

@@ -70,12 +70,17 @@ impl Cluster {
 
     /// One cluster for the machine's kubectl; in the long form one for each that is found.
     pub async fn for_each_kubectl() -> Vec<Cluster> {
+        Cluster::for_each_kubectl_since(MINOR_MIN).await
+    }
+
+    /// The same without those that are older than a minor version.
+    pub async fn for_each_kubectl_since(oldest: u32) -> Vec<Cluster> {
         let mut clusters = Vec::new();
         if std::env::var_os("SETPOINT_TEST_FULL").is_none() {
             clusters.push(Cluster::start().await);
             return clusters;
         }
-        for (_, kubectl) in installed() {
+        for (_, kubectl) in installed().into_iter().filter(|(minor, _)| *minor >= oldest) {
             let mut cluster = Cluster::start().await;
             cluster.kubectl = kubectl;
             clusters.push(cluster);

@@ -43,7 +43,7 @@ async fn fields_are_explained() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn the_server_and_the_settings_are_told() {
     for cluster in Cluster::for_each_kubectl().await {
-        cluster.shows("version", &["Client Version:", "Server Version: v1.36.4+setpoint"]).await;
+        cluster.shows("version", &["Client Version:", "Server Version:", "v1.36.4+setpoint"]).await;
         let version = cluster.kubectl("version -o json").await;
         let version: serde_json::Value = serde_json::from_str(&version).unwrap();
         assert_eq!(version["serverVersion"]["minor"], "36");
