@@ -1,0 +1,207 @@
+//! Regular expressions of `pattern`, in the syntax of Go.
+//!
+//! The engine is linear like Go's. Its syntax differs in places: `\d`, `\s`, `\w` and `\b` are ASCII
+//! in Go, a brace that repeats nothing is a brace, and classes have no operators. The text is
+//! rewritten before it is compiled, and compiled when first used.
+
+use std::sync::OnceLock;
+
+use regex::Regex;
+
+/// The most a repetition may ask for in Go.
+const REPEAT_MAX: u32 = 1000;
+
+/// A pattern and, once used, its compiled form.
+#[derive(Debug)]
+pub struct Pattern {
+    pub text: Box<str>,
+    compiled: OnceLock<Result<Regex, String>>,
+}
+
+impl Pattern {
+    pub fn new(text: &str) -> Pattern {
+        Pattern { text: text.into(), compiled: OnceLock::new() }
+    }
+
+    /// # Errors
+    /// What is wrong with the pattern, as the end of a sentence.
+    pub fn compile(&self) -> Result<&Regex, &str> {
+        let compiled = self.compiled.get_or_init(|| compile(&self.text));
+        compiled.as_ref().map_err(String::as_str)
+    }
+}
+
+fn compile(text: &str) -> Result<Regex, String> {
+    let failed = |why: &str| format!("error parsing regexp: {why}: `{text}`");
+    let translated = translate(text).map_err(|why| failed(&why))?;
+    Regex::new(&translated).map_err(|error| {
+        let text = error.to_string();
+        let last = text.lines().last().unwrap_or_default();
+        failed(last.strip_prefix("error: ").unwrap_or(last))
+    })
+}
+
+/// Rewrites what the engine reads differently.
+fn translate(text: &str) -> Result<String, String> {
+    let mut out = String::with_capacity(text.len() + 16);
+    let mut rest = text.char_indices().peekable();
+    let mut class = Class::Outside;
+    while let Some((at, character)) = rest.next() {
+        match (class, character) {
+            (_, '\\') => {
+                let Some((_, escaped)) = rest.next() else {
+                    return Err("trailing backslash at end of expression".to_owned());
+                };
+                out.push_str(&escape(escaped, class));
+                if let Class::Start = class {
+                    class = Class::Inside;
+                }
+            }
+            (Class::Outside, '[') => {
+                out.push('[');
+                if rest.next_if(|(_, next)| *next == '^').is_some() {
+                    out.push('^');
+                }
+                class = Class::Start;
+            }
+            (Class::Outside, '{') => match repetition(&text[at..]) {
+                Some((low, high)) if low > REPEAT_MAX || high > REPEAT_MAX => {
+                    return Err("invalid repeat count".to_owned());
+                }
+                Some(_) => out.push('{'),
+                None => out.push_str("\\{"),
+            },
+            (Class::Start | Class::Inside, '[') => match text[at..].starts_with("[:") {
+                true => {
+                    let Some(end) = text[at..].find(":]") else {
+                        out.push_str("\\[");
+                        class = Class::Inside;
+                        continue;
+                    };
+                    out.push_str(&text[at..at + end + 2]);
+                    while rest.next_if(|(next, _)| *next < at + end + 2).is_some() {}
+                    class = Class::Inside;
+                }
+                false => {
+                    out.push_str("\\[");
+                    class = Class::Inside;
+                }
+            },
+            (Class::Start, ']') => {
+                out.push_str("\\]");
+                class = Class::Inside;
+            }
+            (Class::Inside, ']') => {
+                out.push(']');
+                class = Class::Outside;
+            }
+            (Class::Start | Class::Inside, '&' | '~') => {
+                out.push('\\');
+                out.push(character);
+                class = Class::Inside;
+            }
+            (Class::Start, '-') => {
+                out.push_str("\\-");
+                class = Class::Inside;
+            }
+            // A range that ends in a dash; the engine would read a difference of classes.
+            (Class::Inside, '-') if rest.next_if(|(_, next)| *next == '-').is_some() => {
+                out.push_str("-\\-");
+            }
+            (Class::Start, other) => {
+                out.push(other);
+                class = Class::Inside;
+            }
+            (_, other) => out.push(other),
+        }
+    }
+    Ok(out)
+}
+
+#[derive(Clone, Copy)]
+enum Class {
+    Outside,
+    /// Right after the bracket, where a closing one is meant literally.
+    Start,
+    Inside,
+}
+
+fn escape(character: char, class: Class) -> String {
+    let outside = matches!(class, Class::Outside);
+    match (character, outside) {
+        ('d', true) => "[0-9]".to_owned(),
+        ('d', false) => "0-9".to_owned(),
+        ('w', true) => "[0-9A-Za-z_]".to_owned(),
+        ('w', false) => "0-9A-Za-z_".to_owned(),
+        ('s', true) => "[\\t\\n\\f\\r ]".to_owned(),
+        ('s', false) => "\\t\\n\\f\\r ".to_owned(),
+        ('D', _) => "[^0-9]".to_owned(),
+        ('W', _) => "[^0-9A-Za-z_]".to_owned(),
+        ('S', _) => "[^\\t\\n\\f\\r ]".to_owned(),
+        ('b', true) => "(?-u:\\b)".to_owned(),
+        ('<' | '>', _) => character.to_string(),
+        _ => format!("\\{character}"),
+    }
+}
+
+/// The bounds of the repetition at the start of the text, if it is one.
+fn repetition(text: &str) -> Option<(u32, u32)> {
+    let inside = text.strip_prefix('{')?.split_once('}')?.0;
+    let (low, high) = match inside.split_once(',') {
+        Some((low, high)) => (low, high),
+        None => (inside, inside),
+    };
+    let digits = |part: &str| part.bytes().all(|byte| byte.is_ascii_digit());
+    if low.is_empty() || !digits(low) || !digits(high) {
+        return None;
+    }
+    let bound = |part: &str| part.parse().unwrap_or(u32::MAX);
+    Some((bound(low), if high.is_empty() { 0 } else { bound(high) }))
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, reason = "a test may panic")]
+
+    use super::*;
+
+    #[test]
+    fn patterns_mean_what_they_mean_in_go() {
+        let cases = [
+            ("^[a-z]+$", "abc", true),
+            ("^[a-z]+$", "aBc", false),
+            (r"^\d+$", "\u{664}", false),
+            (r"^\w$", "é", false),
+            (r"^\W$", "é", true),
+            (r"^[\w.-]+$", "a.b-c", true),
+            (r"^[\W]$", "é", true),
+            (r"^\s$", "\u{b}", false),
+            ("^a{2}$", "aa", true),
+            ("^{{x}}$", "{{x}}", true),
+            ("^a{,2}$", "a{,2}", true),
+            ("^[[a]$", "[", true),
+            ("^[]a]$", "]", true),
+            ("^[^]a]$", "b", true),
+            ("^[a&&b]+$", "&ab", true),
+            ("^[[:alpha:]_]+$", "ab_", true),
+            ("^[+--]$", ",", true),
+            (r"^\<a\>$", "<a>", true),
+            (r"\bfoo\b", "a foo b", true),
+            ("(?i)^ABC$", "abc", true),
+            ("^(?P<a>x)(?:y)$", "xy", true),
+        ];
+        for (pattern, text, expected) in cases {
+            let pattern = Pattern::new(pattern);
+            assert_eq!(pattern.compile().unwrap().is_match(text), expected, "{pattern:?} {text}");
+        }
+    }
+
+    #[test]
+    fn patterns_go_refuses_are_refused() {
+        for pattern in ["[a", "(", "a{1001}", "a**", r"\8", "(?=a)", r"(a)\1", "a\\"] {
+            let pattern = Pattern::new(pattern);
+            let error = pattern.compile().unwrap_err();
+            assert!(error.starts_with("error parsing regexp: "), "{error}");
+        }
+    }
+}
