@@ -46,6 +46,7 @@ fn translate(text: &str) -> Result<String, String> {
     let mut out = String::with_capacity(text.len() + 16);
     let mut rest = text.char_indices().peekable();
     let mut class = Class::Outside;
+    let mut repeat = Repeat::None;
     while let Some((at, character)) = rest.next() {
         match (class, character) {
             (_, '\\') => {
@@ -68,9 +69,20 @@ fn translate(text: &str) -> Result<String, String> {
                 Some((low, high)) if low > REPEAT_MAX || high > REPEAT_MAX => {
                     return Err("invalid repeat count".to_owned());
                 }
-                Some(_) => out.push('{'),
+                Some(_) => {
+                    repeat = repeat.then('{')?;
+                    let end = at + text[at..].find('}').unwrap_or_default() + 1;
+                    out.push_str(&text[at..end]);
+                    while rest.next_if(|(next, _)| *next < end).is_some() {}
+                    continue;
+                }
                 None => out.push_str("\\{"),
             },
+            (Class::Outside, '*' | '+' | '?') => {
+                repeat = repeat.then(character)?;
+                out.push(character);
+                continue;
+            }
             (Class::Start | Class::Inside, '[') => match text[at..].starts_with("[:") {
                 true => {
                     let Some(end) = text[at..].find(":]") else {
@@ -81,6 +93,7 @@ fn translate(text: &str) -> Result<String, String> {
                     out.push_str(&text[at..at + end + 2]);
                     while rest.next_if(|(next, _)| *next < at + end + 2).is_some() {}
                     class = Class::Inside;
+                    continue;
                 }
                 false => {
                     out.push_str("\\[");
@@ -114,8 +127,27 @@ fn translate(text: &str) -> Result<String, String> {
             }
             (_, other) => out.push(other),
         }
+        repeat = Repeat::None;
     }
     Ok(out)
+}
+
+/// What was just repeated. The engine would repeat a repetition; Go refuses that.
+#[derive(Clone, Copy)]
+enum Repeat {
+    None,
+    Greedy,
+    Lazy,
+}
+
+impl Repeat {
+    fn then(self, operator: char) -> Result<Repeat, String> {
+        match (self, operator) {
+            (Repeat::None, _) => Ok(Repeat::Greedy),
+            (Repeat::Greedy, '?') => Ok(Repeat::Lazy),
+            _ => Err("invalid nested repetition operator".to_owned()),
+        }
+    }
 }
 
 #[derive(Clone, Copy)]
@@ -189,6 +221,7 @@ mod tests {
             (r"\bfoo\b", "a foo b", true),
             ("(?i)^ABC$", "abc", true),
             ("^(?P<a>x)(?:y)$", "xy", true),
+            ("^a+?b{1,2}?$", "aab", true),
         ];
         for (pattern, text, expected) in cases {
             let pattern = Pattern::new(pattern);

@@ -1,4 +1,5 @@
-//! Bounds of numbers. An integer is compared with the whole part of a bound, as upstream does.
+//! Bounds of numbers. Upstream compares an integer with the whole part of a bound only; here 1 is
+//! less than 1.5, as the schema says.
 
 use serde_json::{Number, Value};
 
@@ -46,21 +47,23 @@ pub(super) fn check(number: &Number, bounds: &Bounds) -> Vec<(Value, String)> {
 
 fn compare(number: Decoded, bound: f64) -> Option<std::cmp::Ordering> {
     match number {
-        Decoded::Integer(integer) => Some(integer.cmp(&(bound as i64))),
-        Decoded::Float(float) => float.partial_cmp(&bound),
+        Decoded::Integer(integer) if is_integer(bound) => Some(integer.cmp(&(bound as i64))),
+        number => number.as_float().partial_cmp(&bound),
     }
 }
 
 fn bound_text(number: Decoded, bound: f64) -> String {
     match number {
-        Decoded::Integer(_) if bound.abs() >= 1.0 || bound == 0.0 => (bound as i64).to_string(),
+        Decoded::Integer(_) if is_integer(bound) => (bound as i64).to_string(),
         _ => float_text(bound),
     }
 }
 
 fn is_multiple(number: Decoded, factor: f64) -> bool {
     match number {
-        Decoded::Integer(integer) if factor >= 1.0 => integer % (factor as i64) == 0,
+        Decoded::Integer(integer) if factor >= 1.0 && is_integer(factor) => {
+            integer % (factor as i64) == 0
+        }
         number if factor > 0.0 && factor < 1.0 => is_integer(1.0 / factor * number.as_float()),
         number if factor >= 1.0 => is_integer(number.as_float() / factor),
         // Nothing is a multiple of zero or less.
