@@ -212,7 +212,8 @@ fn matches_type(value: &Value, wanted: Typed, field: &str) -> Result<(), String>
             return match text.is_empty() || crate::formats::is_date_time(text) {
                 true => Ok(()),
                 false => Err(format!(
-                    "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": cannot parse {text:?} as \"2006\""
+                    "parsing time {text:?} as \"2006-01-02T15:04:05Z07:00\": \
+                     cannot parse {text:?} as \"2006\""
                 )),
             };
         }
@@ -378,8 +379,8 @@ fn kind(text: &str) -> Option<String> {
     let starts = bytes.first().is_some_and(u8::is_ascii_lowercase);
     if !starts || !bytes.iter().all(inside) || bytes.last() == Some(&b'-') {
         problems.push(
-            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start with \
-             an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or \
+            "a DNS-1035 label must consist of lower case alphanumeric characters or '-', start \
+             with an alphabetic character, and end with an alphanumeric character (e.g. 'my-name',  or \
              'abc-123', regex used for validation is '[a-z]([-a-z0-9]*[a-z0-9])?')",
         );
     }

@@ -1,7 +1,7 @@
 //! Regular expressions of `pattern`, in the syntax of Go.
 //!
-//! The engine is linear like Go's. Its syntax differs in places: `\d`, `\s`, `\w` and `\b` are ASCII
-//! in Go, a brace that repeats nothing is a brace, and classes have no operators. The text is
+//! The engine is linear like Go's. Its syntax differs in places: `\d`, `\s`, `\w` and `\b` are
+//! ASCII in Go, a brace that repeats nothing is a brace, and classes have no operators. The text is
 //! rewritten before it is compiled, and compiled when first used.
 
 use std::sync::OnceLock;
@@ -43,93 +43,110 @@ fn compile(text: &str) -> Result<Regex, String> {
 
 /// Rewrites what the engine reads differently.
 fn translate(text: &str) -> Result<String, String> {
-    let mut out = String::with_capacity(text.len() + 16);
-    let mut rest = text.char_indices().peekable();
+    let mut out = Translator { text, at: 0, out: String::with_capacity(text.len() + 16) };
     let mut class = Class::Outside;
     let mut repeat = Repeat::None;
-    while let Some((at, character)) = rest.next() {
-        match (class, character) {
-            (_, '\\') => {
-                let Some((_, escaped)) = rest.next() else {
-                    return Err("trailing backslash at end of expression".to_owned());
-                };
-                out.push_str(&escape(escaped, class));
-                if let Class::Start = class {
-                    class = Class::Inside;
+    while let Some(character) = out.take() {
+        if character == '\\' {
+            let Some(escaped) = out.take() else {
+                return Err("trailing backslash at end of expression".to_owned());
+            };
+            out.out.push_str(&escape(escaped, class));
+            class = class.next();
+            repeat = Repeat::None;
+            continue;
+        }
+        match class {
+            Class::Outside => {
+                repeat = out.outside(character, repeat)?;
+                if character == '[' {
+                    class = Class::Start;
                 }
             }
-            (Class::Outside, '[') => {
-                out.push('[');
-                if rest.next_if(|(_, next)| *next == '^').is_some() {
-                    out.push('^');
-                }
-                class = Class::Start;
+            Class::Inside if character == ']' => {
+                out.out.push(']');
+                class = Class::Outside;
             }
-            (Class::Outside, '{') => match repetition(&text[at..]) {
+            Class::Start | Class::Inside => {
+                out.inside(character, class);
+                class = Class::Inside;
+            }
+        }
+    }
+    Ok(out.out)
+}
+
+struct Translator<'t> {
+    text: &'t str,
+    at: usize,
+    out: String,
+}
+
+impl Translator<'_> {
+    fn take(&mut self) -> Option<char> {
+        let character = self.text[self.at..].chars().next()?;
+        self.at += character.len_utf8();
+        Some(character)
+    }
+
+    /// Takes as many bytes as they are.
+    fn copy(&mut self, bytes: usize) {
+        self.out.push_str(&self.text[self.at..self.at + bytes]);
+        self.at += bytes;
+    }
+
+    fn outside(&mut self, character: char, repeat: Repeat) -> Result<Repeat, String> {
+        match character {
+            '*' | '+' | '?' => {
+                self.out.push(character);
+                return repeat.then(character);
+            }
+            '{' => match repetition(&self.text[self.at - 1..]) {
                 Some((low, high)) if low > REPEAT_MAX || high > REPEAT_MAX => {
                     return Err("invalid repeat count".to_owned());
                 }
                 Some(_) => {
-                    repeat = repeat.then('{')?;
-                    let end = at + text[at..].find('}').unwrap_or_default() + 1;
-                    out.push_str(&text[at..end]);
-                    while rest.next_if(|(next, _)| *next < end).is_some() {}
-                    continue;
+                    self.out.push('{');
+                    self.copy(self.text[self.at..].find('}').unwrap_or_default() + 1);
+                    return repeat.then('{');
                 }
-                None => out.push_str("\\{"),
+                None => self.out.push_str("\\{"),
             },
-            (Class::Outside, '*' | '+' | '?') => {
-                repeat = repeat.then(character)?;
-                out.push(character);
-                continue;
-            }
-            (Class::Start | Class::Inside, '[') => match text[at..].starts_with("[:") {
-                true => {
-                    let Some(end) = text[at..].find(":]") else {
-                        out.push_str("\\[");
-                        class = Class::Inside;
-                        continue;
-                    };
-                    out.push_str(&text[at..at + end + 2]);
-                    while rest.next_if(|(next, _)| *next < at + end + 2).is_some() {}
-                    class = Class::Inside;
-                    continue;
+            '[' => {
+                self.out.push('[');
+                if self.text[self.at..].starts_with('^') {
+                    self.copy(1);
                 }
-                false => {
-                    out.push_str("\\[");
-                    class = Class::Inside;
-                }
-            },
-            (Class::Start, ']') => {
-                out.push_str("\\]");
-                class = Class::Inside;
             }
-            (Class::Inside, ']') => {
-                out.push(']');
-                class = Class::Outside;
-            }
-            (Class::Start | Class::Inside, '&' | '~') => {
-                out.push('\\');
-                out.push(character);
-                class = Class::Inside;
-            }
-            (Class::Start, '-') => {
-                out.push_str("\\-");
-                class = Class::Inside;
-            }
-            // A range that ends in a dash; the engine would read a difference of classes.
-            (Class::Inside, '-') if rest.next_if(|(_, next)| *next == '-').is_some() => {
-                out.push_str("-\\-");
-            }
-            (Class::Start, other) => {
-                out.push(other);
-                class = Class::Inside;
-            }
-            (_, other) => out.push(other),
+            other => self.out.push(other),
         }
-        repeat = Repeat::None;
+        Ok(Repeat::None)
     }
-    Ok(out)
+
+    fn inside(&mut self, character: char, class: Class) {
+        let rest = &self.text[self.at..];
+        match character {
+            '[' => match rest.strip_prefix(':').and_then(|rest| rest.find(":]")) {
+                // A named class: the colon before, the name, and the end.
+                Some(end) => {
+                    self.out.push('[');
+                    self.copy(end + 3);
+                }
+                None => self.out.push_str("\\["),
+            },
+            ']' | '&' | '~' => {
+                self.out.push('\\');
+                self.out.push(character);
+            }
+            '-' if matches!(class, Class::Start) => self.out.push_str("\\-"),
+            // A range that ends in a dash; the engine would read a difference of classes.
+            '-' if rest.starts_with('-') => {
+                self.out.push_str("-\\-");
+                self.at += 1;
+            }
+            other => self.out.push(other),
+        }
+    }
 }
 
 /// What was just repeated. The engine would repeat a repetition; Go refuses that.
@@ -156,6 +173,16 @@ enum Class {
     /// Right after the bracket, where a closing one is meant literally.
     Start,
     Inside,
+}
+
+impl Class {
+    /// After a character that is not a bracket.
+    fn next(self) -> Class {
+        match self {
+            Class::Start => Class::Inside,
+            other => other,
+        }
+    }
 }
 
 fn escape(character: char, class: Class) -> String {

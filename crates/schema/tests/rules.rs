@@ -46,7 +46,11 @@ fn checked(schema: &Value) -> Vec<String> {
 #[test]
 fn old_values_are_refused_where_they_are_not_found_again() {
     let item = json!({"type": "string", "x-kubernetes-validations": [{"rule": "self == oldSelf"}]});
-    let list = |list_type: &str| json!({"type": "array", "maxItems": 3, "items": item, "x-kubernetes-list-type": list_type});
+    let list = |list_type: &str| {
+        let mut list = json!({"type": "array", "maxItems": 3, "items": item});
+        list["x-kubernetes-list-type"] = json!(list_type);
+        list
+    };
     let rule = "x-kubernetes-validations[0].rule";
     let within = "oldSelf cannot be used on the uncorrelatable portion of the schema within";
     for list in [list("set"), list("atomic")] {

@@ -115,7 +115,7 @@ pub(super) fn exceeds(name: &str, cost: u64, cost_max: u64) -> String {
         _ => format!("{factor:.1}x"),
     };
     format!(
-        "{name} exceeds budget by factor of {factor} (try simplifying the rule, or adding maxItems, \
-         maxProperties, and maxLength where arrays, maps, and strings are declared)"
+        "{name} exceeds budget by factor of {factor} (try simplifying the rule, or adding \
+         maxItems, maxProperties, and maxLength where arrays, maps, and strings are declared)"
     )
 }

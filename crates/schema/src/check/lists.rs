@@ -146,8 +146,8 @@ fn items_of_keyed(node: &Node, list_type: &str, path: &Path<'_>, out: &mut Vec<V
         };
         let at = properties.key(name);
         if !items.required.contains(name) && child.default.is_none() {
-            let detail = "this property is in x-kubernetes-list-map-keys, so it must have a default \
-                          or be a required property";
+            let detail = "this property is in x-kubernetes-list-map-keys, so it must have a \
+                          default or be a required property";
             out.push(Violation::required(&at.field("default"), detail));
         }
         if child.nullable {

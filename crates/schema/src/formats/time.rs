@@ -48,7 +48,7 @@ pub(crate) fn is_date_time(text: &str) -> bool {
 }
 
 fn is_clock(text: &str) -> bool {
-    let parts: Vec<_> = text.split(':').map(|part| two_digits(part)).collect();
+    let parts: Vec<_> = text.split(':').map(two_digits).collect();
     matches!(parts[..], [Some(0..=23), Some(0..=59), Some(0..=59)])
 }
 
@@ -59,7 +59,7 @@ fn is_zone(text: &str) -> bool {
     let Some(offset) = text.strip_prefix(['+', '-']) else {
         return false;
     };
-    let parts: Vec<_> = offset.split(':').map(|part| two_digits(part)).collect();
+    let parts: Vec<_> = offset.split(':').map(two_digits).collect();
     matches!(parts[..], [Some(0..=23), Some(0..=59)])
 }
 

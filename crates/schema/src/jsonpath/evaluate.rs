@@ -125,15 +125,15 @@ fn slice(
 }
 
 fn passes(
-    item: &Cow<'_, Value>,
+    item: &Value,
     left: &[Step],
     comparison: Option<&(Comparison, Vec<Step>)>,
 ) -> Result<bool, String> {
-    let lefts = steps(vec![item.clone()], left)?;
+    let lefts = steps(vec![Cow::Borrowed(item)], left)?;
     let Some((comparison, right)) = comparison else {
         return Ok(!lefts.is_empty());
     };
-    let rights = steps(vec![item.clone()], right)?;
+    let rights = steps(vec![Cow::Borrowed(item)], right)?;
     match (lefts.as_slice(), rights.as_slice()) {
         ([], _) | (_, []) => Ok(false),
         ([left], [right]) => compare(left, *comparison, right),
