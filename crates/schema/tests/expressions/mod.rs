@@ -5,13 +5,15 @@ use std::sync::Arc;
 use schema::{Compiled, Compiler, Failure, Node, Program, Rule};
 use serde_json::Value;
 
-/// Knows `true`, `false`, `self >= <number>`, `self == oldSelf` and quoted text.
+/// Knows `true`, `false`, `self >= <number>`, `self == oldSelf`,
+/// `oldSelf.hasValue()` and quoted text.
 pub struct Few;
 
 enum Expression {
     Constant(bool),
     AtLeast(i64),
     Unchanged,
+    HasOld,
     Text(String),
 }
 
@@ -21,6 +23,7 @@ fn parse(source: &str) -> Result<Box<dyn Program>, String> {
         "true" => Expression::Constant(true),
         "false" => Expression::Constant(false),
         "self == oldSelf" => Expression::Unchanged,
+        "oldSelf.hasValue()" => Expression::HasOld,
         _ => match (quoted, source.strip_prefix("self >= ").map(str::parse)) {
             (Some(text), _) => Expression::Text(text.to_owned()),
             (_, Some(Ok(bound))) => Expression::AtLeast(bound),
@@ -51,6 +54,7 @@ impl Program for Expression {
         match self {
             Expression::Constant(verdict) => Ok(*verdict),
             Expression::Unchanged => Ok(old == Some(value)),
+            Expression::HasOld => Ok(old.is_some()),
             Expression::AtLeast(bound) => match value.as_i64() {
                 Some(value) => Ok(value >= *bound),
                 None => Err(Failure::NoOverload("no such overload".to_owned())),
