@@ -2,12 +2,15 @@
 //!
 //! Upstream: staging/src/k8s.io/apiserver/pkg/admission/plugin/cel/compile.go
 
-use crate::declared::{Declared, ListKind, MapKind, Property};
+use crate::declared::{Declared, ListKind, MapKind};
 
 /// The fields of an admission request that expressions may read.
 pub(crate) fn request() -> Declared {
     let kind = |last: &str| {
-        object("kubernetes.GroupVersionKind", &["group", "version", last].map(|name| (name, text())))
+        object(
+            "kubernetes.GroupVersionKind",
+            &["group", "version", last].map(|name| (name, text())),
+        )
     };
     let groups = Declared::list(text(), None, ListKind::Atomic);
     let extra = Declared::map(groups.clone(), None, MapKind::Granular);
@@ -39,11 +42,5 @@ fn text() -> Declared {
 }
 
 fn object(name: &str, fields: &[(&str, Declared)]) -> Declared {
-    let property = |(name, declared): &(&str, Declared)| Property {
-        name: (*name).to_owned(),
-        declared: declared.clone(),
-        required: false,
-        has_default: false,
-    };
-    Declared::object(name, fields.iter().map(property).collect())
+    Declared::plain_object(name, fields.to_vec())
 }

@@ -147,6 +147,15 @@ impl Declared {
         Declared::Object(Arc::new(Object { name: name.into(), fields, min_bytes }))
     }
 
+    /// An object whose fields are named in expressions as they are in JSON.
+    pub fn plain_object(name: impl Into<String>, fields: Vec<(&str, Declared)>) -> Declared {
+        let fields = fields.into_iter().map(|(property, declared)| {
+            (property.to_owned(), Field { property: property.to_owned(), declared })
+        });
+        let (name, fields) = (name.into(), fields.collect());
+        Declared::Object(Arc::new(Object { name, fields, min_bytes: 2 }))
+    }
+
     /// The largest size in the sense of `size()`: bytes, items or entries; zero for what has none.
     pub fn max_elements(&self) -> u64 {
         match self {
@@ -200,8 +209,25 @@ impl Object {
 
 /// Words of the language; a property of such a name is reached as `__word__`.
 const RESERVED: [&str; 19] = [
-    "true", "false", "null", "in", "as", "break", "const", "continue", "else", "for", "function",
-    "if", "import", "let", "loop", "package", "namespace", "return", "var",
+    "true",
+    "false",
+    "null",
+    "in",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
 ];
 const RESERVED_TOO: [&str; 2] = ["void", "while"];
 
@@ -225,7 +251,8 @@ pub fn escape(property: &str) -> Option<String> {
         escaped.push_str(text);
         rest = &rest[taken..];
     }
-    let starts_well = escaped.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
+    let starts_well =
+        escaped.starts_with(|first: char| first.is_ascii_alphabetic() || first == '_');
     starts_well.then_some(escaped)
 }
 

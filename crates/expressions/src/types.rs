@@ -148,6 +148,8 @@ impl fmt::Display for Type {
 #[derive(Debug, Default)]
 pub(crate) struct Substitution {
     known: Vec<Option<Type>>,
+    /// What was learnt, in order.
+    learnt: Vec<u32>,
 }
 
 impl Substitution {
@@ -156,13 +158,16 @@ impl Substitution {
         Type::Unknown(self.known.len() as u32 - 1)
     }
 
-    /// Forgets what was learnt after `mark`; for an overload that did not fit.
-    pub(crate) fn save(&self) -> Vec<Option<Type>> {
-        self.known.clone()
+    /// A place to come back to when a signature did not fit.
+    pub(crate) fn save(&self) -> (usize, usize) {
+        (self.known.len(), self.learnt.len())
     }
 
-    pub(crate) fn restore(&mut self, saved: Vec<Option<Type>>) {
-        self.known = saved;
+    pub(crate) fn restore(&mut self, (known, learnt): (usize, usize)) {
+        for index in self.learnt.drain(learnt..) {
+            self.known[index as usize] = None;
+        }
+        self.known.truncate(known);
     }
 
     /// The type with what is known put in; what is still unknown stays.
@@ -203,6 +208,7 @@ impl Substitution {
                     return false;
                 }
                 self.known[*index as usize] = Some(other.clone());
+                self.learnt.push(*index);
                 true
             }
             (Type::Dyn | Type::Error, _) | (_, Type::Dyn | Type::Error) => true,

@@ -272,6 +272,9 @@ fn optional_map(
     Ok(parser.node(at, Kind::Fold(Box::new(fold))))
 }
 
+/// A list that is sorted stands twice in the tree; sorting what was sorted doubles it.
+const NODES_MAX: u32 = 100_000;
+
 /// `list.sortBy(x, key)`: the keys are mapped first, then the list is sorted by them.
 fn sort_by(
     parser: &mut Parser,
@@ -279,7 +282,11 @@ fn sort_by(
     target: Node,
     arguments: Vec<Node>,
 ) -> Result<Node, Fault> {
-    let keys = member(parser, at, renumbered(parser, &target), "map", arguments)?;
+    if parser.ids() > NODES_MAX {
+        return Err((at, format!("expression has more than {NODES_MAX} parts")));
+    }
+    let copy = renumbered(parser, &target);
+    let keys = member(parser, at, copy, "map", arguments)?;
     Ok(parser.call(at, "@sortByKeys", vec![target, keys]))
 }
 

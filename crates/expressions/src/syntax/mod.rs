@@ -3,7 +3,7 @@
 //! Recursive descent with a bound on nesting; positions are counted in characters.
 
 mod macros;
-mod parse;
+pub(crate) mod parse;
 mod tokens;
 
 pub(crate) use crate::syntax::parse::parse;

@@ -13,8 +13,23 @@ pub(crate) struct Tree {
 
 /// Words that are no names of variables.
 const RESERVED: [&str; 17] = [
-    "as", "break", "const", "continue", "else", "for", "function", "if", "import", "let", "loop",
-    "package", "namespace", "return", "var", "void", "while",
+    "as",
+    "break",
+    "const",
+    "continue",
+    "else",
+    "for",
+    "function",
+    "if",
+    "import",
+    "let",
+    "loop",
+    "package",
+    "namespace",
+    "return",
+    "var",
+    "void",
+    "while",
 ];
 
 pub(crate) fn parse(source: &str) -> Result<Tree, Problems> {
@@ -57,6 +72,10 @@ impl Parser {
     pub(crate) fn node(&mut self, at: u32, kind: Kind) -> Node {
         self.ids += 1;
         Node { id: self.ids - 1, at, kind }
+    }
+
+    pub(crate) fn ids(&self) -> u32 {
+        self.ids
     }
 
     fn peek(&self) -> &Token {
@@ -338,8 +357,10 @@ impl Parser {
             Token::Ident(name) => self.identifier(at, name),
             _ => {
                 self.position -= usize::from(*self.peek() != Token::End && self.position > 0);
-                self.unexpected("{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', \
-                     NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}")
+                self.unexpected(
+                    "{'[', '{', '(', '.', '-', '!', 'true', 'false', 'null', \
+                     NUM_FLOAT, NUM_INT, NUM_UINT, STRING, BYTES, IDENTIFIER}",
+                )
             }
         }
     }
@@ -404,7 +425,9 @@ fn height(node: &Node, above: usize) -> usize {
     match &node.kind {
         Kind::Constant(_) | Kind::Ident(_) => here,
         Kind::Select { operand, .. } | Kind::Test { operand, .. } => height(operand, here),
-        Kind::Call { target, arguments, .. } => below(&mut target.as_deref().into_iter().chain(arguments)),
+        Kind::Call { target, arguments, .. } => {
+            below(&mut target.as_deref().into_iter().chain(arguments))
+        }
         Kind::List(items) => below(&mut items.iter().map(|item| &item.value)),
         Kind::Map(entries) => {
             below(&mut entries.iter().flat_map(|entry| [&entry.key, &entry.value]))
