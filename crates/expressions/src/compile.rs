@@ -103,12 +103,12 @@ struct Inner {
 pub fn compile(source: &str, scope: &Scope, expected: Expected) -> Result<Program, Problems> {
     let tree = syntax::parse(source)?;
     let checked = check::check(source, tree, scope)?;
-    let fits = match (expected, &checked.result) {
-        (Expected::Any, _) => true,
-        (Expected::Bool, Type::Bool | Type::Dyn) => true,
-        (Expected::String, Type::String | Type::Dyn) => true,
-        _ => false,
-    };
+    let fits = matches!(
+        (expected, &checked.result),
+        (Expected::Any, _)
+            | (Expected::Bool, Type::Bool | Type::Dyn)
+            | (Expected::String, Type::String | Type::Dyn)
+    );
     if !fits {
         let wanted = if expected == Expected::Bool { "bool" } else { "string" };
         let message = format!("cel expression must evaluate to a {wanted}");

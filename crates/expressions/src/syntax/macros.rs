@@ -132,7 +132,7 @@ impl Expansion<'_> {
     /// `cel.@mapInsert(@result, key, value)`
     fn insert(&mut self, value: Node) -> Node {
         let accumulator = self.accumulator();
-        let key = self.ident(&self.variable.to_owned());
+        let key = self.ident(self.variable);
         self.call("cel.@mapInsert", vec![accumulator, key, value])
     }
 
@@ -192,7 +192,7 @@ fn map_filtered(expand: &mut Expansion<'_>, arguments: &[Node]) -> Parts {
 
 fn filter(expand: &mut Expansion<'_>, arguments: &[Node]) -> Parts {
     let initial = expand.empty_list();
-    let item = expand.ident(&expand.variable.to_owned());
+    let item = expand.ident(expand.variable);
     let step = expand.append(item);
     let step = expand.only_if(arguments[0].clone(), step);
     expand.whole(initial, step)
