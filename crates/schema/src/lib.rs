@@ -8,6 +8,7 @@
 //!
 //! Upstream: staging/src/k8s.io/apiextensions-apiserver/pkg/apiserver/{schema,validation}
 
+mod cel;
 pub mod check;
 mod default;
 mod formats;
@@ -27,6 +28,7 @@ pub mod structural;
 pub mod validate;
 mod violation;
 
+pub use cel::Cel;
 pub use default::default;
 pub use limits::{DEPTH_MAX, NODES_MAX};
 pub use metadata::{Embedded, Malformed, coerce};

@@ -2,9 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
-mod expressions;
-
-use expressions::Few;
 use schema::{Options, Path, RuleTree, Schema, check};
 use serde_json::{Value, json};
 
@@ -18,7 +15,7 @@ fn rules_fail_where_and_when_they_should() {
     let cases: Value = serde_saphyr::from_str(include_str!("cases/rules.yaml")).unwrap();
     for case in cases.as_array().unwrap() {
         let schema = Schema::parse(&case["schema"], &Path::new("s")).unwrap();
-        let rules = RuleTree::build(&schema, &Few);
+        let rules = RuleTree::build(&schema, &schema::Cel::default());
         let options = Options { rules: rules.as_ref(), metadata: None };
         let outcome = schema::validate(&case["new"], case.get("old"), &schema, &options);
         let found: Vec<_> = outcome.violations.iter().map(ToString::to_string).collect();
@@ -38,8 +35,12 @@ fn rules_fail_where_and_when_they_should() {
 fn checked(schema: &Value) -> Vec<String> {
     let path = Path::new("s");
     let schema = Schema::parse(schema, &path).unwrap();
-    let options =
-        check::Options { path: &path, status_subresource: false, compiler: &Few, metadata: None };
+    let options = check::Options {
+        path: &path,
+        status_subresource: false,
+        compiler: &schema::Cel::default(),
+        metadata: None,
+    };
     check::check(&schema, &options).iter().map(ToString::to_string).collect()
 }
 
