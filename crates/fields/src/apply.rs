@@ -136,7 +136,7 @@ impl<R: Resource> Step<'_, R> {
         if managed.is_empty() {
             managed = self.before_first_apply()?;
         }
-        reconcile_all(self.resource, self.live, &mut managed)?;
+        reconcile_all(self.resource, &mut managed)?;
         let shape = self.shape()?;
         let mut object = self.live.clone();
         managed::strip(&mut object);
@@ -146,6 +146,8 @@ impl<R: Resource> Step<'_, R> {
         if let Some(last) = &last {
             let owned = Pruning { resource: self.resource, request: self.request, last };
             object = prune(owned, object, &managed)?;
+            // An empty container that is wanted may have gone with the last of what was in it.
+            merge(shape, &mut object, self.config);
         }
         self.take(&object, &mut managed, force)?;
         let changed = !same_object(self.live, &object);

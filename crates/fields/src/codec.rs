@@ -42,8 +42,8 @@ impl Set {
 
     /// Reads FieldsV1 from text.
     pub fn from_json(text: &str) -> Result<Set, Error> {
-        let value: Value = serde_json::from_str(text)
-            .map_err(|error| Error::Set { reason: error.to_string() })?;
+        let value: Value =
+            serde_json::from_str(text).map_err(|error| Error::Set { reason: error.to_string() })?;
         Set::from_value(&value)
     }
 }

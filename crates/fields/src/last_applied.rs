@@ -37,7 +37,8 @@ pub fn unchanged_since<S: Shape>(shape: S, live: &Value, api_version: &str) -> S
 
 /// Writes the configuration to the annotation, if the object has it. Whether that changed it.
 pub fn refresh(object: &mut Value, config: &Value) -> bool {
-    let annotations = object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
+    let annotations =
+        object.get_mut("metadata").and_then(|metadata| metadata.get_mut("annotations"));
     let Some(Value::Object(annotations)) = annotations else { return false };
     let Some(before) = annotations.get(ANNOTATION).cloned() else { return false };
     let mut config = config.clone();
@@ -46,11 +47,10 @@ pub fn refresh(object: &mut Value, config: &Value) -> bool {
     }
     let text = format!("{config}\n");
     let others = annotations.iter().filter(|(name, _)| *name != ANNOTATION);
-    let bytes: usize = others
-        .map(|(name, value)| name.len() + value.as_str().map_or(0, str::len))
-        .sum::<usize>()
-        + ANNOTATION.len()
-        + text.len();
+    let bytes: usize =
+        others.map(|(name, value)| name.len() + value.as_str().map_or(0, str::len)).sum::<usize>()
+            + ANNOTATION.len()
+            + text.len();
     if bytes > ANNOTATIONS_BYTES_MAX {
         annotations.remove(ANNOTATION);
         return true;

@@ -256,4 +256,3 @@ fn entry_value(entry: Entry) -> Value {
     }
     Value::Object(value)
 }
-

@@ -42,8 +42,8 @@ pub fn prune<R: Resource>(
 
     // What nobody owns was not the applier's to remove.
     let pruned = convert(resource, &pruned, last_version)?;
-    let gone = named_fields(shape, &at_last).difference(&named_fields(shape, &pruned));
-    let result = remove(shape, at_last, &gone.intersection(&last_named));
+    let gone = fields_of(shape, &at_last).difference(&fields_of(shape, &pruned));
+    let result = remove(shape, at_last, &gone.intersection(&last.set));
     Ok(convert(resource, &result, request.api_version)?.into_owned())
 }
 

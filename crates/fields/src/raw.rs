@@ -9,7 +9,8 @@ use crate::{
     codec::ITSELF,
     element::{Element, FIELD},
     set::{Node, Set},
-    shape::{Form, List, Map as MapKind, Shape},
+    shape::Shape,
+    walk::reconcile::is_atomic,
 };
 
 /// Whether any path of the set is in FieldsV1.
@@ -40,66 +41,16 @@ fn find<'v>(raw: &'v Map<String, Value>, element: &Element) -> Option<&'v Value>
 }
 
 /// Whether FieldsV1 is as the schema would have it; see [`crate::walk::reconcile`].
-pub fn fits<S: Shape>(shape: S, raw: &Value, live: Option<&Value>) -> bool {
+pub fn fits<S: Shape>(shape: S, raw: &Value) -> bool {
     let Value::Object(raw) = raw else { return false };
     raw.iter().all(|(key, below)| {
-        if key == ITSELF {
+        if key == ITSELF || below.as_object().is_some_and(Map::is_empty) {
             return true;
         }
-        let (child, value) = match key.strip_prefix(FIELD) {
-            Some(name) => (shape.member(name), live.and_then(|live| live.get(name))),
-            None => {
-                let items = shape.items();
-                (items, live.and_then(|live| item_of(items, live, key)))
-            }
+        let child = match key.strip_prefix(FIELD) {
+            Some(name) => shape.member(name),
+            None => shape.items(),
         };
-        let leaf = below.as_object().is_some_and(Map::is_empty);
-        let Some(child) = child else { return true };
-        match (form_of(child, value), leaf) {
-            (None | Some(Form::Scalar(_)), _) => true,
-            (Some(Form::List(List::Atomic) | Form::Map(MapKind::Atomic)), leaf) => leaf,
-            (Some(Form::List(_) | Form::Map(_)), true) => {
-                key.starts_with(FIELD) && value.is_none_or(is_bare)
-            }
-            (Some(Form::List(_) | Form::Map(_)), false) => fits(child, below, value),
-        }
+        child.is_none_or(|child| !is_atomic(child) && fits(child, below))
     })
-}
-
-/// The item that a key such as `k:{"name":"a"}` means.
-fn item_of<'v, S: Shape>(shape: Option<S>, live: &'v Value, key: &str) -> Option<&'v Value> {
-    let keys: Map<String, Value> = serde_json::from_str(key.strip_prefix("k:")?).ok()?;
-    let has_key = |item: &Value, name: &str, key: &Value| match item.get(name) {
-        Some(value) => value == key,
-        None => shape.and_then(|shape| shape.field_default(name)).as_ref() == Some(key),
-    };
-    let items = live.as_array()?;
-    items.iter().find(|item| keys.iter().all(|(name, key)| has_key(item, name, key)))
-}
-
-fn form_of<S: Shape>(shape: S, value: Option<&Value>) -> Option<Form<'static>> {
-    let atom = shape.atom();
-    let form = match value {
-        Some(value) => atom.form(value)?,
-        None => match (atom.scalar, atom.list, atom.map) {
-            (None, None, Some(map)) => Form::Map(map),
-            (None, Some(list), None) => Form::List(list),
-            _ => return None,
-        },
-    };
-    Some(match form {
-        Form::Scalar(scalar) => Form::Scalar(scalar),
-        Form::Map(map) => Form::Map(map),
-        Form::List(List::Atomic) => Form::List(List::Atomic),
-        Form::List(_) => Form::List(List::Set),
-    })
-}
-
-fn is_bare(value: &Value) -> bool {
-    match value {
-        Value::Null => true,
-        Value::Array(items) => items.is_empty(),
-        Value::Object(fields) => fields.is_empty(),
-        _ => false,
-    }
 }

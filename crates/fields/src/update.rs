@@ -2,8 +2,6 @@
 //!
 //! The writer owns what it changed, and nobody else does any more. What it removed nobody owns.
 
-use std::borrow::Cow;
-
 use serde_json::Value;
 
 use crate::{
@@ -114,7 +112,7 @@ pub(crate) fn updated<R: Resource>(
     request: &Request<'_>,
     identity: &Identity,
 ) -> Result<Managed, Error> {
-    reconcile_all(resource, live, &mut managed)?;
+    reconcile_all(resource, &mut managed)?;
     let mut changes = Changes::new(resource, request, live, new)?;
     if changes.own().is_empty() {
         // Whatever the version, there is nothing to see.
@@ -172,37 +170,15 @@ fn own_entry(
 }
 
 /// Rewrites the sets that a schema which has changed would write differently.
-pub(crate) fn reconcile_all<R: Resource>(
-    resource: &R,
-    live: &Value,
-    managed: &mut Managed,
-) -> Result<(), Error> {
-    let mut at_version: Option<(String, Cow<'_, Value>)> = None;
+pub(crate) fn reconcile_all<R: Resource>(resource: &R, managed: &mut Managed) -> Result<(), Error> {
     for entry in &mut managed.entries {
-        let api_version = entry.identity.api_version.as_str();
-        let Some(shape) = resource.shape(api_version) else { continue };
-        let known = at_version.as_ref().is_some_and(|(known, _)| known == api_version);
-        if !known {
-            let converted = match live["apiVersion"].as_str() {
-                Some(same) if same == api_version => Cow::Borrowed(live),
-                None => Cow::Borrowed(live),
-                Some(_) => resource.convert(live, api_version).map_err(|reason| {
-                    Error::Convert { api_version: api_version.to_owned(), reason }
-                })?,
-            };
-            at_version = Some((api_version.to_owned(), converted));
-        }
-        let live = at_version.as_ref().map(|(_, live)| live.as_ref());
+        let Some(shape) = resource.shape(&entry.identity.api_version) else { continue };
         let fits = match &entry.fields {
-            Fields::Raw(raw) => raw::fits(shape, raw, live),
+            Fields::Raw(raw) => raw::fits(shape, raw),
             Fields::Decoded(_) => false,
         };
         if !fits {
-            let before = entry.fields.set()?;
-            let after = reconcile(shape, before.clone(), live);
-            if after != before {
-                entry.fields = Fields::Decoded(after);
-            }
+            entry.fields = Fields::Decoded(reconcile(shape, entry.fields.set()?));
         }
     }
     Ok(())

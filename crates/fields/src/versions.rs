@@ -64,10 +64,9 @@ impl<'a, R: Resource> Changes<'a, R> {
             return Ok(None);
         }
         let convert = |object| {
-            self.resource.convert(object, api_version).map_err(|reason| Error::Convert {
-                api_version: api_version.to_owned(),
-                reason,
-            })
+            self.resource
+                .convert(object, api_version)
+                .map_err(|reason| Error::Convert { api_version: api_version.to_owned(), reason })
         };
         let (live, new) = (convert(self.live)?, convert(self.new)?);
         let compared = self.compared(api_version, &live, &new);

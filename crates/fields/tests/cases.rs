@@ -259,11 +259,7 @@ impl<'a> Run<'a> {
         Ok(())
     }
 
-    fn write(
-        &self,
-        step: &Value,
-        request: &Request<'_>,
-    ) -> Result<(Value, Option<bool>), String> {
+    fn write(&self, step: &Value, request: &Request<'_>) -> Result<(Value, Option<bool>), String> {
         let live = match &self.live {
             None => None,
             Some(live) if live["apiVersion"] == request.api_version => Some(live.clone()),

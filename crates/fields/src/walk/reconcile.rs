@@ -1,26 +1,27 @@
 //! A set of fields whose schema has changed since it was written.
 //!
 //! What was merged and is replaced whole by now is owned whole. What was owned whole and is merged
-//! by now is owned field by field, as it is in the live object. The same happens to an empty
-//! container that someone else has filled since: its owner gets what is in it.
-
-use serde_json::Value;
+//! by now stays owned as it is: its owner has the container and nothing in it.
 
 use crate::{
     element::Element,
     set::{Node, Set},
-    shape::{Form, List, Map, Shape},
-    walk::{fields_of::fields_of, items::element_or_index},
+    shape::{List, Map, Shape},
 };
 
-/// The set as the schema would have it, given the object that it is about.
-pub fn reconcile<S: Shape>(shape: S, set: Set, live: Option<&Value>) -> Set {
+/// The set as the schema would have it.
+pub fn reconcile<S: Shape>(shape: S, set: Set) -> Set {
     let mut reconciled = Set::default();
     for node in set.into_nodes() {
-        let child = member_of(shape, &node.element);
-        let value = live.and_then(|live| value_at(shape, live, &node.element));
+        let child = match &node.element {
+            Element::Field(name) => shape.member(name),
+            Element::Key(_) | Element::Value(_) | Element::Index(_) => shape.items(),
+        };
         reconciled.put(match child {
-            Some(child) => reconcile_node(child, node, value),
+            Some(child) if !node.below.is_empty() && is_atomic(child) => {
+                Node { member: true, below: Set::EMPTY, ..node }
+            }
+            Some(child) => Node { below: reconcile(child, node.below), ..node },
             // A field that the schema does not know any more says nothing.
             None => node,
         });
@@ -28,54 +29,13 @@ pub fn reconcile<S: Shape>(shape: S, set: Set, live: Option<&Value>) -> Set {
     reconciled
 }
 
-fn reconcile_node<S: Shape>(shape: S, node: Node, live: Option<&Value>) -> Node {
-    let form = live.and_then(|live| shape.atom().form(live)).or_else(|| only_form(shape));
-    let leaf = node.member && node.below.is_empty();
-    match form {
-        Some(Form::List(List::Atomic) | Form::Map(Map::Atomic)) if !leaf => {
-            Node { member: true, below: Set::EMPTY, ..node }
-        }
-        Some(Form::List(_) | Form::Map(Map::Granular)) if leaf => {
-            let below = live.map_or(Set::EMPTY, |live| fields_of(shape, live));
-            Node { below, ..node }
-        }
-        Some(Form::List(_) | Form::Map(_)) => {
-            Node { below: reconcile(shape, node.below, live), ..node }
-        }
-        _ => node,
-    }
-}
-
-/// What a node is whatever its value, where its schema allows but one thing.
-fn only_form<S: Shape>(shape: S) -> Option<Form<'static>> {
+/// Whether a container is replaced whole, whatever its value is. What is deduced is not: a map
+/// of it may have fields.
+pub(crate) fn is_atomic<S: Shape>(shape: S) -> bool {
     let atom = shape.atom();
-    match (atom.scalar, atom.list, atom.map) {
-        (None, None, Some(map)) => Some(Form::Map(map)),
-        (None, Some(List::Atomic), None) => Some(Form::List(List::Atomic)),
-        (None, Some(_), None) => Some(Form::List(List::Set)),
-        _ => None,
-    }
-}
-
-fn member_of<S: Shape>(shape: S, element: &Element) -> Option<S> {
-    match element {
-        Element::Field(name) => shape.member(name),
-        Element::Key(_) | Element::Value(_) | Element::Index(_) => shape.items(),
-    }
-}
-
-fn value_at<'v, S: Shape>(shape: S, live: &'v Value, element: &Element) -> Option<&'v Value> {
-    match (element, live) {
-        (Element::Field(name), Value::Object(fields)) => fields.get(&**name),
-        (Element::Key(_) | Element::Value(_), Value::Array(items)) => {
-            let Some(Form::List(list)) = shape.atom().form(live) else { return None };
-            let item_shape = shape.items();
-            let mut same = items.iter().enumerate().filter(|(at, item)| {
-                element_or_index(list, item_shape, *at, item) == *element
-            });
-            // Items that cannot be told apart are owned as one, without what is in them.
-            same.next().filter(|_| same.next().is_none()).map(|(_, item)| item)
-        }
-        _ => None,
+    match (atom.list, atom.map) {
+        (_, Some(map)) => map == Map::Atomic,
+        (Some(list), None) => matches!(list, List::Atomic),
+        (None, None) => false,
     }
 }
