@@ -207,6 +207,7 @@ impl Roles {
         }
         self.known = found;
         self.position = at;
+        self.kinds.iter().for_each(|(kind, _)| self.authorizer.saw(*kind, at));
         Ok(())
     }
 
@@ -236,12 +237,12 @@ impl Roles {
                 Err(error) => return error,
             };
             for change in &batch.changes {
-                self.take(change);
+                self.take(change, batch.revision);
             }
         }
     }
 
-    fn take(&mut self, change: &Change) {
+    fn take(&mut self, change: &Change, revision: Revision) {
         let Some(kind) = self.kind_of(&change.key).map(|(kind, _)| *kind) else { return };
         match &change.entry {
             Some(entry) => {
@@ -253,6 +254,7 @@ impl Roles {
                 self.known.remove(&change.key);
             }
         }
+        self.authorizer.saw(kind, revision);
     }
 
     fn forget(&self, key: &Key) {
