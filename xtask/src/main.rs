@@ -24,7 +24,8 @@ cargo xtask COMMAND
                           picks tests by a part of their name.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
-  bench NAME [ARGS]       Runs a benchmark, in release mode.
+  bench NAME [ARGS]       Runs a benchmark, in release mode: store, or api, which starts a server
+                          or measures that of `--kubeconfig FILE`.
   codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
                           files kinds.json and types.json in DIR.
   help                    This text.
