@@ -105,7 +105,8 @@ impl Server {
         if parts.uri.to_string().len() > URL_BYTES_MAX {
             return Err(Error::bad_request("the URL is too long"));
         }
-        let options = Options::parse(parts.uri.query().unwrap_or_default())?;
+        let kind = kind_of_options(&parts.method);
+        let options = Options::parse_as(parts.uri.query().unwrap_or_default(), kind)?;
         match path::parse(parts.uri.path()) {
             Path::Other => self.answer_other(&parts, &asked),
             Path::Discovery { group, version } => {
@@ -117,6 +118,9 @@ impl Server {
             Path::Resource(target) => {
                 let verb = verb(&parts.method, &target, &options)?;
                 self.authorize(&asked.user, verb, &target)?;
+                if !self.registry.has_group_version(&target.group, &target.version) {
+                    return Ok(Answer::text(404, "404 page not found\n"));
+                }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, target, options, asked)?;
                 self.dispatch(verb, &request).await
@@ -228,6 +232,12 @@ impl Server {
         let resource = &request.resource;
         match request.target.subresource.as_str() {
             "" if !resource.serves(verb) => return Err(Error::method_not_allowed()),
+            "" if verb == "create" && !request.target.name.is_empty() => {
+                return Err(Error::method_not_allowed());
+            }
+            "" if matches!(verb, "update" | "patch") && request.target.name.is_empty() => {
+                return Err(Error::method_not_allowed());
+            }
             "" => {}
             name => {
                 let subresource = resource.subresource(name).ok_or_else(Error::no_such_resource)?;
@@ -271,6 +281,17 @@ struct Asked {
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// What the options of a request are called in errors.
+fn kind_of_options(method: &Method) -> &'static str {
+    match method.as_str() {
+        "POST" => "CreateOptions",
+        "PUT" => "UpdateOptions",
+        "PATCH" => "PatchOptions",
+        "DELETE" => "DeleteOptions",
+        _ => "ListOptions",
+    }
 }
 
 fn verb(method: &Method, target: &Target, options: &Options) -> Result<&'static str, Error> {

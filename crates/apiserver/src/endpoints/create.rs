@@ -104,11 +104,12 @@ fn scope(resource: &Resource) -> Scope {
 /// Commits a new object; `None` when the name is taken.
 async fn store(server: &Server, request: &Request, object: &Value) -> Result<Option<Value>, Error> {
     let mut object = object.clone();
-    if request.options.dry_run {
-        return Ok(Some(object));
-    }
     let mut request = request.clone();
     request.target.name = object::name(&object).to_owned();
+    if request.options.dry_run {
+        let is_taken = write::read(server, &request).await?.is_some();
+        return Ok((!is_taken).then_some(object));
+    }
     let mutation = encode(&request, &object);
     match commit(server, &request, mutation, Precondition::Absent).await {
         Ok(revision) => {

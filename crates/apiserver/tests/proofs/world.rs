@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use apiserver::identity::User;
+use apiserver::rbac::RoleReference;
 use apiserver::serve::serve;
 use apiserver::server::Server;
 use apiserver::start;
@@ -82,6 +83,22 @@ impl World {
         tasks.spawn(serve(handle.server.clone(), listener, handle.tls));
         let server = handle.server;
         World { directory, server, address, admin, authority, _stop: stop_sender, _tasks: tasks }
+    }
+
+    /// Returns when the index of roles has seen all that is stored: it sees a role made for this
+    /// after all others.
+    pub async fn follow_roles(&self) {
+        const NAME: &str = "the-last-one";
+        let collection = "/apis/rbac.authorization.k8s.io/v1/clusterroles";
+        let body = format!("{{\"metadata\":{{\"name\":\"{NAME}\"}},\"rules\":[]}}");
+        let create = Request::post(collection).body(Full::new(body.into())).unwrap();
+        assert_eq!(self.ask(&admin(), create).await.status, 201);
+        let role = RoleReference { kind: "ClusterRole", namespace: "", name: NAME };
+        while self.server.authorizer.rules_of(&role).is_none() {
+            tokio::task::yield_now().await;
+        }
+        let delete = Request::delete(format!("{collection}/{NAME}")).body(Full::default()).unwrap();
+        assert_eq!(self.ask(&admin(), delete).await.status, 200);
     }
 
     /// Asks in this process.

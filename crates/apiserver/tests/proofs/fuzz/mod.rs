@@ -21,6 +21,8 @@ const SECONDS_VARIABLE: &str = "SETPOINT_FUZZ_SECONDS";
 const SECONDS: u64 = 20;
 /// No input of this size may take longer, on a slow and busy machine.
 const CASE_MAX: Duration = Duration::from_secs(10);
+/// What the threads of a server have.
+const STACK_BYTES: usize = 2 << 20;
 const KEPT: &str = include_str!("kept.txt");
 
 #[test]
@@ -29,8 +31,13 @@ fn nothing_that_a_client_sends_makes_a_reader_panic_swell_or_change_its_mind() {
     let duration = Duration::from_secs(seconds.unwrap_or(SECONDS));
     let seed = System.random();
     let failures: Vec<String> = std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            TARGETS.iter().map(|target| scope.spawn(move || run(target, seed, duration))).collect();
+        // Named, because a stack that overflows tells no more than the name.
+        let named = |target: &'static Target| {
+            let builder = std::thread::Builder::new().name(target.name.to_owned());
+            let builder = builder.stack_size(STACK_BYTES);
+            builder.spawn_scoped(scope, move || run(target, seed, duration)).unwrap()
+        };
+        let threads: Vec<_> = TARGETS.iter().map(named).collect();
         threads.into_iter().filter_map(|thread| thread.join().unwrap().err()).collect()
     });
     assert!(failures.is_empty(), "add to kept.txt:\n{}", failures.join("\n"));
