@@ -14,15 +14,16 @@ use serde_json::{Map, Number, Value};
 use serde_saphyr::options::DuplicateKeyPolicy;
 use serde_saphyr::{Options, Spanned};
 
-use super::{DEPTH_MAX, Error, PROBLEMS_MAX, Parsed};
+use super::{Error, PROBLEMS_MAX, Parsed};
 
 /// The most nodes of a body, after aliases were replaced by what they stand for.
 const NODES_MAX: usize = 1_000_000;
 /// How many nodes aliases may add: the bound of a bomb.
 const REPLAYED_MAX: usize = 200_000;
 const ALIASES_MAX: usize = 10_000;
-/// The scanner itself recurses in `[[[`.
-const FLOW_DEPTH_MAX: usize = 256;
+/// How deep a body may be nested: less than JSON, because a level of YAML takes several kilobytes
+/// of a stack that has two megabytes, and one that overflows ends the process.
+const DEPTH_MAX: usize = 100;
 
 /// Reads one YAML document.
 pub fn parse(body: &[u8]) -> Result<Parsed, Error> {
@@ -85,7 +86,7 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
             max_nodes: NODES_MAX,
             max_events: 2 * NODES_MAX,
             max_depth: DEPTH_MAX,
-            flow_nesting_limit: FLOW_DEPTH_MAX,
+            flow_nesting_limit: DEPTH_MAX,
             max_aliases: ALIASES_MAX,
             max_documents: 1,
         },
