@@ -24,7 +24,7 @@ pub async fn start(options: &Options, report: &mut Report) -> Result<()> {
         let target = Target::start(options, directory)?;
         answers_ready(&target).await?;
         ready.push(start.elapsed());
-        items::namespace(&target).await?;
+        items::namespaces(&target).await?;
         first.push(start.elapsed());
     }
     report.row("start, empty, until /readyz", millis(ready.percentile(0.5)), Aim::AtMost(50.0), "");

@@ -78,7 +78,7 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
     if options.wants(Workload::Idle) && target.pid.is_some() {
         life::idle(&target, options.idle_seconds, &mut report).await?;
     }
-    items::namespace(&target).await?;
+    items::namespaces(&target).await?;
     // What is listed, read and changed must exist, whether or not creating it is looked at.
     writes::create(&target, &options, &mut report).await?;
     if options.wants(Workload::Write) {

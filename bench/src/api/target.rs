@@ -8,8 +8,9 @@ use std::sync::Arc;
 use anyhow::{Context, Result, ensure};
 use store::{Environment, System};
 
-use super::Options;
+use super::client::{Connection, Http};
 use super::kubeconfig::{self, Access};
+use super::{Options, items};
 
 /// A server.
 pub struct Target {
@@ -82,9 +83,11 @@ impl Target {
 
     /// Leaves nothing behind.
     pub async fn clean_up(&self) -> Result<()> {
-        let path = format!("/api/v1/namespaces/{}", self.namespace);
-        let request = self.request("DELETE", &path, String::new());
-        super::client::Connection::open(self, super::client::Http::One).await?.send(request).await?;
+        let mut connection = Connection::open(self, Http::One).await?;
+        for prefix in [items::ITEM, ""] {
+            let path = format!("/api/v1/namespaces/{}", items::namespace(self, prefix));
+            connection.send(self.request("DELETE", &path, String::new())).await?;
+        }
         Ok(())
     }
 }

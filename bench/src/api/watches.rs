@@ -78,12 +78,8 @@ pub async fn latency(target: &Arc<Target>, options: &Options, report: &mut Repor
 
 /// More than the watchers can follow at once.
 pub async fn burst(target: &Arc<Target>, report: &mut Report) -> Result<()> {
-    let steady = Scene {
-        http: Http::One,
-        watchers: 1_000,
-        writes: 400,
-        pause: Duration::from_millis(5),
-    };
+    let steady =
+        Scene { http: Http::One, watchers: 1_000, writes: 400, pause: Duration::from_millis(5) };
     let burst = Scene { watchers: 500, writes: 300, pause: Duration::from_millis(1), ..steady };
     for (what, scene) in [("200 writes/s to 1,000 watchers", steady), ("300 at once to 500", burst)]
     {
@@ -124,8 +120,7 @@ struct Times {
 
 async fn run(target: &Arc<Target>, scene: Scene) -> Result<Outcome> {
     let revision = revision(target).await?;
-    let watching =
-        format!("{}?watch=true&resourceVersion={revision}", items::collection(target));
+    let watching = format!("{}?watch=true&resourceVersion={revision}", items::collection(target));
     let mut streams = Vec::with_capacity(scene.watchers);
     let mut shared: Option<Connection> = None;
     for number in 0..scene.watchers {
@@ -157,9 +152,10 @@ async fn run(target: &Arc<Target>, scene: Scene) -> Result<Outcome> {
     while let Some(samples) = watchers.join_next().await {
         latency.extend(samples?);
     }
-    let used = target.pid.zip(before).map(|(pid, before)| {
-        usage::processor_time(pid).saturating_sub(before)
-    });
+    let used = target
+        .pid
+        .zip(before)
+        .map(|(pid, before)| usage::processor_time(pid).saturating_sub(before));
     let arrivals: Vec<u64> = times.last.iter().map(|at| at.load(Ordering::Relaxed)).collect();
     let mut last = Samples::default();
     for (arrival, sent) in arrivals.iter().zip(&sent) {
@@ -193,7 +189,8 @@ async fn follow(mut body: Incoming, writes: usize, times: &Times) -> Samples {
         while let Some(length) = memchr::memchr(b'\n', &rest[from..]) {
             let line = &rest[from..from + length];
             from += length + 1;
-            let (Some(sent), Some(number)) = (number(line, "\"sent\":\""), number(line, "\"number\":\""))
+            let (Some(sent), Some(number)) =
+                (number(line, "\"sent\":\""), number(line, "\"number\":\""))
             else {
                 continue;
             };
@@ -236,7 +233,7 @@ async fn write(target: &Arc<Target>, scene: Scene, times: &Times) -> Result<Vec<
         let at = nanos_since(times.begin);
         sent[number] = at;
         let data = json!({"data": {"sent": at.to_string(), "number": number.to_string()}});
-        let path = items::path(target, "item", number);
+        let path = items::path(target, items::ITEM, number);
         let types = ("application/merge-patch+json", "application/json");
         let request = target.request_as("PATCH", &path, types, data.to_string());
         writing.spawn(async move {

@@ -17,11 +17,7 @@ const MERGE_PATCH: &str = "application/merge-patch+json";
 const APPLY_PATCH: &str = "application/apply-patch+yaml";
 
 /// The last load leaves the objects `item-…` that all others use.
-pub async fn create(
-    target: &Arc<Target>,
-    options: &Options,
-    report: &mut Report,
-) -> Result<()> {
+pub async fn create(target: &Arc<Target>, options: &Options, report: &mut Report) -> Result<()> {
     let one = |connections, count| Load { http: Http::One, connections, streams: 1, count };
     let few = options.objects.min(CHANGES);
     let mut loads = Vec::new();
@@ -31,12 +27,12 @@ pub async fn create(
         let two = Load { http: Http::Two, connections: 4, streams: 16, count: few };
         loads.push(("shared", two, Aims::NONE));
     }
-    loads.push(("item", one(64, options.objects), aims_together()));
+    loads.push((items::ITEM, one(64, options.objects), aims_together()));
     for (prefix, load, aims) in loads {
         let requests = target.clone();
         let make: Arc<Make> = Arc::new(move |number| {
             let body = items::text(prefix, number, "");
-            requests.request("POST", &items::collection(&requests), body)
+            requests.request("POST", &items::collection_of(&requests, prefix), body)
         });
         measure(target, ("create", load), (make, aims), report).await?;
     }
@@ -72,7 +68,8 @@ pub async fn read_and_change(
         let make = by_path(target, "GET", |_, _| String::new(), "application/json");
         measure(target, ("get", load(options.objects)), (make, get), report).await?;
         let mark = format!("put-{connections}");
-        let make = by_path(target, "PUT", move |number, _| items::text("item", number, &mark), "");
+        let make =
+            by_path(target, "PUT", move |number, _| items::text(items::ITEM, number, &mark), "");
         measure(target, ("put", load(changes)), (make, aims(10_000.0, 95.0)), report).await?;
         let body = move |_, _: &Target| json!({"data": {"patched": connections.to_string()}});
         let make = by_path(target, "PATCH", move |n, t| body(n, t).to_string(), MERGE_PATCH);
@@ -108,7 +105,7 @@ fn by_path(
 ) -> Arc<Make> {
     let target = target.clone();
     Arc::new(move |number| {
-        let mut path = items::path(&target, "item", number);
+        let mut path = items::path(&target, items::ITEM, number);
         if content_type == APPLY_PATCH {
             path += "?fieldManager=bench&force=true";
         }
@@ -122,7 +119,7 @@ fn applied(number: usize, connections: usize) -> String {
     json!({
         "apiVersion": "v1",
         "kind": "ConfigMap",
-        "metadata": {"name": items::name("item", number)},
+        "metadata": {"name": items::name(items::ITEM, number)},
         "data": {"applied": connections.to_string()},
     })
     .to_string()

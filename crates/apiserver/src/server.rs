@@ -24,11 +24,14 @@ use crate::request::negotiate::{Representation, negotiate};
 use crate::request::options::Options;
 use crate::request::path::{self, Path, Target};
 use crate::resources::Registry;
+use crate::selectors::fields;
 use crate::status::Error;
 use crate::{ids, subresources, time};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
+/// What is said of a path that nobody serves.
+const NO_PAGE: &str = "404 page not found\n";
 /// The longest URL.
 const URL_BYTES_MAX: usize = 8 << 10;
 
@@ -111,15 +114,18 @@ impl Server {
             Path::Other => self.answer_other(&parts, &asked),
             Path::Discovery { group, version } => {
                 self.authorize_path(&asked.user, &parts)?;
+                if !self.is_discovered(group.as_deref(), version.as_deref()) {
+                    return Ok(Answer::text(404, NO_PAGE));
+                }
                 let representation = negotiate(header(&parts.headers, ACCEPT))?;
                 let (group, version) = (group.as_deref(), version.as_deref());
                 discovery::answer(&self.registry, group, version, representation)
             }
             Path::Resource(target) => {
                 let verb = verb(&parts.method, &target, &options)?;
-                self.authorize(&asked.user, verb, &target)?;
+                self.authorize(&asked.user, verb, &target, &options)?;
                 if !self.registry.has_group_version(&target.group, &target.version) {
-                    return Ok(Answer::text(404, "404 page not found\n"));
+                    return Ok(Answer::text(404, NO_PAGE));
                 }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, target, options, asked)?;
@@ -142,7 +148,17 @@ impl Server {
         match path {
             "/version" | "/version/" => Ok(Answer::value(200, &version())),
             "/" => Ok(Answer::value(200, &json!({"paths": self.paths()}))),
-            _ => Ok(Answer::text(404, "404 page not found\n")),
+            _ => Ok(Answer::text(404, NO_PAGE)),
+        }
+    }
+
+    fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
+        match (group, version) {
+            (None | Some(""), None) => true,
+            (Some(group), None) => self.registry.groups().iter().any(|(name, _)| name == group),
+            (group, Some(version)) => {
+                self.registry.has_group_version(group.unwrap_or_default(), version)
+            }
         }
     }
 
@@ -160,7 +176,20 @@ impl Server {
         paths
     }
 
-    fn authorize(&self, user: &User, verb: &str, target: &Target) -> Result<(), Error> {
+    fn authorize(
+        &self,
+        user: &User,
+        verb: &str,
+        target: &Target,
+        options: &Options,
+    ) -> Result<(), Error> {
+        // A list of the one object that a selector names is about that object.
+        let selected = match verb {
+            "list" | "watch" => fields::parse(&options.field_selector).ok(),
+            _ => None,
+        };
+        let selected = selected.as_ref().and_then(|fields| fields.exact("metadata.name"));
+        let name = if target.name.is_empty() { selected.unwrap_or_default() } else { &target.name };
         self.decide(
             user,
             &Attributes {
@@ -169,7 +198,7 @@ impl Server {
                 resource: &target.resource,
                 subresource: &target.subresource,
                 namespace: &target.namespace,
-                name: &target.name,
+                name,
                 path: None,
             },
         )

@@ -7,7 +7,7 @@ use serde_json::Value;
 use super::Request;
 use super::get::represent;
 use super::update::prepare;
-use super::write::{change, normalise};
+use super::write::{change, expect_kind, normalise};
 use crate::answer::Answer;
 use crate::decode::json;
 use crate::field_error::FieldError;
@@ -35,6 +35,10 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         "application/strategic-merge-patch+json" => Kind::Strategic,
         _ => return Err(Error::unsupported_media_type(ACCEPTED)),
     };
+    if request.options.force.is_some() {
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(Error::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
+    }
     let body = json::parse(&request.body)
         .map_err(|error| Error::bad_request(format!("error decoding patch: {error}")))?
         .value;
@@ -42,6 +46,7 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         let mut object = current.clone();
         apply(request, kind, &mut object, &body)?;
         normalise(request, &mut object)?;
+        expect_kind(request, &mut object)?;
         // Only a revision that the patch itself names binds it to that revision.
         if object::meta(&object, "resourceVersion") == object::meta(current, "resourceVersion") {
             object::remove_meta(&mut object, "resourceVersion");

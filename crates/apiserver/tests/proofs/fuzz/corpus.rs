@@ -61,8 +61,7 @@ pub fn protobuf() -> Vec<Vec<u8>> {
     let metadata = run(1, &[run(1, b"name"), run(3, b"default"), labels, time].concat());
     let cpu = run(1, &[run(1, b"cpu"), run(2, &run(1, b"1500m"))].concat());
     let port = run(6, &[run(1, b"web"), number(3, 80), run(4, b"TCP")].concat());
-    let container =
-        run(2, &[run(1, b"c"), run(2, b"image"), port, run(8, &cpu)].concat());
+    let container = run(2, &[run(1, b"c"), run(2, b"image"), port, run(8, &cpu)].concat());
     let volume = run(1, &[run(1, b"v"), run(2, &run(2, &run(1, b"Memory")))].concat());
     let spec = run(2, &[container, volume, number(4, 30), number(11, 1)].concat());
     let pod = [metadata.clone(), spec].concat();
@@ -143,5 +142,15 @@ pub fn url() -> Vec<Vec<u8>> {
 }
 
 pub fn quantity() -> Vec<Vec<u8>> {
-    texts(&["1", "-1.5Gi", "+0.000000001", "100m", "12e6", "1E", "3n", "9223372036854775807", ".5k"])
+    texts(&[
+        "1",
+        "-1.5Gi",
+        "+0.000000001",
+        "100m",
+        "12e6",
+        "1E",
+        "3n",
+        "9223372036854775807",
+        ".5k",
+    ])
 }

@@ -99,7 +99,8 @@ fn mask(value: &mut Value) {
     match value {
         Value::Object(map) => {
             for (name, value) in map {
-                let is_masked = MASKED.contains(&name.as_str()) || name.ends_with("/controller-uid");
+                let is_masked =
+                    MASKED.contains(&name.as_str()) || name.ends_with("/controller-uid");
                 match value {
                     Value::String(text) if is_masked && !text.is_empty() => {
                         *text = format!("<{name}>");
@@ -117,15 +118,16 @@ fn mask(value: &mut Value) {
 
 /// Texts that quote a uid or a revision.
 fn without_chance(text: &str) -> String {
-    let words = text.split_inclusive([' ', ',', '(', ')', '"', '\n']);
+    let words = text.split_inclusive([' ', ',', '(', ')', '"', '\n', '=']);
     let is_uid = |word: &str| {
         let word = word.trim_end_matches([' ', ',', '(', ')', '"', '\n', '.']);
         word.len() == 36 && word.split('-').map(str::len).eq([8, 4, 4, 4, 12])
     };
     words
-        .map(|word| match is_uid(word) {
-            true => format!("<uid>{}", &word[36..]),
-            false => word.to_owned(),
+        .map(|word| match word.strip_suffix(')') {
+            Some(number) if number.parse::<u64>().is_ok() => "<number>)".to_owned(),
+            _ if is_uid(word) => format!("<uid>{}", &word[36..]),
+            _ => word.to_owned(),
         })
         .collect()
 }
