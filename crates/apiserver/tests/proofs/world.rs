@@ -94,11 +94,16 @@ impl World {
         let create = Request::post(collection).body(Full::new(body.into())).unwrap();
         assert_eq!(self.ask(&admin(), create).await.status, 201);
         let role = RoleReference { kind: "ClusterRole", namespace: "", name: NAME };
-        while self.server.authorizer.rules_of(&role).is_none() {
+        let is_known = || self.server.authorizer.rules_of(&role).is_some();
+        while !is_known() {
             tokio::task::yield_now().await;
         }
         let delete = Request::delete(format!("{collection}/{NAME}")).body(Full::default()).unwrap();
         assert_eq!(self.ask(&admin(), delete).await.status, 200);
+        // Else the next one would be taken for known before it is.
+        while is_known() {
+            tokio::task::yield_now().await;
+        }
     }
 
     /// Asks in this process.
