@@ -221,7 +221,7 @@ async fn write(target: &Arc<Target>, scene: Scene, times: &Times) -> Result<Vec<
     for _ in 0..WRITERS {
         connections.push(Connection::open(target, Http::One).await?);
     }
-    let mut sent = vec![0; scene.writes];
+    let mut sent = Vec::with_capacity(scene.writes);
     let mut writing = JoinSet::new();
     let mut due = tokio::time::interval(scene.pause);
     for number in 0..scene.writes {
@@ -231,7 +231,7 @@ async fn write(target: &Arc<Target>, scene: Scene, times: &Times) -> Result<Vec<
             None => writing.join_next().await.context("a writer must be at work")???,
         };
         let at = nanos_since(times.begin);
-        sent[number] = at;
+        sent.push(at);
         let data = json!({"data": {"sent": at.to_string(), "number": number.to_string()}});
         let path = items::path(target, items::ITEM, number);
         let types = ("application/merge-patch+json", "application/json");
