@@ -30,12 +30,15 @@ use crate::request::negotiate::{Offer, negotiate};
 use crate::request::options::Options;
 use crate::request::path::{self, Path, Target};
 use crate::resources::Registry;
+use crate::selectors::fields;
 use crate::status::Error;
 use crate::traffic::{REQUEST_MAX, Traffic, is_long_running};
 use crate::{ids, subresources, time};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
+/// What is said of a path that nobody serves.
+const NO_PAGE: &str = "404 page not found\n";
 /// The longest URL.
 const URL_BYTES_MAX: usize = 8 << 10;
 /// Subresources whose bodies are the whole object, of which the strategy takes a part.
@@ -151,6 +154,9 @@ impl Server {
             Path::Other => self.answer_other(&parts, &asked),
             Path::Discovery { group, version } => {
                 self.authorize_path(&asked.user, &parts)?;
+                if !self.is_discovered(group.as_deref(), version.as_deref()) {
+                    return Ok(Answer::text(404, NO_PAGE));
+                }
                 let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
                 let (group, version) = (group.as_deref(), version.as_deref());
                 discovery::answer(&self.registry, group, version, representation)
@@ -161,7 +167,10 @@ impl Server {
                     true => None,
                     false => self.traffic.enter(verb, &asked.user)?,
                 };
-                self.authorize(&asked.user, verb, &target)?;
+                self.authorize(&asked.user, verb, &target, &options)?;
+                if !self.registry.has_group_version(&target.group, &target.version) {
+                    return Ok(Answer::text(404, NO_PAGE));
+                }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, (verb, target), options, asked)?;
                 self.dispatch(verb, &request).await
@@ -186,7 +195,17 @@ impl Server {
         match path {
             "/version" | "/version/" => Ok(Answer::value(200, &version())),
             "/" => Ok(Answer::value(200, &json!({"paths": self.paths()}))),
-            _ => Ok(Answer::text(404, "404 page not found\n")),
+            _ => Ok(Answer::text(404, NO_PAGE)),
+        }
+    }
+
+    fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
+        match (group, version) {
+            (None | Some(""), None) => true,
+            (Some(group), None) => self.registry.groups().iter().any(|(name, _)| name == group),
+            (group, Some(version)) => {
+                self.registry.has_group_version(group.unwrap_or_default(), version)
+            }
         }
     }
 
@@ -205,7 +224,20 @@ impl Server {
         paths
     }
 
-    fn authorize(&self, user: &User, verb: &str, target: &Target) -> Result<(), Error> {
+    fn authorize(
+        &self,
+        user: &User,
+        verb: &str,
+        target: &Target,
+        options: &Options,
+    ) -> Result<(), Error> {
+        // A list of the one object that a selector names is about that object.
+        let selected = match verb {
+            "list" | "watch" => fields::parse(&options.field_selector).ok(),
+            _ => None,
+        };
+        let selected = selected.as_ref().and_then(|fields| fields.exact("metadata.name"));
+        let name = if target.name.is_empty() { selected.unwrap_or_default() } else { &target.name };
         self.decide(
             user,
             &Attributes {
@@ -214,7 +246,7 @@ impl Server {
                 resource: &target.resource,
                 subresource: &target.subresource,
                 namespace: &target.namespace,
-                name: &target.name,
+                name,
                 path: None,
             },
         )
@@ -288,6 +320,12 @@ impl Server {
         let resource = &request.resource;
         match request.target.subresource.as_str() {
             "" if !resource.serves(verb) => return Err(Error::method_not_allowed()),
+            "" if verb == "create" && !request.target.name.is_empty() => {
+                return Err(Error::method_not_allowed());
+            }
+            "" if matches!(verb, "update" | "patch") && request.target.name.is_empty() => {
+                return Err(Error::method_not_allowed());
+            }
             "" => {}
             name => {
                 let subresource = resource.subresource(name).ok_or_else(Error::no_such_resource)?;
@@ -332,7 +370,8 @@ struct Route {
 impl Route {
     fn of(parts: &Parts) -> Route {
         let path = path::parse(parts.uri.path());
-        let options = Options::parse(parts.uri.query().unwrap_or_default());
+        let kind = kind_of_options(&parts.method);
+        let options = Options::parse_as(parts.uri.query().unwrap_or_default(), kind);
         let verb = match (&path, &options) {
             (Path::Resource(target), Ok(options)) => verb(&parts.method, target, options),
             _ => Err(Error::method_not_allowed()),
@@ -378,6 +417,17 @@ struct Asked {
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// What the options of a request are called in errors.
+fn kind_of_options(method: &Method) -> &'static str {
+    match method.as_str() {
+        "POST" => "CreateOptions",
+        "PUT" => "UpdateOptions",
+        "PATCH" => "PatchOptions",
+        "DELETE" => "DeleteOptions",
+        _ => "ListOptions",
+    }
 }
 
 fn verb(method: &Method, target: &Target, options: &Options) -> Result<&'static str, Error> {

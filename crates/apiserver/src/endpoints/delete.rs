@@ -14,6 +14,7 @@ use crate::allocation;
 use crate::answer::Answer;
 use crate::decode;
 use crate::facts;
+use crate::field_error::FieldError;
 use crate::object;
 use crate::quantity;
 use crate::registry::builtin;
@@ -56,18 +57,20 @@ pub async fn delete(server: &Server, request: &Request) -> Result<Answer, Error>
     if properties.returns_deleted_object || object::is_terminating(&deleted) {
         return Ok(represent(server, &request, 200, &deleted));
     }
-    let status = json!({
+    let mut status = json!({
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
         "details": {
             "name": request.target.name,
-            "group": resource.group,
             "kind": resource.plural,
             "uid": object::uid(&deleted),
         },
     });
+    if !resource.group.is_empty() {
+        status["details"]["group"] = json!(resource.group);
+    }
     Ok(Answer::value(200, &status))
 }
 
@@ -109,13 +112,19 @@ impl DeleteOptions {
             }
             (None, None) => None,
         };
+        let dry_run: Vec<_> = body["dryRun"].as_array().into_iter().flatten().collect();
+        if let Some(other) = dry_run.iter().find(|value| **value != "All") {
+            let text = other.as_str().unwrap_or_default();
+            let error = FieldError::not_supported("dryRun", text, &["All"]);
+            return Err(Error::invalid("DeleteOptions", "meta.k8s.io", "", &[error]));
+        }
         let precondition = |name: &str| body["preconditions"][name].as_str().map(str::to_owned);
         Ok(DeleteOptions {
             grace_period_seconds: grace.transpose()?,
             propagation,
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
-            dry_run: body["dryRun"].as_array().is_some_and(|list| !list.is_empty()),
+            dry_run: !dry_run.is_empty(),
         })
     }
 }
@@ -125,10 +134,13 @@ fn read_body(request: &Request) -> Result<Value, Error> {
     let of = facts::type_by_name(OPTIONS_TYPE).expect("the facts have the options of a deletion");
     let format = body_format(request)?;
     let decoded = decode::object(&request.body, format, of, |text| quantity::rewritten(text).ok());
-    let decoded = decoded.map_err(|error| {
-        Error::bad_request(format!("couldn't decode the body as DeleteOptions: {error}"))
-    })?;
-    Ok(decoded.value)
+    let refused =
+        |why: &str| Error::bad_request(format!("couldn't decode the body as DeleteOptions: {why}"));
+    let decoded = decoded.map_err(|error| refused(&error.to_string()))?;
+    match decoded.value["kind"].as_str().unwrap_or_default() {
+        "" | "DeleteOptions" => Ok(decoded.value),
+        other => Err(refused(&format!("it is of kind {other:?}"))),
+    }
 }
 
 /// Deletes, or marks for deletion; answers with the object as it then is.

@@ -5,7 +5,7 @@
 use serde_json::Value;
 
 use super::get::represent;
-use super::write::{change, normalise};
+use super::write::{change, expect_kind, normalise};
 use super::{Request, bounds};
 use crate::answer::Answer;
 use crate::decode::{self, json};
@@ -34,6 +34,10 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         "application/strategic-merge-patch+json" => Kind::Strategic,
         _ => return Err(Error::unsupported_media_type(ACCEPTED)),
     };
+    if request.options.force.is_some() {
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(Error::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
+    }
     let body = json::parse(&request.body)
         .map_err(|error| match error {
             decode::Error::TooLarge => bounds::too_large(),
@@ -44,6 +48,7 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         let mut object = current.clone();
         apply(request, kind, &mut object, &body)?;
         normalise(request, &mut object)?;
+        expect_kind(request, &mut object)?;
         // Only a revision that the patch itself names binds it to that revision.
         if object::meta(&object, "resourceVersion") == object::meta(current, "resourceVersion") {
             object::remove_meta(&mut object, "resourceVersion");

@@ -25,6 +25,13 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
     expect_place(request, &mut object)?;
     let resource = &request.resource;
     let properties = builtin::strategy(&resource.group, &resource.kind).properties();
+    let is_new = request.target.subresource.is_empty()
+        && properties.allows_create_on_update
+        && read(server, request).await?.is_none();
+    if is_new {
+        let created = create_object(server, request, object).await?;
+        return Ok(represent(server, request, 201, &created));
+    }
     if object::meta(&object, "resourceVersion").is_empty()
         && !properties.allows_unconditional_update
     {
@@ -32,13 +39,6 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
             FieldError::invalid("metadata.resourceVersion", 0, "must be specified for an update");
         let name = &request.target.name;
         return Err(Error::invalid(&resource.kind, &resource.group, name, &[error]));
-    }
-    let is_new = request.target.subresource.is_empty()
-        && properties.allows_create_on_update
-        && read(server, request).await?.is_none();
-    if is_new {
-        let created = create_object(server, request, object).await?;
-        return Ok(represent(server, request, 201, &created));
     }
     let outcome = change(server, request, |_| Ok(object.clone())).await?;
     Ok(represent(server, request, 200, &outcome.object()))
