@@ -57,6 +57,9 @@ pub fn apply<R: Resource>(
     let managed = Managed::of_stored(live).map_err(|error| Error::ManagedFields {
         reason: format!("failed to decode managed fields: {error}"),
     })?;
+    let mut bare = live.clone();
+    managed::strip(&mut bare);
+    let live = &bare;
     let step = Step { resource, live, config, request };
     step.check()?;
     let applied = match step.run(managed.clone(), force) {
@@ -90,6 +93,7 @@ fn empty_object<R: Resource>(resource: &R, config: &Value, request: &Request<'_>
 
 struct Step<'a, R> {
     resource: &'a R,
+    /// Without its managed fields.
     live: &'a Value,
     config: &'a Value,
     request: &'a Request<'a>,
@@ -139,7 +143,6 @@ impl<R: Resource> Step<'_, R> {
         reconcile_all(self.resource, &mut managed)?;
         let shape = self.shape()?;
         let mut object = self.live.clone();
-        managed::strip(&mut object);
         merge(shape, &mut object, self.config);
 
         let (own, last) = self.claim(shape, &mut managed)?;
@@ -150,7 +153,7 @@ impl<R: Resource> Step<'_, R> {
             merge(shape, &mut object, self.config);
         }
         self.take(&object, &mut managed, force)?;
-        let changed = !same_object(self.live, &object);
+        let changed = !order::equal(self.live, &object);
         self.stamp(&mut managed, last, own, changed);
         managed.drop_empty();
         managed.write(&mut object);
@@ -241,22 +244,4 @@ pub struct Last {
     pub api_version: String,
     pub time: Option<String>,
     pub set: Set,
-}
-
-/// Whether two objects are the same but for their managed fields.
-fn same_object(live: &Value, object: &Value) -> bool {
-    let (Value::Object(live), Value::Object(object)) = (live, object) else { return false };
-    let metadata = |fields: &serde_json::Map<String, Value>| {
-        let mut metadata = fields.get("metadata").cloned().unwrap_or(Value::Null);
-        if let Value::Object(fields) = &mut metadata {
-            fields.remove("managedFields");
-        }
-        metadata
-    };
-    let rest = |one: &serde_json::Map<String, Value>, two: &serde_json::Map<String, Value>| {
-        one.iter()
-            .filter(|(name, _)| *name != "metadata")
-            .all(|(name, value)| two.get(name).is_some_and(|other| order::equal(value, other)))
-    };
-    rest(live, object) && rest(object, live) && order::equal(&metadata(live), &metadata(object))
 }

@@ -54,7 +54,7 @@ fn every_case_holds() {
         for case in &cases {
             count += 1;
             assert!(case["clause"].is_string(), "{name}: {} names no clause", case["case"]);
-            if let Err(failure) = run(&document, case) {
+            if let Err(failure) = run(document, case) {
                 writeln!(failures, "{name}: {}\n{failure}\n", case["case"]).unwrap();
             }
         }

@@ -2,14 +2,15 @@
 #![allow(dead_code, reason = "each test uses a part")]
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{borrow::Cow, collections::BTreeMap, sync::OnceLock};
 
 use fields::{Element, OpenApi, Path, Resource, Set};
 use serde_json::{Map, Value};
 
 /// The schemas that cases refer to by name.
-pub fn schemas() -> Value {
-    serde_saphyr::from_str(include_str!("../cases/schemas.yaml")).unwrap()
+pub fn schemas() -> &'static Value {
+    static SCHEMAS: OnceLock<Value> = OnceLock::new();
+    SCHEMAS.get_or_init(|| serde_saphyr::from_str(include_str!("../cases/schemas.yaml")).unwrap())
 }
 
 /// A kind whose versions have schemas of a document.
