@@ -7,6 +7,10 @@ use std::time::Duration;
 use expressions::{Bindings, Budget, Declared, Expected, ListKind, RULE_COST_MAX, Scope, compile};
 use serde_json::{Value, json};
 
+/// The worst takes less than a second; tests are built with little optimisation and share their
+/// machine.
+const TIME_MAX: Duration = Duration::from_secs(2);
+
 /// Evaluates over a list that fills a request; gives the estimate and how long it took.
 fn run(rule: &str, items: &Value) -> (u64, Duration) {
     let list = Declared::list(Declared::string(None, None), None, ListKind::Atomic);
@@ -19,7 +23,7 @@ fn run(rule: &str, items: &Value) -> (u64, Duration) {
 }
 
 #[test]
-fn hostile_rules_are_stopped_within_a_second() {
+fn hostile_rules_are_stopped_in_time() {
     let small: Vec<String> = (0..300_000).map(|index| format!("item{index}")).collect();
     let empty = vec![""; 1_000_000];
     let long = vec!["é".repeat(1_500_000)];
@@ -47,7 +51,7 @@ fn hostile_rules_are_stopped_within_a_second() {
     for items in [json!(small), json!(empty), json!(long)] {
         for rule in rules {
             let (_, took) = run(rule, &items);
-            assert!(took < Duration::from_secs(3), "{rule} took {took:?}");
+            assert!(took < TIME_MAX, "{rule} took {took:?}");
         }
     }
 }

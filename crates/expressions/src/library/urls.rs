@@ -40,12 +40,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         cost: Cost::Scan(0),
         call: url,
     },
-    Function {
-        name: "isURL",
-        overloads: &["isURL(string) bool"],
-        cost: Cost::Scan(0),
-        call: is_url,
-    },
+    Function { name: "isURL", overloads: &["isURL(string) bool"], cost: Cost::One, call: is_url },
     accessor!("getScheme", |url: &Url| url.scheme.clone()),
     accessor!("getHost", |url: &Url| url.host.clone()),
     accessor!("getHostname", hostname),
