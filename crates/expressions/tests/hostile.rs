@@ -81,3 +81,26 @@ fn deep_nesting_is_refused_without_exhausting_the_stack() {
     let chain = vec!["true"; 10_000].join(" && ");
     assert!(compile(&chain, &Scope::default(), Expected::Bool).is_ok());
 }
+
+#[test]
+fn the_deepest_rules_that_are_taken_evaluate_on_a_small_stack() {
+    let sum = vec!["1"; 490].join(" + ");
+    let loops = (0..160).fold("1".to_owned(), |rule, _| format!("[{rule}].map(x, x)[0]"));
+    let nested = (0..120).fold("1".to_owned(), |rule, _| format!("[1].map(x, {rule})[0]"));
+    let parentheses = format!("{}1{}", "(".repeat(240), ")".repeat(240));
+    let lists = format!("{}1{}", "[".repeat(240), "]".repeat(240));
+    let equal = format!("{lists} == {lists}");
+    // As small as the threads of a server are.
+    let run = move || {
+        for rule in [sum, loops, nested, parentheses, equal] {
+            match compile(&rule, &Scope::default(), Expected::Any) {
+                Ok(program) => {
+                    let mut budget = Budget::default();
+                    program.evaluate(&Bindings::default(), &mut budget).unwrap();
+                }
+                Err(problems) => assert!(problems.to_string().contains("recursion limit")),
+            }
+        }
+    };
+    std::thread::Builder::new().stack_size(1 << 20).spawn(run).unwrap().join().unwrap();
+}
