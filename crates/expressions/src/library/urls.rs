@@ -74,7 +74,8 @@ fn url<'a>(fuel: &mut Fuel, values: &[Value<'a>]) -> Outcome<'a> {
     match parse(text) {
         Some(url) => Ok(Value::opaque(Opaque::Url(url))),
         None => Err(Failure::evaluation(format!(
-            "URL parse error during conversion from string: parse \"{text}\": invalid URI for request"
+            "URL parse error during conversion from string: parse \"{text}\": invalid URI for \
+             request"
         ))),
     }
 }
