@@ -24,19 +24,40 @@ impl Checker<'_> {
             return self.optional_select(node, operand, field);
         }
         let target_type = target.map(|target| self.node(target));
-        let types = self.arguments(arguments);
+        let types = match (name, arguments) {
+            // What is formatted may be of any types together.
+            ("format", [Node { kind: Kind::List(items), .. }]) if target.is_some() => {
+                for item in items {
+                    self.node(&item.value);
+                }
+                vec![Type::list(Type::Dyn)]
+            }
+            _ => self.arguments(arguments),
+        };
         let Some(function) = library::find(name) else {
             return self.undeclared(node, name);
         };
         self.resolve(node, resolution(function, arguments));
-        if name == "@in"
-            && matches!(&arguments[1].kind, Kind::List(_))
-            && matches!(self.resolutions[arguments[1].id as usize], Resolution::ConstantList)
-        {
-            self.resolve(node, Resolution::ConstantMember(function));
+        if self.is_free(name, arguments) {
+            self.resolve(node, Resolution::Free(function));
         }
         self.literal_arguments(node, name, target.is_some(), arguments);
         self.overload(node, function, target_type.as_ref(), &types)
+    }
+
+    /// Upstream folds these before evaluation, so that they cost nothing.
+    fn is_free(&self, name: &str, arguments: &[Node]) -> bool {
+        match (name, arguments) {
+            ("@in", [_, list @ Node { kind: Kind::List(_), .. }]) => {
+                matches!(self.resolutions[list.id as usize], Resolution::Constant)
+            }
+            (
+                "bool" | "bytes" | "double" | "duration" | "dyn" | "int" | "string" | "timestamp"
+                | "uint",
+                [Node { kind: Kind::Constant(_), .. }],
+            ) => true,
+            _ => false,
+        }
     }
 
     fn arguments(&mut self, arguments: &[Node]) -> Vec<Type> {

@@ -41,10 +41,10 @@ pub(crate) enum Resolution {
     Namespaced(&'static Function),
     /// A step of a fold that changes the accumulator.
     Step(&'static Function),
-    /// `x in [constants]`
-    ConstantMember(&'static Function),
-    /// A list of constants costs nothing to make.
-    ConstantList,
+    /// `x in [constants]`, or a conversion of a constant: nothing is charged for the call.
+    Free(&'static Function),
+    /// A list or a map of constants costs nothing to make.
+    Constant,
 }
 
 pub(crate) fn check(source: &str, tree: Tree, scope: &Scope) -> Result<Checked, Problems> {
@@ -107,7 +107,7 @@ impl Checker<'_> {
                 self.call(node, target.as_deref(), function, arguments)
             }
             Kind::List(items) => self.list(node, items),
-            Kind::Map(entries) => self.map(entries),
+            Kind::Map(entries) => self.map(node, entries),
             Kind::Message { name, .. } => self.undeclared(node, name),
             Kind::Fold(fold) => self.fold(fold),
         };
@@ -194,7 +194,7 @@ impl Checker<'_> {
 
     fn list(&mut self, node: &Node, items: &[Item]) -> Type {
         let mut joined = None;
-        let mut constant = !items.is_empty();
+        let mut constant = true;
         for item in items {
             constant &= matches!(item.value.kind, Kind::Constant(_)) && !item.optional;
             let mut found = self.node(&item.value);
@@ -204,7 +204,7 @@ impl Checker<'_> {
             joined = Some(self.join(&item.value, joined, found));
         }
         if constant {
-            self.resolve(node, Resolution::ConstantList);
+            self.resolve(node, Resolution::Constant);
         }
         let items = joined.unwrap_or_else(|| self.substitution.fresh());
         Type::list(items)
@@ -221,8 +221,11 @@ impl Checker<'_> {
         }
     }
 
-    fn map(&mut self, entries: &[Entry]) -> Type {
+    fn map(&mut self, node: &Node, entries: &[Entry]) -> Type {
         let (mut keys, mut values) = (None, None);
+        if entries.iter().all(is_constant_entry) {
+            self.resolve(node, Resolution::Constant);
+        }
         for entry in entries {
             let key = self.node(&entry.key);
             keys = Some(self.join(&entry.key, keys, key));
@@ -282,6 +285,11 @@ impl Checker<'_> {
             self.fault(node, format!("expected type '{wanted}' but found '{found}'"));
         }
     }
+}
+
+fn is_constant_entry(entry: &Entry) -> bool {
+    let is_constant = |node: &Node| matches!(node.kind, Kind::Constant(_));
+    !entry.optional && is_constant(&entry.key) && is_constant(&entry.value)
 }
 
 fn literal_type(literal: &Literal) -> Type {

@@ -92,7 +92,7 @@ pub(crate) fn after(function: &Function, result: &Value<'_>) -> u64 {
 
 /// Everything a value holds; values nest no deeper than JSON and expressions do.
 fn traversal(fuel: &mut Fuel, value: &Value<'_>) -> Result<u64, Failure> {
-    fuel.burn(1)?;
+    fuel.burn(12)?;
     let part = |length: usize| (length as f64 * SCAN) as u64;
     let mut total: u64 = 0;
     match value {

@@ -49,8 +49,9 @@ impl<'c> Coster<'c> {
             }
             // The affix is what is passed over.
             Cost::Affix => second.scale(SCAN),
-            Cost::Scan(index) => sizes.get(index).copied().unwrap_or(UNKNOWN).scale(SCAN),
-            Cost::ScanTwice => first.scale(2.0 * SCAN),
+            Cost::Scan(_) if function.name == "url" => first.scale(SCAN),
+            // Upstream estimates a pass only for receivers, and these have none.
+            Cost::Scan(_) | Cost::ScanTwice | Cost::ParseIp => ONE,
             Cost::Traverse => self.traverse(nodes[0], first),
             Cost::Size(index) => {
                 let size = sizes.get(index).copied().unwrap_or(UNKNOWN);
@@ -69,12 +70,18 @@ impl<'c> Coster<'c> {
             }
             Cost::Range => self.range(node, nodes[0]),
             Cost::Sets(factor) => first.multiply(second).times(factor).plus(ONE),
-            _ => self.text_cost(node, function, &sizes),
+            _ => self.text_cost(node, function, nodes, &sizes),
         }
     }
 
     /// Functions that make strings, and those on addresses.
-    fn text_cost(&mut self, node: &Node, function: &Function, sizes: &[Estimate]) -> Estimate {
+    fn text_cost(
+        &mut self,
+        node: &Node,
+        function: &Function,
+        nodes: &[&Node],
+        sizes: &[Estimate],
+    ) -> Estimate {
         let first = sizes.first().copied().unwrap_or(ONE);
         let second = sizes.get(1).copied().unwrap_or(ONE);
         let made = |coster: &mut Coster<'c>, size| coster.set_size(node, Some(size));
@@ -94,7 +101,7 @@ impl<'c> Coster<'c> {
             Cost::Join => {
                 let size = self.joined(node, first, sizes.get(1).copied());
                 made(self, size);
-                size.scale(2.0 * SCAN)
+                size.scale(SCAN)
             }
             Cost::Quote => {
                 let max = first.max.saturating_mul(2).saturating_add(2);
@@ -108,16 +115,28 @@ impl<'c> Coster<'c> {
             Cost::ToString | Cost::ToBytes => {
                 let max = first.max.saturating_mul(4).max(64);
                 made(self, Estimate { min: 0, max });
-                first.scale(SCAN).union(ONE)
+                let passes = match (function.cost, self.kind(nodes[0])) {
+                    (_, Type::Dyn) => true,
+                    (Cost::ToString, kind) => matches!(kind, Type::Bytes),
+                    (_, kind) => matches!(kind, Type::String),
+                };
+                if passes { first.scale(SCAN).union(ONE) } else { ONE }
             }
-            Cost::ParseIp => first.scale(SCAN).union(ONE),
-            Cost::ContainsIp => network().plus(network()).scale(SCAN).plus(second.scale(SCAN)),
+            Cost::ContainsIp => network().plus(network()).scale(SCAN).plus(self.parsed(nodes[1])),
             Cost::ContainsCidr => {
-                let parsed = second.scale(SCAN).plus(ONE);
-                network().plus(network()).scale(SCAN).plus(network().scale(SCAN)).plus(parsed)
+                let masked = network().scale(SCAN).plus(ONE);
+                network().plus(network()).scale(SCAN).plus(masked).plus(self.parsed(nodes[1]))
             }
             Cost::Validate => at_least_one(second.scale(SCAN)),
             _ => ONE,
+        }
+    }
+
+    /// What reading a string as an address costs; nothing where it is one already.
+    fn parsed(&self, node: &Node) -> Estimate {
+        match self.kind(node) {
+            Type::String | Type::Dyn => self.size_or_unknown(node).scale(SCAN),
+            _ => Estimate::default(),
         }
     }
 

@@ -278,7 +278,7 @@ impl<'c> Coster<'c> {
         let (function, target) = match &self.checked.resolutions[node.id as usize] {
             Resolution::Function(function)
             | Resolution::Step(function)
-            | Resolution::ConstantMember(function) => (*function, target),
+            | Resolution::Free(function) => (*function, target),
             Resolution::Namespaced(function) => (*function, None),
             _ => return Estimate::default(),
         };

@@ -64,7 +64,7 @@ impl<'a, 'b> Machine<'a, 'b> {
                 _ => self.call(node, target.as_deref(), arguments),
             },
             Kind::List(items) => self.list(node, items),
-            Kind::Map(entries) => self.map(entries),
+            Kind::Map(entries) => self.map(node, entries),
             Kind::Message { .. } => Err(Failure::no_such_overload()),
             Kind::Fold(fold) => self.fold(fold),
         }
@@ -203,9 +203,7 @@ impl<'a, 'b> Machine<'a, 'b> {
             Resolution::Function(function) | Resolution::Step(function) => (*function, target),
             // The target is the first part of the function's name.
             Resolution::Namespaced(function) => (*function, None),
-            Resolution::ConstantMember(function) => {
-                return self.constant_member(function, arguments);
-            }
+            Resolution::Free(function) => return self.free(function, arguments),
             _ => return Err(Failure::no_such_overload()),
         };
         let nodes = target.into_iter().chain(arguments);
@@ -227,6 +225,9 @@ impl<'a, 'b> Machine<'a, 'b> {
         function: &'static crate::library::Function,
         values: [Value<'a>; 2],
     ) -> Outcome<'a> {
+        if function.name == "cel.@mapInsert" {
+            return self.apply_all(function, values.into());
+        }
         let cost = cost::before(&mut self.fuel, function, &values)?;
         self.pay(cost)?;
         let values = match (function.name, values) {
@@ -317,18 +318,19 @@ impl<'a, 'b> Machine<'a, 'b> {
         Ok(Value::Map(Map::Made(made)))
     }
 
-    /// `x in [constants]` costs what `x` costs.
-    fn constant_member(
+    /// A call that costs what its arguments cost.
+    fn free(
         &mut self,
         function: &'static crate::library::Function,
         arguments: &'a [Node],
     ) -> Outcome<'a> {
-        let values = [self.node(&arguments[0])?, self.node(&arguments[1])?];
+        let values: Vec<Value<'a>> =
+            arguments.iter().map(|argument| self.node(argument)).collect::<Result<_, _>>()?;
         (function.call)(&mut self.fuel, &values)
     }
 
     fn list(&mut self, node: &'a Node, items: &'a [Item]) -> Outcome<'a> {
-        if !matches!(self.resolution(node), Resolution::ConstantList) {
+        if !matches!(self.resolution(node), Resolution::Constant) {
             self.pay(LIST_COST)?;
         }
         self.fuel.burn_items(items.len())?;
@@ -346,8 +348,10 @@ impl<'a, 'b> Machine<'a, 'b> {
         Ok(Value::list(values))
     }
 
-    fn map(&mut self, entries: &'a [Entry]) -> Outcome<'a> {
-        self.pay(MAP_COST)?;
+    fn map(&mut self, node: &'a Node, entries: &'a [Entry]) -> Outcome<'a> {
+        if !matches!(self.resolution(node), Resolution::Constant) {
+            self.pay(MAP_COST)?;
+        }
         self.fuel.burn_items(entries.len())?;
         let mut map = std::collections::BTreeMap::new();
         for entry in entries {

@@ -99,17 +99,19 @@ pub(crate) const FUNCTIONS: &[Function] = &[
     },
     Function {
         name: "serviceAccount",
-        overloads: &[
-            "kubernetes.authorization.Authorizer.serviceAccount(string, string) kubernetes.authorization.Authorizer",
-        ],
+        overloads: &[concat!(
+            "kubernetes.authorization.Authorizer.serviceAccount(string, string) ",
+            "kubernetes.authorization.Authorizer"
+        )],
         cost: Cost::One,
         call: service_account,
     },
     Function {
         name: "resource",
-        overloads: &[
-            "kubernetes.authorization.GroupCheck.resource(string) kubernetes.authorization.ResourceCheck",
-        ],
+        overloads: &[concat!(
+            "kubernetes.authorization.GroupCheck.resource(string) ",
+            "kubernetes.authorization.ResourceCheck"
+        )],
         cost: Cost::One,
         call: resource,
     },
@@ -122,7 +124,10 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         name: "check",
         overloads: &[
             "kubernetes.authorization.PathCheck.check(string) kubernetes.authorization.Decision",
-            "kubernetes.authorization.ResourceCheck.check(string) kubernetes.authorization.Decision",
+            concat!(
+                "kubernetes.authorization.ResourceCheck.check(string) ",
+                "kubernetes.authorization.Decision"
+            ),
         ],
         cost: Cost::Fixed(350_000),
         call: check,

@@ -138,9 +138,10 @@ fn label(text: &str, max: usize, is_prefix: bool) -> Vec<String> {
 fn subdomain(text: &str, is_prefix: bool) -> Vec<String> {
     let text = without_dash(text, is_prefix);
     let shape = (!text.split('.').all(is_label)).then(|| {
-        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric characters, '-' or \
-         '.', and must start and end with an alphanumeric character (e.g. 'example.com', regex used \
-         for validation is '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
+        "a lowercase RFC 1123 subdomain must consist of lower case alphanumeric \
+         characters, '-' or '.', and must start and end with an alphanumeric character \
+         (e.g. 'example.com', regex used for validation is \
+         '[a-z0-9]([-a-z0-9]*[a-z0-9])?(\\.[a-z0-9]([-a-z0-9]*[a-z0-9])?)*')"
             .to_owned()
     });
     too_long(&text, 253).into_iter().chain(shape).collect()
@@ -171,9 +172,8 @@ fn qualified_name(text: &str) -> Vec<String> {
     match prefix {
         Some("") => faults.push("prefix part must be non-empty".to_owned()),
         Some(prefix) => {
-            faults.extend(
-                subdomain(prefix, false).iter().map(|fault| std::format!("prefix part {fault}")),
-            );
+            let wrong = subdomain(prefix, false);
+            faults.extend(wrong.iter().map(|fault| std::format!("prefix part {fault}")));
         }
         None => {}
     }

@@ -168,7 +168,8 @@ fn write_value(fuel: &mut Fuel, value: &Value<'_>, out: &mut String) -> Result<(
         Value::Optional(_) | Value::Opaque(_) => {
             let found = value.type_name();
             let message = format!(
-                "error during formatting: string clause can only be used on strings, bools, bytes, ints, doubles, maps, lists, types, durations, and timestamps, was given {found}"
+                "error during formatting: string clause can only be used on strings, bools, bytes, \
+                 ints, doubles, maps, lists, types, durations, and timestamps, was given {found}"
             );
             return Err(Failure::evaluation(message));
         }

@@ -153,7 +153,7 @@ fn list_of<'v, 'a>(values: &'v [Value<'a>]) -> Result<&'v List<'a>, Failure> {
 
 /// For two values that are compared.
 fn burn_text(fuel: &mut Fuel, value: &Value<'_>) -> Result<(), Failure> {
-    fuel.burn(1 + value.as_str().map_or(0, |text| text.len() as u64 / 8))
+    fuel.burn(12 + value.as_str().map_or(0, |text| text.len() as u64 / 8))
 }
 
 fn is_sorted<'a>(fuel: &mut Fuel, values: &[Value<'a>]) -> Outcome<'a> {
@@ -174,7 +174,7 @@ fn is_sorted<'a>(fuel: &mut Fuel, values: &[Value<'a>]) -> Outcome<'a> {
 fn sum<'a>(fuel: &mut Fuel, values: &[Value<'a>]) -> Outcome<'a> {
     let mut total: Option<Value<'a>> = None;
     for item in list_of(values)?.iter() {
-        fuel.burn(1)?;
+        fuel.burn(12)?;
         total = Some(match (total, item?) {
             (None, item) => item,
             (Some(Value::Int(left)), Value::Int(right)) => {

@@ -91,10 +91,28 @@ pub(crate) fn signatures(function: &Function) -> &'static [Signature] {
     TABLE.get(function.name).map(|row| row.signatures.as_slice()).unwrap_or_default()
 }
 
-/// The names of all functions, for tests that must reach each.
 #[cfg(test)]
-pub(crate) fn names() -> Vec<&'static str> {
-    let mut names: Vec<&'static str> = TABLE.keys().copied().collect();
-    names.sort_unstable();
-    names
+mod tests {
+    use super::TABLE;
+
+    #[test]
+    fn every_function_appears_in_the_corpus() {
+        let corpus = concat!(
+            include_str!("../../tests/corpus/values.txt"),
+            include_str!("../../tests/corpus/costs.txt"),
+            include_str!("../../tests/admission.rs"),
+        );
+        let missing: Vec<&&str> = TABLE
+            .keys()
+            .filter(|name| name.starts_with(|first: char| first.is_ascii_alphabetic()))
+            .filter(|name| !name.contains('@') && !corpus.contains(&format!("{name}(")))
+            .collect();
+        assert!(missing.is_empty(), "{missing:?}");
+    }
+
+    #[test]
+    fn no_function_is_in_two_families() {
+        let count: usize = super::FAMILIES.iter().map(|family| family.len()).sum();
+        assert_eq!(count, TABLE.len());
+    }
 }

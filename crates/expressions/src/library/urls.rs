@@ -40,12 +40,7 @@ pub(crate) const FUNCTIONS: &[Function] = &[
         cost: Cost::Scan(0),
         call: url,
     },
-    Function {
-        name: "isURL",
-        overloads: &["isURL(string) bool"],
-        cost: Cost::Scan(0),
-        call: is_url,
-    },
+    Function { name: "isURL", overloads: &["isURL(string) bool"], cost: Cost::One, call: is_url },
     accessor!("getScheme", |url: &Url| url.scheme.clone()),
     accessor!("getHost", |url: &Url| url.host.clone()),
     accessor!("getHostname", hostname),
@@ -79,7 +74,8 @@ fn url<'a>(fuel: &mut Fuel, values: &[Value<'a>]) -> Outcome<'a> {
     match parse(text) {
         Some(url) => Ok(Value::opaque(Opaque::Url(url))),
         None => Err(Failure::evaluation(format!(
-            "URL parse error during conversion from string: parse \"{text}\": invalid URI for request"
+            "URL parse error during conversion from string: parse \"{text}\": invalid URI for \
+             request"
         ))),
     }
 }

@@ -8,12 +8,15 @@ use crate::evaluate::{Failure, Fuel};
 use crate::value::json::keys_of;
 use crate::value::{List, Map, Opaque, Value};
 
+/// What looking at two parts burns.
+const COMPARISON: u64 = 16;
+
 pub(crate) fn equal<'a>(
     fuel: &mut Fuel,
     left: &Value<'a>,
     right: &Value<'a>,
 ) -> Result<bool, Failure> {
-    fuel.burn(1)?;
+    fuel.burn(COMPARISON)?;
     Ok(match (left, right) {
         (Value::Null, Value::Null) => true,
         (Value::Bool(left), Value::Bool(right)) => left == right,
@@ -108,7 +111,7 @@ fn equal_maps<'a>(fuel: &mut Fuel, left: &Map<'a>, right: &Map<'a>) -> Result<bo
         return Ok(false);
     }
     for key in left.keys() {
-        fuel.burn(1)?;
+        fuel.burn(COMPARISON)?;
         let (Some(left), Some(right)) = (left.get(&key), right.get(&key)) else {
             return Ok(false);
         };
