@@ -89,9 +89,10 @@ async fn serve_api(
     store: Arc<dyn Store>,
     listener: TcpListener,
 ) -> Result<Admin> {
+    let listen = listener.local_addr().context("could not tell the address")?;
     let options = start::Options {
         directory: plan.data.join(KEYS_DIRECTORY),
-        listen: listener.local_addr().context("could not tell the address")?,
+        listen,
         host: node_name::of_host(),
         stop: tasks.stop_handle().into_receiver(),
     };
@@ -99,7 +100,20 @@ async fn serve_api(
     let admin = handle.keys.admin()?;
     tasks.spawn("api", serve(handle.server, listener, handle.tls));
     tasks.spawn_until_stop("roles", handle.roles.follow());
-    tasks.spawn_until_stop("certificates", handle.keys.renew());
+    let places: Vec<PathBuf> = std::iter::once(kubeconfig::in_data(&plan.data))
+        .chain(plan.kubeconfig_out.clone())
+        .collect();
+    let publish = move |admin: &Admin| {
+        places.iter().all(|path| match kubeconfig::write(path, admin, listen) {
+            Ok(()) => true,
+            Err(error) => {
+                warn!(error = format!("{error:#}"), "a kubeconfig was not renewed");
+                false
+            }
+        })
+    };
+    tasks.spawn_until_stop("certificates", handle.keys.renew_and_publish(publish));
+    tasks.spawn_until_stop("expiry", handle.expiry.run());
     Ok(admin)
 }
 

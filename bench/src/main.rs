@@ -1,8 +1,9 @@
 //! Measures, and prints each figure beside what bounds it in the same run.
 //!
-//! `cargo xtask bench store` runs it in the release profile. Figures are never asserted: a shared
+//! `cargo xtask bench store` and `cargo xtask bench api` run it in the release profile. Figures are never asserted: a shared
 //! machine moves them by tens of percent, the ratios between them far less.
 
+mod api;
 mod statistics;
 mod store;
 
@@ -22,6 +23,8 @@ struct Arguments {
 enum What {
     /// The store: durable commits, reopening, lists, watches.
     Store(store::Options),
+    /// An API server: its start, writes, reads, lists and watches.
+    Api(api::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -31,6 +34,7 @@ fn main() -> anyhow::Result<()> {
     runtime.block_on(async {
         match arguments.what {
             What::Store(options) => store::run(options).await,
+            What::Api(options) => api::run(options).await,
         }
     })
 }

@@ -18,13 +18,17 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test [--full] [FILTER]  All that a change must pass: formatting, lints, tidy and the tests.
+  test [--full] [--fuzz SECONDS] [FILTER]
+                          All that a change must pass: formatting, lints, tidy and the tests.
                           Installs the Debian packages that the tests use (as root), builds kubectl
-                          if there is none, and starts private servers. --full runs the long tests too; FILTER
-                          picks tests by a part of their name.
+                          if there is none, installs client libraries below target, and starts
+                          private servers. --full runs the long tests too; FILTER picks tests by a
+                          part of their name; --fuzz is how long each reader of bodies is given
+                          inputs made by chance, 20 seconds if it is not said.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
-  bench NAME [ARGS]       Runs a benchmark, in release mode.
+  bench NAME [ARGS]       Runs a benchmark, in release mode: store, or api, which starts a server
+                          or measures that of `--kubeconfig FILE`.
   codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
                           files kinds.json and types.json in DIR.
   help                    This text.
@@ -79,10 +83,16 @@ fn parse(arguments: &[String]) -> Result<Command> {
 }
 
 fn parse_test(words: &[&str]) -> Result<test::Options> {
-    let mut options = test::Options { scope: test::Scope::Usual, filter: None };
-    for word in words {
+    let (scope, filter, fuzz_seconds) = (test::Scope::Usual, None, None);
+    let mut options = test::Options { scope, filter, fuzz_seconds };
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
         match *word {
             "--full" => options.scope = test::Scope::Full,
+            "--fuzz" => match words.next().map(|seconds| seconds.parse()) {
+                Some(Ok(seconds)) => options.fuzz_seconds = Some(seconds),
+                _ => bail!("`--fuzz` needs a number of seconds"),
+            },
             flag if flag.starts_with('-') => bail!("`test` has no option `{flag}`"),
             filter if options.filter.is_none() => options.filter = Some(filter.to_owned()),
             extra => bail!("`test` takes one filter; `{extra}` is one too many"),
@@ -103,13 +113,18 @@ mod tests {
     #[test]
     fn commands_are_read_with_their_options() {
         let test = |scope, filter: Option<&str>| {
-            Command::Test(test::Options { scope, filter: filter.map(str::to_owned) })
+            let filter = filter.map(str::to_owned);
+            Command::Test(test::Options { scope, filter, fuzz_seconds: None })
         };
         let cases = [
             ("", Command::Help),
             ("help", Command::Help),
             ("test", test(test::Scope::Usual, None)),
             ("test watch --full", test(test::Scope::Full, Some("watch"))),
+            ("test --fuzz 60", {
+                let (scope, filter) = (test::Scope::Usual, None);
+                Command::Test(test::Options { scope, filter, fuzz_seconds: Some(60) })
+            }),
             ("tidy", Command::Tidy(tidy::Ratchet::Check)),
             ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),
             ("codegen --facts a/b", Command::Codegen(PathBuf::from("a/b"))),
@@ -124,9 +139,16 @@ mod tests {
 
     #[test]
     fn what_is_not_known_is_refused() {
-        for line in
-            ["tset", "test --fast", "test a b", "tidy --fix", "bench", "bench --list", "codegen"]
-        {
+        for line in [
+            "tset",
+            "test --fast",
+            "test --fuzz long",
+            "test a b",
+            "tidy --fix",
+            "bench",
+            "bench --list",
+            "codegen",
+        ] {
             assert!(parse_line(line).is_err(), "{line}");
         }
     }

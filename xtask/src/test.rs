@@ -16,12 +16,16 @@ use crate::workspace::{self, cargo, check};
 
 /// Set for tests that have a long form.
 const FULL_VARIABLE: &str = "SETPOINT_TEST_FULL";
+/// How long each reader of bodies is given inputs made by chance.
+const FUZZ_VARIABLE: &str = "SETPOINT_FUZZ_SECONDS";
 
 #[derive(Debug, PartialEq, Eq)]
 pub struct Options {
     pub scope: Scope,
     /// A part of the names of the tests to run.
     pub filter: Option<String>,
+    /// Another time for inputs made by chance, in seconds.
+    pub fuzz_seconds: Option<u64>,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -125,6 +129,9 @@ fn test_command(options: &Options, servers: &Servers) -> Command {
     servers.announce(&mut command);
     if options.scope == Scope::Full {
         command.env(FULL_VARIABLE, "1");
+    }
+    if let Some(seconds) = options.fuzz_seconds {
+        command.env(FUZZ_VARIABLE, seconds.to_string());
     }
     command
 }

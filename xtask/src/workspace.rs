@@ -23,6 +23,12 @@ pub fn cargo(arguments: &[&str]) -> Command {
     command
 }
 
+/// Where cargo builds: this program was built there as well.
+pub fn target_directory() -> Result<PathBuf> {
+    let program = env::current_exe().context("could not tell where this program is")?;
+    program.ancestors().nth(2).map(Path::to_owned).context("this program must be in a directory")
+}
+
 /// Runs a command to its end; anything but success is an error.
 pub fn check(command: &mut Command) -> Result<()> {
     let line = line_of(command);

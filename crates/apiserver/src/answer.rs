@@ -27,10 +27,15 @@ pub struct Answer {
 
 pub enum Content {
     Whole(Bytes),
-    Stream(Pin<Box<dyn Stream<Item = Bytes> + Send>>),
+    /// Too long to be in memory at once; every piece is at hand when it is asked for.
+    Pieces(Pieces),
+    /// Goes on until something ends it.
+    Watch(Pieces),
 }
 
-const JSON: &str = "application/json";
+pub type Pieces = Pin<Box<dyn Stream<Item = Bytes> + Send>>;
+
+pub const JSON: &str = "application/json";
 
 impl Answer {
     pub fn json(code: u16, bytes: impl Into<Bytes>) -> Answer {
@@ -53,8 +58,14 @@ impl Answer {
         content_type: &'static str,
         stream: impl Stream<Item = Bytes> + Send + 'static,
     ) -> Answer {
-        let body = Content::Stream(Box::pin(stream));
+        let body = Content::Pieces(Box::pin(stream));
         Answer { code: 200, content_type, headers: Vec::new(), body }
+    }
+
+    /// Events as they happen, one line each.
+    pub fn watch(stream: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
+        let body = Content::Watch(Box::pin(stream));
+        Answer { code: 200, content_type: JSON, headers: Vec::new(), body }
     }
 
     /// The failure as a Status on one line, which a watch client also understands.
@@ -77,7 +88,7 @@ impl Answer {
     pub fn into_response(self) -> Response<Body> {
         let body = match self.body {
             Content::Whole(bytes) => Full::new(bytes).boxed_unsync(),
-            Content::Stream(stream) => {
+            Content::Pieces(stream) | Content::Watch(stream) => {
                 StreamBody::new(stream.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
             }
         };
@@ -86,13 +97,16 @@ impl Answer {
         *response.status_mut() = code;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
-        headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-cache, private"));
         for (name, value) in self.headers {
             // A header that cannot be sent is left out rather than failing the answer.
             if let Ok(value) = HeaderValue::from_str(&value) {
                 headers.append(name, value);
             }
         }
+        // Only documents that name their own content may be kept by others.
+        headers
+            .entry(CACHE_CONTROL)
+            .or_insert_with(|| HeaderValue::from_static("no-cache, private"));
         response
     }
 }

@@ -16,6 +16,10 @@ use crate::object;
 use crate::persist::stored;
 use crate::server::Server;
 use crate::status::Error;
+use crate::timestamp;
+
+/// How long a token outlives the moment at which what it is bound to should have been gone.
+const GONE_SECONDS: i64 = 60;
 
 /// The user of a request: named by its token, else by the connection's certificate, else nobody.
 pub fn authenticate(
@@ -70,7 +74,12 @@ impl Names<'_> {
         // The newest state this process has is in memory, and answers at once.
         let found = server.store.get(&key, Some(server.store.revision())).now_or_never()?;
         let entry = found.ok()??;
-        Some(object::uid(&stored(&entry).object(entry.modified)).to_owned())
+        let found = stored(&entry).object(entry.modified);
+        let gone = timestamp::parse(object::meta(&found, "deletionTimestamp"));
+        if gone.is_some_and(|at| at + GONE_SECONDS < server.now()) {
+            return None;
+        }
+        Some(object::uid(&found).to_owned())
     }
 }
 

@@ -1,87 +1,167 @@
-//! What exists at birth: the namespaces the system lives in, and who may do what.
+//! Writes down what exists at birth, and follows who may do what.
 //!
-//! Made when missing, at every start; what somebody changed since stays.
+//! Made when missing, at every start. What somebody took from the roles that every cluster has is
+//! put back, and what tells where this server is is brought up to date; everything else that
+//! somebody changed stays.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::join_all;
 use serde_json::{Value, json};
 use store::{
-    COMMIT_OPERATIONS_MAX, Change, Commit, Environment, Key, KeyRange, Operation, PageRequest,
-    Precondition, Provenance, Revision, Store,
+    COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX, Change, Commit, Environment, Key, KeyRange, Mutation,
+    Operation, PageRequest, Precondition, Provenance, Revision, Store,
 };
 
+use crate::first_objects::{self, Care, Cluster, First};
 use crate::rbac::{self, Authorizer};
 use crate::registry::builtin;
 use crate::registry::strategy::{Context, begin_create};
 use crate::resources::{Registry, Resource};
+use crate::selectors::field_table;
 use crate::status::Error;
 use crate::{ids, object, persist, server, time};
 
-const NAMESPACES: [&str; 4] = ["default", "kube-system", "kube-public", "kube-node-lease"];
 /// How long to wait before roles are read again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
 /// On whose behalf the first objects are written.
 const ACTOR: &str = "system:apiserver";
+/// How often what is missing is looked for again when another process writes it too.
+const ATTEMPTS_MAX: usize = 8;
 
 /// Makes what is missing, in as few commits as possible.
 pub async fn bootstrap(
     store: &dyn Store,
     registry: &Registry,
     environment: &dyn Environment,
+    cluster: &Cluster,
 ) -> Result<(), Error> {
-    let mut operations = Vec::new();
-    for (resource, object) in objects(registry) {
-        let key = resource.key(object::namespace(&object), object::name(&object))?;
-        if store.get(&key, None).await.map_err(server::store_failure)?.is_some() {
-            continue;
+    let objects = objects(registry, cluster);
+    for _ in 0..ATTEMPTS_MAX {
+        let operations = missing(store, &objects, environment).await?;
+        if commit_all(store, operations, environment).await? {
+            return Ok(());
         }
-        let object = born(&resource, object, environment);
-        let mutation = store::Mutation::Put(persist::encode(&object, &[]));
-        operations.push(Operation { key, mutation, when: Precondition::Absent });
     }
-    while !operations.is_empty() {
-        let rest = operations.split_off(operations.len().min(COMMIT_OPERATIONS_MAX));
-        let provenance = Provenance::of(environment.now(), ACTOR);
-        let commit = Commit { operations, epoch: None, provenance };
-        match store.commit(commit).await {
-            // Another process on the same store was faster; what it made is the same.
-            Ok(_) | Err(store::Error::Conflict { .. }) => {}
-            Err(error) => return Err(server::store_failure(error)),
-        }
-        operations = rest;
-    }
-    Ok(())
+    Err(Error::unavailable("others keep writing the first objects"))
 }
 
-fn objects(registry: &Registry) -> Vec<(Arc<Resource>, Value)> {
-    let mut objects = Vec::new();
-    if let Some(namespaces) = registry.find("", "namespaces") {
-        for name in NAMESPACES {
-            let object = json!({
-                "apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name},
-                "spec": {}, "status": {},
-            });
-            objects.push((namespaces.clone(), object));
+fn objects(registry: &Registry, cluster: &Cluster) -> Vec<(Arc<Resource>, First)> {
+    let mut objects = first_objects::all(registry, cluster);
+    objects.extend(rbac::bootstrap::objects().map(|built_in| First {
+        group: rbac::GROUP,
+        plural: built_in.kind.resource(),
+        object: built_in.object,
+        care: Care::Restored,
+    }));
+    let served = |first: First| Some((registry.find(first.group, first.plural)?, first));
+    objects.into_iter().filter_map(served).collect()
+}
+
+/// What must be written for all objects to be there and as they should be.
+async fn missing(
+    store: &dyn Store,
+    objects: &[(Arc<Resource>, First)],
+    environment: &dyn Environment,
+) -> Result<Vec<Operation>, Error> {
+    // One question to a shared store, not one for each object.
+    let page = store.list(&KeyRange::prefix("namespaces/"), PageRequest::first(1), None).await;
+    let at = page.map_err(server::store_failure)?.revision;
+    let mut operations = Vec::new();
+    for (resource, first) in objects {
+        let object = &first.object;
+        let key = resource.key(object::namespace(object), object::name(object))?;
+        let entry = store.get(&key, Some(at)).await.map_err(server::store_failure)?;
+        let (object, when) = match entry {
+            None => (born(resource, object.clone(), environment), Precondition::Absent),
+            Some(entry) => {
+                let found = persist::stored(&entry).object(entry.modified);
+                let wanted = match first.care {
+                    Care::Once => None,
+                    Care::Always => renewed(&found, object),
+                    Care::Restored => rbac::reconcile::reconciled(&found, object),
+                };
+                let Some(wanted) = wanted else { continue };
+                (wanted, Precondition::At(entry.modified))
+            }
+        };
+        let fields = field_table::values(&resource.group, &resource.kind, &object);
+        let mutation = Mutation::Put(persist::encode(&object, &fields));
+        operations.push(Operation { key, mutation, when });
+    }
+    Ok(operations)
+}
+
+/// The object that was found with what it should say, if it says something else.
+fn renewed(found: &Value, wanted: &Value) -> Option<Value> {
+    let mut renewed = found.clone();
+    for (name, value) in wanted.as_object()? {
+        if !["apiVersion", "kind", "metadata"].contains(&name.as_str()) {
+            renewed[name.as_str()] = value.clone();
         }
     }
-    for built_in in rbac::bootstrap::objects() {
-        if let Some(resource) = registry.find(rbac::GROUP, built_in.kind.resource()) {
-            objects.push((resource, built_in.object));
+    if renewed == *found {
+        return None;
+    }
+    object::remove_meta(&mut renewed, "resourceVersion");
+    Some(renewed)
+}
+
+/// Commits at once, so that one sync of the disk can do for all; false when another process wrote
+/// one of the keys.
+async fn commit_all(
+    store: &dyn Store,
+    mut operations: Vec<Operation>,
+    environment: &dyn Environment,
+) -> Result<bool, Error> {
+    let mut commits = Vec::new();
+    while !operations.is_empty() {
+        let rest = operations.split_off(fitting(&operations));
+        let provenance = Provenance::of(environment.now(), ACTOR);
+        commits.push(store.commit(Commit { operations, epoch: None, provenance }));
+        operations = rest;
+    }
+    let mut is_whole = true;
+    for committed in join_all(commits).await {
+        match committed {
+            Ok(_) => {}
+            Err(store::Error::Conflict { .. }) => is_whole = false,
+            Err(error) => return Err(server::store_failure(error)),
         }
     }
-    objects
+    Ok(is_whole)
+}
+
+/// How many of the operations make one commit.
+fn fitting(operations: &[Operation]) -> usize {
+    let mut bytes = 0;
+    let fits = |operation: &&Operation| {
+        let value = match &operation.mutation {
+            Mutation::Put(value) => value.len(),
+            Mutation::Delete | Mutation::Keep => 0,
+        };
+        bytes += value + 2 * operation.key.as_bytes().len();
+        bytes <= COMMIT_BYTES_MAX
+    };
+    let count = operations.iter().take(COMMIT_OPERATIONS_MAX).take_while(fits).count();
+    count.max(1)
 }
 
 fn born(resource: &Resource, mut object: Value, environment: &dyn Environment) -> Value {
     let now = time::rfc3339(environment.now());
     object::set_meta(&mut object, "uid", ids::uuid(environment));
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
+    let conditions = object["status"]["conditions"].take();
     let strategy = builtin::strategy(&resource.group, &resource.kind);
     strategy.default(&mut object);
-    let context = Context { subresource: "", user: ACTOR, now: &now };
+    let context = Context { user: ACTOR, now: &now, ..Default::default() };
     begin_create(strategy, &mut object, &context);
+    if let Value::Array(mut conditions) = conditions {
+        conditions.iter_mut().for_each(|it| it["lastTransitionTime"] = json!(now));
+        object["status"]["conditions"] = Value::Array(conditions);
+    }
     object
 }
 
@@ -127,6 +207,7 @@ impl Roles {
         }
         self.known = found;
         self.position = at;
+        self.kinds.iter().for_each(|(kind, _)| self.authorizer.saw(*kind, at));
         Ok(())
     }
 
@@ -156,12 +237,12 @@ impl Roles {
                 Err(error) => return error,
             };
             for change in &batch.changes {
-                self.take(change);
+                self.take(change, batch.revision);
             }
         }
     }
 
-    fn take(&mut self, change: &Change) {
+    fn take(&mut self, change: &Change, revision: Revision) {
         let Some(kind) = self.kind_of(&change.key).map(|(kind, _)| *kind) else { return };
         match &change.entry {
             Some(entry) => {
@@ -173,6 +254,7 @@ impl Roles {
                 self.known.remove(&change.key);
             }
         }
+        self.authorizer.saw(kind, revision);
     }
 
     fn forget(&self, key: &Key) {

@@ -4,20 +4,25 @@
 //! where a kind is special. The crate knows no custom resources of ours.
 
 pub mod admission;
-pub mod admit;
 pub mod age;
+pub mod allocation;
 pub mod answer;
 pub mod authenticate;
 pub mod bootstrap;
 pub mod calendar;
+pub mod conversion;
 pub mod decode;
 pub mod endpoints;
+pub mod expiry;
 pub mod facts;
 pub mod field_error;
+pub mod finish;
+pub mod first_objects;
 pub mod health;
 pub mod identity;
 pub mod ids;
 pub mod local;
+pub mod metrics;
 pub mod object;
 pub mod openapi;
 pub mod patch;
@@ -37,3 +42,4 @@ pub mod subresources;
 pub mod table;
 pub mod time;
 pub mod timestamp;
+pub mod traffic;

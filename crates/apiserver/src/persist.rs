@@ -197,7 +197,7 @@ impl Stored {
 
 /// With the same limit of depth as bodies have: what was accepted can be read back.
 fn parse(json: &[u8]) -> Value {
-    crate::decode::json::parse(json).map(|parsed| parsed.value).unwrap_or_default()
+    crate::decode::json::parse_accepted(json).unwrap_or_default()
 }
 
 fn find<'a>(pairs: &'a Pairs, key: &str) -> Option<&'a str> {

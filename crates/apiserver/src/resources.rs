@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use store::{Key, KeyRange};
 
+use crate::conversion::{self, Conversion};
 use crate::facts;
 use crate::request::path::Target;
 use crate::status::{About, Error};
@@ -19,6 +20,8 @@ pub struct Resource {
     pub namespaced: bool,
     /// Where its objects are in the store: `pods/`.
     pub prefix: String,
+    /// Where what is stored is another version than this.
+    pub conversion: Option<Conversion>,
     /// For built-in kinds.
     pub facts: &'static facts::Kind,
 }
@@ -33,6 +36,7 @@ impl Resource {
             namespaced: kind.namespaced,
             // Built-in plurals are unique, but for kinds that are one storage in two groups.
             prefix: format!("{}/", kind.plural),
+            conversion: conversion::builtin(kind.group, kind.version, kind.kind),
             facts: kind,
         }
     }

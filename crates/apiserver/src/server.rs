@@ -1,8 +1,10 @@
 //! The path of a request, top to bottom: understand it, know who asks, decide, answer.
 
+use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::FutureExt;
 use http::header::{ACCEPT, CONTENT_TYPE, HeaderName, USER_AGENT, WARNING};
 use http::request::Parts;
 use http::{HeaderMap, Method, Response};
@@ -10,27 +12,38 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 use store::{Environment, Store};
 use tokio::sync::watch;
+use tracing::error;
 
+use crate::admission::resource_quota::Turns;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
 use crate::endpoints::{self, Request, Warnings, discovery};
+use crate::finish::{Wishes, finish};
 use crate::health::{self, Checked};
 use crate::identity::User;
 use crate::identity::static_tokens::StaticTokens;
 use crate::identity::tokens::Tokens;
+use crate::metrics::{Counted, Metrics, Subject};
 use crate::openapi::Documents;
 use crate::rbac::{Attributes, Authorizer, Decision, denial};
-use crate::request::negotiate::{Representation, negotiate};
+use crate::request::negotiate::{Offer, negotiate};
 use crate::request::options::Options;
 use crate::request::path::{self, Path, Target};
 use crate::resources::Registry;
+use crate::selectors::fields;
 use crate::status::Error;
+use crate::traffic::{REQUEST_MAX, Traffic, is_long_running};
 use crate::{ids, subresources, time};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
+/// What is said of a path that nobody serves.
+const NO_PAGE: &str = "404 page not found\n";
 /// The longest URL.
 const URL_BYTES_MAX: usize = 8 << 10;
+/// Subresources whose bodies are the whole object, of which the strategy takes a part.
+const WRITTEN_AS_A_WHOLE: [&str; 5] =
+    ["approval", "ephemeralcontainers", "finalize", "resize", "status"];
 
 /// Everything a request needs.
 pub struct Server {
@@ -42,6 +55,9 @@ pub struct Server {
     pub tokens: Tokens,
     /// Tokens that are known beforehand.
     pub known_tokens: StaticTokens,
+    pub quota_turns: Turns,
+    pub traffic: Traffic,
+    pub metrics: Metrics,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -72,6 +88,9 @@ impl Server {
         let (parts, body) = request.into_parts();
         let id = ids::uuid(&*self.environment);
         let warnings = Warnings::default();
+        let wishes = Wishes::of(&parts);
+        let route = Route::of(&parts);
+        let counted = self.count(&route);
         let answer = match authenticate(self, &parts.headers, user) {
             Ok(user) => {
                 let asked = Asked {
@@ -80,45 +99,80 @@ impl Server {
                     body: Bytes::new(),
                     warnings: warnings.clone(),
                 };
-                self.answer(parts, body, asked).await
+                let is_long = route.is_long_running();
+                let answer = AssertUnwindSafe(self.answer(parts, body, route, asked));
+                let answer = answer.catch_unwind();
+                let answer = if is_long {
+                    Ok(answer.await)
+                } else {
+                    tokio::time::timeout(REQUEST_MAX, answer).await
+                };
+                answered(answer)
             }
             Err(error) => Err(error),
         };
         let mut answer = answer.unwrap_or_else(|error| Answer::failure(&error));
+        counted.end(answer.code);
         answer = answer.with(HeaderName::from_static("audit-id"), id);
         for warning in warnings.take() {
             answer = answer.with(WARNING, format!("299 - {}", json!(warning)));
         }
-        answer.into_response()
+        finish(answer, wishes).await.into_response()
+    }
+
+    /// Only what is served has counters of its own.
+    fn count(&self, route: &Route) -> Counted {
+        let Path::Resource(target) = &route.path else { return self.metrics.begin("", None) };
+        let verb = route.verb.as_ref().map_or("", |verb| *verb);
+        let subject = self.registry.lookup(target).and_then(|resource| {
+            let subresource = match target.subresource.as_str() {
+                "" => "",
+                name => resource.subresource(name)?.name,
+            };
+            let (group, version) = (&target.group, &target.version);
+            Some(Subject { group, version, resource: &target.resource, subresource })
+        });
+        self.metrics.begin(verb, subject)
     }
 
     async fn answer<B>(
         self: &Arc<Self>,
         parts: Parts,
         body: B,
+        route: Route,
         asked: Asked,
     ) -> Result<Answer, Error>
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        if parts.uri.to_string().len() > URL_BYTES_MAX {
+        if length(&parts.uri) > URL_BYTES_MAX {
             return Err(Error::bad_request("the URL is too long"));
         }
-        let options = Options::parse(parts.uri.query().unwrap_or_default())?;
-        match path::parse(parts.uri.path()) {
+        let options = route.options?;
+        match route.path {
             Path::Other => self.answer_other(&parts, &asked),
             Path::Discovery { group, version } => {
                 self.authorize_path(&asked.user, &parts)?;
-                let representation = negotiate(header(&parts.headers, ACCEPT))?;
+                if !self.is_discovered(group.as_deref(), version.as_deref()) {
+                    return Ok(Answer::text(404, NO_PAGE));
+                }
+                let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
                 let (group, version) = (group.as_deref(), version.as_deref());
                 discovery::answer(&self.registry, group, version, representation)
             }
             Path::Resource(target) => {
-                let verb = verb(&parts.method, &target, &options)?;
-                self.authorize(&asked.user, verb, &target)?;
+                let verb = route.verb?;
+                let _permit = match is_long_running(verb, &target.subresource) {
+                    true => None,
+                    false => self.traffic.enter(verb, &asked.user)?,
+                };
+                self.authorize(&asked.user, verb, &target, &options)?;
+                if !self.registry.has_group_version(&target.group, &target.version) {
+                    return Ok(Answer::text(404, NO_PAGE));
+                }
                 let asked = Asked { body: read_body(body).await?, ..asked };
-                let request = self.understand(&parts, target, options, asked)?;
+                let request = self.understand(&parts, (verb, target), options, asked)?;
                 self.dispatch(verb, &request).await
             }
         }
@@ -127,18 +181,31 @@ impl Server {
     /// Paths that are about no resource.
     fn answer_other(&self, parts: &Parts, asked: &Asked) -> Result<Answer, Error> {
         self.authorize_path(&asked.user, parts)?;
-        if let Some(answer) = self.documents.answer(&self.registry, parts) {
+        if let Some(answer) = self.documents.answer(&self.registry, parts, self.now()) {
             return answer;
         }
         let checked = Checked { store: &*self.store, is_stopping: *self.stop.borrow() };
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
+        if path == "/metrics" {
+            return Ok(self.metrics.answer(&self.traffic, &*self.store));
+        }
         if let Some(answer) = health::answer(&checked, path, query) {
             return Ok(answer);
         }
         match path {
             "/version" | "/version/" => Ok(Answer::value(200, &version())),
             "/" => Ok(Answer::value(200, &json!({"paths": self.paths()}))),
-            _ => Ok(Answer::text(404, "404 page not found\n")),
+            _ => Ok(Answer::text(404, NO_PAGE)),
+        }
+    }
+
+    fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
+        match (group, version) {
+            (None | Some(""), None) => true,
+            (Some(group), None) => self.registry.groups().iter().any(|(name, _)| name == group),
+            (group, Some(version)) => {
+                self.registry.has_group_version(group.unwrap_or_default(), version)
+            }
         }
     }
 
@@ -151,12 +218,26 @@ impl Server {
             paths.push(format!("/apis/{group}"));
             paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
         }
-        paths.extend(["/healthz", "/livez", "/readyz", "/version"].map(str::to_owned));
+        let others = ["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"];
+        paths.extend(others.map(str::to_owned));
         paths.sort();
         paths
     }
 
-    fn authorize(&self, user: &User, verb: &str, target: &Target) -> Result<(), Error> {
+    fn authorize(
+        &self,
+        user: &User,
+        verb: &str,
+        target: &Target,
+        options: &Options,
+    ) -> Result<(), Error> {
+        // A list of the one object that a selector names is about that object.
+        let selected = match verb {
+            "list" | "watch" => fields::parse(&options.field_selector).ok(),
+            _ => None,
+        };
+        let selected = selected.as_ref().and_then(|fields| fields.exact("metadata.name"));
+        let name = if target.name.is_empty() { selected.unwrap_or_default() } else { &target.name };
         self.decide(
             user,
             &Attributes {
@@ -165,7 +246,7 @@ impl Server {
                 resource: &target.resource,
                 subresource: &target.subresource,
                 namespace: &target.namespace,
-                name: &target.name,
+                name,
                 path: None,
             },
         )
@@ -188,11 +269,17 @@ impl Server {
     fn understand(
         &self,
         parts: &Parts,
-        target: Target,
+        (verb, target): (&str, Target),
         options: Options,
         asked: Asked,
     ) -> Result<Request, Error> {
         let resource = self.registry.lookup(&target).ok_or_else(Error::no_such_resource)?;
+        let has_table = resource.serves("get") || resource.serves("list");
+        let offer = match (verb, target.subresource.as_str()) {
+            ("watch", _) => Offer::Events,
+            (_, "" | "status" | "finalize") if has_table => Offer::Full,
+            _ => Offer::Plain,
+        };
         if !target.namespace.is_empty() && !resource.namespaced && resource.kind != "Namespace" {
             return Err(Error::no_such_resource());
         }
@@ -200,7 +287,7 @@ impl Server {
             resource,
             target,
             options,
-            representation: negotiate(header(&parts.headers, ACCEPT))?,
+            representation: negotiate(header(&parts.headers, ACCEPT), offer)?,
             content_type: header(&parts.headers, CONTENT_TYPE).to_owned(),
             user_agent: header(&parts.headers, USER_AGENT).to_owned(),
             body: asked.body,
@@ -220,6 +307,11 @@ impl Server {
             ("scale", "update") => subresources::scale::update(self, request).await,
             ("scale", "patch") => subresources::scale::patch(self, request).await,
             ("token", "create") => subresources::token::create(self, request).await,
+            ("binding", "create") => subresources::binding::create(self, request).await,
+            ("eviction", "create") => subresources::eviction::create(self, request).await,
+            (name, _) if subresources::connect::NAMES.contains(&name) => {
+                subresources::connect::answer(self, request).await
+            }
             _ => Err(Error::no_such_resource()),
         }
     }
@@ -228,22 +320,28 @@ impl Server {
         let resource = &request.resource;
         match request.target.subresource.as_str() {
             "" if !resource.serves(verb) => return Err(Error::method_not_allowed()),
+            "" if verb == "create" && !request.target.name.is_empty() => {
+                return Err(Error::method_not_allowed());
+            }
+            "" if matches!(verb, "update" | "patch") && request.target.name.is_empty() => {
+                return Err(Error::method_not_allowed());
+            }
             "" => {}
             name => {
                 let subresource = resource.subresource(name).ok_or_else(Error::no_such_resource)?;
                 if !subresource.verbs.contains(&verb) {
                     return Err(Error::method_not_allowed());
                 }
-                if !matches!(name, "status" | "finalize") {
+                if !WRITTEN_AS_A_WHOLE.contains(&name) {
                     return self.dispatch_subresource(verb, request).await;
                 }
             }
         }
+        if resource.kind == "Binding" && resource.group.is_empty() {
+            return subresources::binding::create(self, request).await;
+        }
         if let Some(answer) = endpoints::reviews::answer(self, request) {
             return answer;
-        }
-        if let Representation::AggregatedDiscovery { .. } = request.representation {
-            return Err(Error::not_acceptable(crate::request::negotiate::ACCEPTED));
         }
         match verb {
             "get" => endpoints::get::get(self, request).await,
@@ -261,6 +359,54 @@ impl Server {
     }
 }
 
+/// Where a request goes, as far as it can be told before knowing who asks.
+struct Route {
+    path: Path,
+    options: Result<Options, Error>,
+    /// For paths of resources.
+    verb: Result<&'static str, Error>,
+}
+
+impl Route {
+    fn of(parts: &Parts) -> Route {
+        let path = path::parse(parts.uri.path());
+        let kind = kind_of_options(&parts.method);
+        let options = Options::parse_as(parts.uri.query().unwrap_or_default(), kind);
+        let verb = match (&path, &options) {
+            (Path::Resource(target), Ok(options)) => verb(&parts.method, target, options),
+            _ => Err(Error::method_not_allowed()),
+        };
+        Route { path, options, verb }
+    }
+
+    fn is_long_running(&self) -> bool {
+        match (&self.path, &self.verb) {
+            (Path::Resource(target), Ok(verb)) => is_long_running(verb, &target.subresource),
+            _ => false,
+        }
+    }
+}
+
+/// What came of answering: in time or not, with or without a panic.
+fn answered(
+    answer: Result<std::thread::Result<Result<Answer, Error>>, tokio::time::error::Elapsed>,
+) -> Result<Answer, Error> {
+    match answer {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(panic)) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or_default();
+            error!(panic = text, "a request failed by a defect of the server");
+            Err(Error::internal("the request met a defect of the server; its log says more"))
+        }
+        Err(_) => Err(Error::timeout("request did not complete within the allotted timeout", 0)),
+    }
+}
+
+fn length(uri: &http::Uri) -> usize {
+    uri.path_and_query().map_or(0, |path_and_query| path_and_query.as_str().len())
+}
+
 /// Who asks, under which id, and what they sent.
 struct Asked {
     user: Arc<User>,
@@ -271,6 +417,17 @@ struct Asked {
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// What the options of a request are called in errors.
+fn kind_of_options(method: &Method) -> &'static str {
+    match method.as_str() {
+        "POST" => "CreateOptions",
+        "PUT" => "UpdateOptions",
+        "PATCH" => "PatchOptions",
+        "DELETE" => "DeleteOptions",
+        _ => "ListOptions",
+    }
 }
 
 fn verb(method: &Method, target: &Target, options: &Options) -> Result<&'static str, Error> {

@@ -12,6 +12,12 @@ use std::sync::OnceLock;
 pub struct Derived(OnceLock<Box<dyn Any + Send + Sync>>);
 
 impl Derived {
+    /// What was derived, if somebody has.
+    pub fn get<T: Any + Send + Sync>(&self) -> Option<&T> {
+        let derived = self.0.get()?;
+        Some(derived.downcast_ref().expect("all readers of a store must derive one type"))
+    }
+
     /// What was derived, made now if nobody has yet. All readers of a store must derive one type.
     pub fn get_or_make<T: Any + Send + Sync>(&self, make: impl FnOnce() -> T) -> &T {
         let derived = self.0.get_or_init(|| Box::new(make()));

@@ -27,6 +27,10 @@ pub enum Error {
     #[error("{what} of {bytes} bytes is over the limit of {max}")]
     TooLarge { what: &'static str, bytes: usize, max: usize },
 
+    /// For stores that keep values in a form of their own.
+    #[error("{key} cannot be read: {why}")]
+    Unreadable { key: Key, why: String },
+
     /// Nothing was written; the same call may succeed later.
     #[error("{what}; nothing was written")]
     Unavailable {

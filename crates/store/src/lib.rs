@@ -18,6 +18,7 @@ mod revision;
 mod sequence;
 mod state;
 mod tasks;
+mod topics;
 mod tree;
 mod watch;
 
@@ -38,7 +39,7 @@ pub use page::{PAGE_ENTRIES_MAX, Page, PageRequest};
 pub use provenance::{Provenance, Timestamp};
 pub use retention::Retention;
 pub use revision::Revision;
-pub use watch::Watch;
+pub use watch::{Visit, Watch};
 
 /// An ordered map in which every change gets the next revision.
 ///

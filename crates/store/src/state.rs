@@ -10,6 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::page::PAGE_ENTRIES_MAX;
+use crate::topics::{Known, Topics, Wake};
 use crate::tree::Tree;
 use crate::{Batch, Change, Entry, Error, Key, KeyRange, Page, PageRequest, Revision};
 
@@ -32,6 +33,7 @@ struct Inner {
     recent: VecDeque<Arc<Batch>>,
     base: Revision,
     recent_bytes: u64,
+    topics: Topics,
     closed: bool,
 }
 
@@ -63,6 +65,7 @@ impl State {
             recent: start.recent.into(),
             base: start.base,
             recent_bytes,
+            topics: Topics::default(),
             closed: false,
         };
         inner.trim(recent_bytes_max);
@@ -73,10 +76,12 @@ impl State {
     /// Makes new batches visible, all at once.
     pub fn publish(&self, tree: Tree, batches: impl IntoIterator<Item = Arc<Batch>>) {
         let mut inner = self.write();
+        let mut wakes = Vec::new();
         for batch in batches {
             assert!(batch.revision > inner.head, "published revisions must grow");
             inner.head = batch.revision;
             inner.recent_bytes += batch.cost();
+            inner.topics.add(&batch, &mut wakes);
             inner.recent.push_back(batch);
         }
         // The old tree may be the last of its kind; dropping it is left until after the lock.
@@ -85,7 +90,7 @@ impl State {
         let head = inner.head;
         drop(inner);
         drop(old);
-        self.head.send_replace(head);
+        self.wake(wakes, head);
     }
 
     /// Starts over from a state whose history is not known: watchers behind it must end.
@@ -98,8 +103,18 @@ impl State {
         inner.head = head;
         inner.base = head;
         inner.compacted = inner.compacted.max(head);
+        inner.topics.reset(head);
+        let wakes = inner.topics.wakes();
         drop(inner);
+        self.wake(wakes, head);
+    }
+
+    /// After the lock: whoever is woken reads at once.
+    fn wake(&self, wakes: Vec<Wake>, head: Revision) {
         self.head.send_replace(head);
+        for wake in wakes {
+            wake.send_replace(head);
+        }
     }
 
     pub fn compact(&self, before: Revision) {
@@ -113,9 +128,10 @@ impl State {
         }
         inner.base = inner.base.max(before.before());
         let head = inner.head;
+        let wakes = inner.topics.wakes();
         drop(inner);
         // Watchers behind it must learn of it.
-        self.head.send_replace(head);
+        self.wake(wakes, head);
     }
 
     /// What is forgotten for good when there is no older history than the recent changes.
@@ -186,6 +202,21 @@ impl State {
         Ok(Since::Recent { batches, through })
     }
 
+    /// What happened after a watcher's position; the watcher has joined.
+    pub fn follow(&self, position: Revision, range: &KeyRange) -> Result<Since, Error> {
+        let inner = self.read();
+        if inner.closed {
+            return Err(Error::Stopped { reason: "it was closed".into() });
+        }
+        match inner.topics.since(position, range, inner.head) {
+            Known::Changes { batches, through } => Ok(Since::Recent { batches, through }),
+            Known::Older => {
+                drop(inner);
+                self.since(position, range)
+            }
+        }
+    }
+
     /// Waits until a revision is visible here.
     pub async fn reached(&self, revision: Revision) -> Result<(), Error> {
         let mut heads = self.head.subscribe();
@@ -200,14 +231,23 @@ impl State {
         }
     }
 
-    pub fn subscribe(&self) -> watch::Receiver<Revision> {
-        self.head.subscribe()
+    /// Adds a watcher, who is woken when something happens in the range.
+    pub fn join(&self, range: &KeyRange) -> watch::Receiver<Revision> {
+        let mut inner = self.write();
+        let head = inner.head;
+        inner.topics.join(range, head)
+    }
+
+    pub fn leave(&self, range: &KeyRange) {
+        self.write().topics.leave(range);
     }
 
     pub fn close(&self) {
-        self.write().closed = true;
-        let head = self.head();
-        self.head.send_replace(head);
+        let mut inner = self.write();
+        inner.closed = true;
+        let (wakes, head) = (inner.topics.wakes(), inner.head);
+        drop(inner);
+        self.wake(wakes, head);
     }
 
     pub fn is_closed(&self) -> bool {
@@ -234,6 +274,7 @@ impl Inner {
 
     fn drop_oldest(&mut self) {
         if let Some(batch) = self.recent.pop_front() {
+            self.topics.forget(&batch);
             self.recent_bytes -= batch.cost();
             self.base = batch.revision;
         }

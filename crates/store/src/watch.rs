@@ -16,6 +16,7 @@ use crate::{Batch, Error, KeyRange, Revision};
 pub struct Watch {
     backend: Arc<dyn Backend>,
     range: KeyRange,
+    /// Changes when something happens in the range.
     heads: watch::Receiver<Revision>,
     /// Everything up to here has been handed out.
     position: Revision,
@@ -23,7 +24,11 @@ pub struct Watch {
     taken: VecDeque<Arc<Batch>>,
     /// Where the position goes when `taken` is empty.
     through: Revision,
+    visit: Option<Visit>,
 }
+
+/// Looks at every batch before it is handed out; a failure ends the watch.
+pub type Visit = Arc<dyn Fn(&Batch) -> Result<(), Error> + Send + Sync>;
 
 impl Watch {
     pub(crate) fn new(
@@ -31,10 +36,17 @@ impl Watch {
         range: KeyRange,
         after: Revision,
     ) -> Result<Watch, Error> {
-        let heads = backend.state().subscribe();
         // A revision that is gone is an error now, not at the first change.
         backend.state().since(after, &range)?;
-        Ok(Watch { backend, range, heads, position: after, taken: VecDeque::new(), through: after })
+        let heads = backend.state().join(&range);
+        let taken = VecDeque::new();
+        Ok(Watch { backend, range, heads, position: after, taken, through: after, visit: None })
+    }
+
+    /// The same watch, with somebody who looks at every batch first.
+    pub fn visited(mut self, visit: Visit) -> Watch {
+        self.visit = Some(visit);
+        self
     }
 
     /// The next revision with changes in the range, with all of them.
@@ -45,6 +57,9 @@ impl Watch {
         loop {
             if let Some(batch) = self.taken.pop_front() {
                 assert!(batch.revision > self.position, "a watch must not go back");
+                if let Some(visit) = &self.visit {
+                    visit(&batch)?;
+                }
                 self.position = batch.revision;
                 return Ok(batch);
             }
@@ -60,11 +75,18 @@ impl Watch {
 
     /// A bookmark: no change at or before it will come any more.
     pub fn position(&self) -> Revision {
-        if self.taken.is_empty() { self.through } else { self.position }
+        if !self.taken.is_empty() {
+            return self.position;
+        }
+        // Nobody wakes a watch for what happens elsewhere, so look how far that went.
+        match self.backend.state().follow(self.through, &self.range) {
+            Ok(Since::Recent { batches, through }) if batches.is_empty() => through,
+            _ => self.through,
+        }
     }
 
     async fn take(&mut self) -> Result<(), Error> {
-        let (batches, through) = match self.backend.state().since(self.position, &self.range)? {
+        let (batches, through) = match self.backend.state().follow(self.position, &self.range)? {
             Since::Recent { batches, through } => (batches, through),
             Since::Older { base } => {
                 let changes = self.backend.older(&self.range, self.position, base).await?;
@@ -74,6 +96,12 @@ impl Watch {
         self.taken = batches.into();
         self.through = through;
         Ok(())
+    }
+}
+
+impl Drop for Watch {
+    fn drop(&mut self) {
+        self.backend.state().leave(&self.range);
     }
 }
 

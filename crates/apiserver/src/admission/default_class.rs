@@ -2,9 +2,13 @@
 //!
 //! Upstream: plugin/pkg/admission/storage/storageclass/setdefault, .../network/defaultingressclass
 
+use async_trait::async_trait;
 use serde_json::Value;
 
+use super::{Attributes, Plugin, lookup};
 use crate::registry::edit::{self, object, text};
+use crate::server::Server;
+use crate::status::Error;
 
 const STORAGE: &str = "storageclass.kubernetes.io/is-default-class";
 const STORAGE_BETA: &str = "storageclass.beta.kubernetes.io/is-default-class";
@@ -44,6 +48,32 @@ pub fn apply_to_ingress(ingress: &mut Value, ingress_classes: &[Value]) {
     let Some(name) = newest(ingress_classes, &[INGRESS]) else { return };
     if let Some(spec) = object(ingress, "spec") {
         edit::set(spec, "ingressClassName", name);
+    }
+}
+
+pub struct DefaultClass;
+
+#[async_trait]
+impl Plugin for DefaultClass {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.creates("", "persistentvolumeclaims")
+            || attributes.creates("networking.k8s.io", "ingresses")
+    }
+
+    async fn mutate(
+        &self,
+        server: &Server,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<(), Error> {
+        if attributes.resource.kind == "Ingress" {
+            let classes = lookup::all(server, "networking.k8s.io", "ingressclasses", "").await?;
+            apply_to_ingress(object, &classes);
+        } else {
+            let classes = lookup::all(server, "storage.k8s.io", "storageclasses", "").await?;
+            apply_to_claim(object, &classes);
+        }
+        Ok(())
     }
 }
 

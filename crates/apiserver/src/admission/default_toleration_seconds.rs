@@ -2,9 +2,13 @@
 //!
 //! Upstream: plugin/pkg/admission/defaulttolerationseconds/admission.go
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::{Attributes, Plugin};
 use crate::registry::edit::{self, object, set_default, text};
+use crate::server::Server;
+use crate::status::Error;
 
 const SECONDS: i64 = 300;
 const TAINTS: [&str; 2] = ["node.kubernetes.io/not-ready", "node.kubernetes.io/unreachable"];
@@ -29,6 +33,25 @@ pub fn apply(pod: &mut Value) {
                 "tolerationSeconds": SECONDS,
             }));
         }
+    }
+}
+
+pub struct DefaultTolerationSeconds;
+
+#[async_trait]
+impl Plugin for DefaultTolerationSeconds {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.creates("", "pods") || attributes.updates("", "pods")
+    }
+
+    async fn mutate(
+        &self,
+        _server: &Server,
+        _attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<(), Error> {
+        apply(object);
+        Ok(())
     }
 }
 

@@ -2,12 +2,15 @@
 //!
 //! Upstream: plugin/pkg/admission/limitranger/admission.go
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::{Refusal, pod_amounts};
+use super::{Attributes, Operation, Plugin, Refusal, lookup, pod_amounts};
 use crate::quantity::Quantity;
 use crate::registry::amount;
 use crate::registry::edit::{self, each_mut, object, set_default, text};
+use crate::server::Server;
+use crate::status::Error;
 
 const ANNOTATION: &str = "kubernetes.io/limit-ranger";
 
@@ -202,6 +205,53 @@ fn beyond_ratio(
     let found = limit.milli_value() as f64 / request.milli_value() as f64;
     let allowed = ratio.milli_value() as f64 / 1000.0;
     if found > allowed { say(&format!("provided ratio is {found:.6}")) } else { None }
+}
+
+pub struct LimitRanger;
+
+#[async_trait]
+impl Plugin for LimitRanger {
+    /// A pod's requests and limits change by `resize` alone once it exists.
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let is_resize = attributes.operation == Operation::Update
+            && attributes.subresource == "resize"
+            && attributes.resource.plural == "pods";
+        is_resize
+            || attributes.creates("", "pods")
+            || attributes.creates("", "persistentvolumeclaims")
+            || attributes.updates("", "persistentvolumeclaims")
+    }
+
+    async fn mutate(
+        &self,
+        server: &Server,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<(), Error> {
+        if attributes.creates("", "pods") {
+            let ranges = lookup::all(server, "", "limitranges", attributes.namespace).await?;
+            apply_defaults(&ranges, object);
+        }
+        Ok(())
+    }
+
+    async fn validate(
+        &self,
+        server: &Server,
+        attributes: &Attributes<'_>,
+        object: &Value,
+    ) -> Result<(), Error> {
+        // What is going is let go.
+        if attributes.old.is_some_and(crate::object::is_terminating) {
+            return Ok(());
+        }
+        let ranges = lookup::all(server, "", "limitranges", attributes.namespace).await?;
+        let judged = match attributes.resource.kind.as_str() {
+            "Pod" => check_pod(&ranges, object),
+            _ => check_claim(&ranges, object),
+        };
+        judged.map_err(|why| attributes.refuse(object, &why))
+    }
 }
 
 #[cfg(test)]

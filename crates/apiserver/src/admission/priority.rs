@@ -2,10 +2,16 @@
 //!
 //! Upstream: plugin/pkg/admission/priority/admission.go
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::Refusal;
+use super::{Attributes, Plugin, Refusal, lookup};
 use crate::registry::edit::{self, object, set_default, text};
+use crate::server::Server;
+use crate::status::Error;
+
+const GROUP: &str = "scheduling.k8s.io";
+const CLASSES: &str = "priorityclasses";
 
 /// Sets a new pod's class, number and policy from the classes of the cluster.
 pub fn apply(pod: &mut Value, classes: &[Value]) -> Result<(), Refusal> {
@@ -62,6 +68,63 @@ pub fn check_class(class: &Value, others: &[Value]) -> Result<(), Refusal> {
             "PriorityClass {} is already marked as default. Only one default can exist",
             name(other)
         )),
+    }
+}
+
+/// A changed pod that leaves its number out keeps it.
+pub fn keep(pod: &mut Value, old: &Value) {
+    let same_class =
+        text(pod, &["spec", "priorityClassName"]) == text(old, &["spec", "priorityClassName"]);
+    if !same_class {
+        return;
+    }
+    let Some(spec) = object(pod, "spec") else { return };
+    for name in ["priority", "preemptionPolicy"] {
+        if !edit::has(spec, &[name]) {
+            edit::copy_field(spec, edit::at(old, &["spec"]), name);
+        }
+    }
+}
+
+pub struct Priority;
+
+#[async_trait]
+impl Plugin for Priority {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        let is_written = |group: &str, plural: &str| {
+            attributes.creates(group, plural) || attributes.updates(group, plural)
+        };
+        is_written("", "pods") || is_written(GROUP, CLASSES)
+    }
+
+    async fn mutate(
+        &self,
+        server: &Server,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<(), Error> {
+        if attributes.resource.kind != "Pod" {
+            return Ok(());
+        }
+        if let Some(old) = attributes.old {
+            keep(object, old);
+            return Ok(());
+        }
+        let classes = lookup::all(server, GROUP, CLASSES, "").await?;
+        apply(object, &classes).map_err(|why| attributes.refuse(object, &why))
+    }
+
+    async fn validate(
+        &self,
+        server: &Server,
+        attributes: &Attributes<'_>,
+        object: &Value,
+    ) -> Result<(), Error> {
+        if attributes.resource.kind == "Pod" {
+            return Ok(());
+        }
+        let classes = lookup::all(server, GROUP, CLASSES, "").await?;
+        check_class(object, &classes).map_err(|why| attributes.refuse(object, &why))
     }
 }
 

@@ -2,10 +2,13 @@
 //!
 //! Upstream: plugin/pkg/admission/runtimeclass/admission.go
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::Refusal;
+use super::{Attributes, Plugin, Refusal, lookup};
 use crate::registry::edit::{self, object, set_default, text};
+use crate::server::Server;
+use crate::status::Error;
 
 /// `class` is the one that the pod names, if it exists.
 pub fn apply(pod: &mut Value, class: Option<&Value>) -> Result<(), Refusal> {
@@ -58,4 +61,27 @@ fn place(spec: &mut Value, scheduling: &Value) -> Result<(), Refusal> {
         }
     }
     Ok(())
+}
+
+pub struct RuntimeClass;
+
+#[async_trait]
+impl Plugin for RuntimeClass {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.creates("", "pods")
+    }
+
+    async fn mutate(
+        &self,
+        server: &Server,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<(), Error> {
+        let name = text(object, &["spec", "runtimeClassName"]);
+        let class = match name {
+            "" => None,
+            name => lookup::one(server, "node.k8s.io", "runtimeclasses", ("", name)).await?,
+        };
+        apply(object, class.as_ref()).map_err(|why| attributes.refuse(object, &why))
+    }
 }

@@ -2,9 +2,13 @@
 //!
 //! Upstream: plugin/pkg/admission/storage/storageobjectinuseprotection/admission.go
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::{Attributes, Plugin};
 use crate::registry::edit::{object, set_default};
+use crate::server::Server;
+use crate::status::Error;
 
 const CLAIM: &str = "kubernetes.io/pvc-protection";
 const VOLUME: &str = "kubernetes.io/pv-protection";
@@ -22,6 +26,26 @@ pub fn apply(kind: &str, created: &mut Value) {
         && !all.iter().any(|it| it == finalizer)
     {
         all.push(json!(finalizer));
+    }
+}
+
+pub struct StorageInUseProtection;
+
+#[async_trait]
+impl Plugin for StorageInUseProtection {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.creates("", "persistentvolumeclaims")
+            || attributes.creates("", "persistentvolumes")
+    }
+
+    async fn mutate(
+        &self,
+        _server: &Server,
+        attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<(), Error> {
+        apply(&attributes.resource.kind, object);
+        Ok(())
     }
 }
 

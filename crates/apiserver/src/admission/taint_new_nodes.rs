@@ -2,9 +2,13 @@
 //!
 //! Upstream: plugin/pkg/admission/nodetaint/admission.go
 
+use async_trait::async_trait;
 use serde_json::{Value, json};
 
+use super::{Attributes, Plugin};
 use crate::registry::edit::{object, set_default, text};
+use crate::server::Server;
+use crate::status::Error;
 
 const NOT_READY: &str = "node.kubernetes.io/not-ready";
 
@@ -15,5 +19,24 @@ pub fn apply(node: &mut Value) {
         && !taints.iter().any(|it| text(it, &["key"]) == NOT_READY)
     {
         taints.push(json!({"key": NOT_READY, "effect": "NoSchedule"}));
+    }
+}
+
+pub struct TaintNewNodes;
+
+#[async_trait]
+impl Plugin for TaintNewNodes {
+    fn handles(&self, attributes: &Attributes<'_>) -> bool {
+        attributes.creates("", "nodes")
+    }
+
+    async fn mutate(
+        &self,
+        _server: &Server,
+        _attributes: &Attributes<'_>,
+        object: &mut Value,
+    ) -> Result<(), Error> {
+        apply(object);
+        Ok(())
     }
 }

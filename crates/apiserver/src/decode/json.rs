@@ -10,7 +10,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Number, Value};
 
 use super::path::Path;
-use super::{DEPTH_MAX, Error, PROBLEMS_MAX, Parsed};
+use super::{DEPTH_MAX, Error, OBJECTS_MAX, PROBLEMS_MAX, Parsed};
 
 /// Reads one JSON value and nothing after it.
 pub fn parse(body: &[u8]) -> Result<Parsed, Error> {
@@ -19,10 +19,19 @@ pub fn parse(body: &[u8]) -> Result<Parsed, Error> {
 
 /// Reads one JSON value that goes into an object which is `depth` deep.
 pub fn parse_within(body: &[u8], depth: usize) -> Result<Parsed, Error> {
+    read(body, depth, OBJECTS_MAX)
+}
+
+/// Reads a value that was accepted before, however many objects it has.
+pub fn parse_accepted(body: &[u8]) -> Result<Value, Error> {
+    read(body, 0, usize::MAX).map(|parsed| parsed.value)
+}
+
+fn read(body: &[u8], depth: usize, objects_left: usize) -> Result<Parsed, Error> {
     let text = std::str::from_utf8(body).map_err(|error| {
         Error::Syntax(format!("invalid UTF-8 at byte {} of the body", error.valid_up_to()))
     })?;
-    let mut parser = Parser { text, at: 0, depth, duplicates: Vec::new() };
+    let mut parser = Parser { text, at: 0, depth, objects_left, duplicates: Vec::new() };
     parser.skip_space();
     let value = parser.value(&Path::ROOT)?;
     parser.skip_space();
@@ -36,6 +45,7 @@ struct Parser<'a> {
     text: &'a str,
     at: usize,
     depth: usize,
+    objects_left: usize,
     duplicates: Vec<String>,
 }
 
@@ -99,6 +109,7 @@ impl<'a> Parser<'a> {
         if self.take(b'}') {
             return Ok(Value::Object(map));
         }
+        self.objects_left = self.objects_left.checked_sub(1).ok_or(Error::TooLarge)?;
         loop {
             if self.peek() != Some(b'"') {
                 return Err(self.unexpected("looking for beginning of object key string"));

@@ -25,7 +25,14 @@ pub const DEPTH_MAX: usize = 512;
 /// How many fields that are unknown or given twice are named.
 pub const PROBLEMS_MAX: usize = 100;
 
-/// Why a body was refused. All are answered with 400.
+/// How many objects that are not empty a body may have: each of them costs hundreds of bytes in
+/// memory, and no object that can be stored has as many.
+pub const OBJECTS_MAX: usize = 100_000;
+
+/// How many bytes may be added for fields that Go always writes.
+pub const ADDED_BYTES_MAX: usize = 1 << 20;
+
+/// Why a body was refused. All but the last are answered with 400.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Error {
     /// Not JSON, YAML or protobuf as it should be, or too deep.
@@ -34,6 +41,9 @@ pub enum Error {
     /// Well-formed, but not of the type.
     #[error("{0}")]
     Type(String),
+    /// It would become larger in memory than anything that can be stored.
+    #[error("the object is too large")]
+    TooLarge,
 }
 
 /// A body that was parsed.

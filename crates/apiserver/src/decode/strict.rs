@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 
 use super::path::Path;
 use super::time::{self, Canonical, Precision};
-use super::{CanonicalQuantity, Error, PROBLEMS_MAX, base64};
+use super::{ADDED_BYTES_MAX, CanonicalQuantity, Error, PROBLEMS_MAX, base64};
 use crate::facts::{Field, Go, Shape, Type};
 
 /// What was found on the way.
@@ -26,7 +26,7 @@ pub fn normalise(
     of: &'static Type,
     quantity: CanonicalQuantity,
 ) -> Result<Decoded, Error> {
-    let mut walk = Walk { quantity, unknown: Vec::new() };
+    let mut walk = Walk { quantity, unknown: Vec::new(), left: ADDED_BYTES_MAX };
     match value {
         Value::Object(map) => walk.object(map, of, &Path::ROOT)?,
         Value::Null => *value = zero_object(of),
@@ -38,6 +38,8 @@ pub fn normalise(
 struct Walk {
     quantity: CanonicalQuantity,
     unknown: Vec<String>,
+    /// How many bytes may still be added.
+    left: usize,
 }
 
 impl Walk {
@@ -84,8 +86,15 @@ impl Walk {
         }
         absent.extend(fields.iter().filter(|field| !field.omit));
         for field in absent {
+            self.add(field)?;
             map.insert(field.name.to_owned(), zero(field));
         }
+        Ok(())
+    }
+
+    /// Takes about what a field costs that was not given.
+    fn add(&mut self, field: &Field) -> Result<(), Error> {
+        self.left = self.left.checked_sub(field.name.len() + 6).ok_or(Error::TooLarge)?;
         Ok(())
     }
 
@@ -207,7 +216,13 @@ impl Walk {
             *element = match shape {
                 // Upstream stores these as empty bytes, and answers so from then on.
                 Shape::Bytes => Value::String(String::new()),
-                shape => zero_of(shape),
+                shape => {
+                    if let Shape::Object(of) = shape {
+                        let always = of.get().fields.iter().filter(|field| !field.omit);
+                        always.into_iter().try_for_each(|field| self.add(field))?;
+                    }
+                    zero_of(shape)
+                }
             };
             return Ok(());
         }

@@ -17,28 +17,51 @@ use serde_saphyr::{Options, Spanned};
 use super::{DEPTH_MAX, Error, PROBLEMS_MAX, Parsed};
 
 /// The most nodes of a body, after aliases were replaced by what they stand for.
-const NODES_MAX: usize = 1_000_000;
+const NODES_MAX: usize = 400_000;
 /// How many nodes aliases may add: the bound of a bomb.
 const REPLAYED_MAX: usize = 200_000;
 const ALIASES_MAX: usize = 10_000;
-/// The scanner itself recurses in `[[[`.
-const FLOW_DEPTH_MAX: usize = 256;
+/// What the stack of any thread holds: a level of YAML takes kilobytes of it, and a stack that
+/// overflows ends the process. What is deeper is read on a stack of its own.
+const SHALLOW_MAX: usize = 40;
+const DEEP_STACK_BYTES: usize = 32 << 20;
 
 /// Reads one YAML document.
 pub fn parse(body: &[u8]) -> Result<Parsed, Error> {
     let text = std::str::from_utf8(body).map_err(|error| {
         Error::Syntax(format!("yaml: invalid UTF-8 at byte {} of the body", error.valid_up_to()))
     })?;
+    match parse_within(text, SHALLOW_MAX) {
+        Ok(parsed) => Ok(parsed),
+        // Too deep, or wrong anyway; neither happens often.
+        Err(_) => parse_deep(text),
+    }
+}
+
+fn parse_deep(text: &str) -> Result<Parsed, Error> {
+    let unable = |_| Error::Syntax("yaml: could not be read".to_owned());
+    std::thread::scope(|scope| {
+        let thread = std::thread::Builder::new().stack_size(DEEP_STACK_BYTES);
+        let reading = thread.spawn_scoped(scope, || parse_within(text, DEPTH_MAX));
+        reading.map_err(|error| Error::Syntax(format!("yaml: {error}")))?.join().map_err(unable)?
+    })
+}
+
+fn parse_within(text: &str, depth_max: usize) -> Result<Parsed, Error> {
     // Lines of keys cost time, and few bodies have a key twice: only those are read again.
-    match read(text, &Reading { duplicates: None }, DuplicateKeyPolicy::Error) {
+    match read(text, &Reading { depth_max, duplicates: None }, DuplicateKeyPolicy::Error) {
         Ok(value) => Ok(Parsed { value, duplicates: Vec::new() }),
-        Err(error) if is_duplicate(&error) => parse_with_duplicates(text, &error),
+        Err(error) if is_duplicate(&error) => parse_with_duplicates(text, &error, depth_max),
         Err(error) => Err(explain(&error)),
     }
 }
 
-fn parse_with_duplicates(text: &str, first: &serde_saphyr::Error) -> Result<Parsed, Error> {
-    let reading = Reading { duplicates: Some(RefCell::default()) };
+fn parse_with_duplicates(
+    text: &str,
+    first: &serde_saphyr::Error,
+    depth_max: usize,
+) -> Result<Parsed, Error> {
+    let reading = Reading { depth_max, duplicates: Some(RefCell::default()) };
     let value = read(text, &reading, DuplicateKeyPolicy::LastWins);
     let value = value.map_err(|error| explain(&error))?;
     let mut lines = reading.duplicates.map(RefCell::into_inner).unwrap_or_default();
@@ -72,20 +95,20 @@ fn read(
     reading: &Reading,
     duplicate_keys: DuplicateKeyPolicy,
 ) -> Result<Value, serde_saphyr::Error> {
-    let options = options(duplicate_keys);
+    let options = options(duplicate_keys, reading.depth_max);
     let seed = Node { reading, depth: 0 };
     serde_saphyr::with_deserializer_from_str_with_options(text, options, |deserializer| {
         seed.deserialize(deserializer)
     })
 }
 
-fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
+fn options(duplicate_keys: DuplicateKeyPolicy, depth_max: usize) -> Options {
     serde_saphyr::options! {
         budget: serde_saphyr::budget! {
             max_nodes: NODES_MAX,
             max_events: 2 * NODES_MAX,
-            max_depth: DEPTH_MAX,
-            flow_nesting_limit: FLOW_DEPTH_MAX,
+            max_depth: depth_max,
+            flow_nesting_limit: depth_max,
             max_aliases: ALIASES_MAX,
             max_documents: 1,
         },
@@ -101,6 +124,7 @@ fn options(duplicate_keys: DuplicateKeyPolicy) -> Options {
 
 /// What is collected while a document is read.
 struct Reading {
+    depth_max: usize,
     /// A line for each key given twice; None if nobody asks.
     duplicates: Option<RefCell<Vec<String>>>,
 }
@@ -114,7 +138,7 @@ struct Node<'a> {
 
 impl Node<'_> {
     fn child<E: serde::de::Error>(&self) -> Result<Self, E> {
-        match self.depth < DEPTH_MAX {
+        match self.depth < self.reading.depth_max {
             true => Ok(Node { depth: self.depth + 1, ..*self }),
             false => Err(E::custom("exceeded max depth")),
         }

@@ -6,21 +6,26 @@ use serde_json::Value;
 use store::Precondition;
 
 use super::get::represent;
-use super::write::{commit, decode, encode, expect_kind};
-use super::{Request, write};
+use super::write::{Change, Committed, commit_charged, decode, encode, expect_kind};
+use super::{Request, bounds, write};
+use crate::admission::resource_quota::Written;
+use crate::admission::{self, Attributes, Changed, Operation};
+use crate::allocation;
 use crate::answer::Answer;
+use crate::ids;
 use crate::object;
 use crate::registry::builtin;
 use crate::registry::metadata::Scope;
 use crate::registry::strategy::{Context, begin_create, check_create};
 use crate::resources::Resource;
-use crate::server::{Server, store_failure};
+use crate::server::Server;
 use crate::status::Error;
 use crate::time::rfc3339;
-use crate::{admit, ids};
 
 /// How often another name is tried when a generated one is taken.
 const NAME_RETRIES_MAX: usize = 8;
+/// How often it is tried again when others write what is written together with it.
+const CONFLICT_RETRIES_MAX: usize = 32;
 
 pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error> {
     let mut object = decode(request)?;
@@ -41,35 +46,55 @@ pub async fn create_object(
     place(request, &mut object)?;
     let strategy = builtin::strategy(&request.resource.group, &request.resource.kind);
     strategy.default(&mut object);
-    admit::mutate(server, request, &mut object, None).await?;
+    bounds::check(&object)?;
+    // A PUT of what does not exist creates it, and is admitted as such.
+    let attributes = Attributes::of(request, Operation::Create, None);
+    let changed = admission::mutate(server, &attributes, &mut object).await?;
+    if changed == Changed::ByWebhooks {
+        strategy.default(&mut object);
+    }
     let now = rfc3339(server.environment.now());
     object::set_meta(&mut object, "uid", ids::uuid(&*server.environment));
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
     let base = object::meta(&object, "generateName").to_owned();
     let is_generated = object::name(&object).is_empty() && !base.is_empty();
-    let context = Context { subresource: "", user: &request.user.name, now: &now };
-    for _ in 0..NAME_RETRIES_MAX {
+    let (user, requester) = (&*request.user.name, Some(&*request.user));
+    let context = Context { subresource: "", user, requester, now: &now };
+    let mut names = 0;
+    for _ in 0..CONFLICT_RETRIES_MAX {
+        if names == NAME_RETRIES_MAX {
+            let mut error = Error::already_exists(request.resource.about(), object::name(&object));
+            error.message += ", the server was not able to generate a unique name for the object";
+            return Err(error);
+        }
         if is_generated {
             object::set_meta(&mut object, "name", ids::generated_name(&base, &*server.environment));
         }
-        begin_create(strategy, &mut object, &context);
-        let errors = check_create(strategy, &object, scope(&request.resource));
+        let mut candidate = object.clone();
+        begin_create(strategy, &mut candidate, &context);
+        let extra = allocation::settle(server, request, &mut candidate, None).await?;
+        let errors = check_create(strategy, &candidate, scope(&request.resource));
         if !errors.is_empty() {
             let resource = &request.resource;
-            let name = object::name(&object);
+            let name = object::name(&candidate);
             return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
         }
-        admit::validate(server, request, &object, None).await?;
-        if let Some(created) = store(server, request, &object).await? {
-            return Ok(created);
-        }
-        if !is_generated {
-            return Err(exists(server, request, object::name(&object)).await);
+        admission::validate(server, &attributes, &candidate).await?;
+        match store(server, request, &candidate, extra).await? {
+            Committed::At(revision) => {
+                if !request.options.dry_run {
+                    object::set_meta(&mut candidate, "resourceVersion", revision.to_string());
+                }
+                return Ok(candidate);
+            }
+            // What is written together with it is looked at again.
+            Committed::Overtaken => {}
+            Committed::Taken if is_generated => names += 1,
+            Committed::Taken => return Err(exists(server, request, object::name(&object)).await),
         }
     }
-    let mut error = Error::already_exists(request.resource.about(), object::name(&object));
-    error.message += ", the server was not able to generate a unique name for the object";
-    Err(error)
+    let why = "others keep changing what is written with it; please try again";
+    Err(Error::conflict(request.resource.about(), object::name(&object), why))
 }
 
 /// The object belongs where the path says; what only the server sets is wiped.
@@ -101,23 +126,25 @@ fn scope(resource: &Resource) -> Scope {
     if resource.namespaced { Scope::Namespaced } else { Scope::Cluster }
 }
 
-/// Commits a new object; `None` when the name is taken.
-async fn store(server: &Server, request: &Request, object: &Value) -> Result<Option<Value>, Error> {
-    let mut object = object.clone();
-    if request.options.dry_run {
-        return Ok(Some(object));
-    }
+/// Commits a new object, with what is written together with it.
+async fn store(
+    server: &Server,
+    request: &Request,
+    object: &Value,
+    extra: Vec<store::Operation>,
+) -> Result<Committed, Error> {
     let mut request = request.clone();
-    request.target.name = object::name(&object).to_owned();
-    let mutation = encode(&request, &object);
-    match commit(server, &request, mutation, Precondition::Absent).await {
-        Ok(revision) => {
-            object::set_meta(&mut object, "resourceVersion", revision.to_string());
-            Ok(Some(object))
-        }
-        Err(store::Error::Conflict { .. }) => Ok(None),
-        Err(error) => Err(store_failure(error)),
+    request.target.name = object::name(object).to_owned();
+    if request.options.dry_run && write::read(server, &request).await?.is_some() {
+        return Ok(Committed::Taken);
     }
+    let change = Change {
+        mutation: encode(&request, object).await?,
+        when: Precondition::Absent,
+        written: Written { before: None, after: Some(object) },
+        extra,
+    };
+    commit_charged(server, &request, change).await
 }
 
 async fn exists(server: &Server, request: &Request, name: &str) -> Error {

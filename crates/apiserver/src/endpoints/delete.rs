@@ -7,15 +7,19 @@ use store::{Mutation, Precondition, Timestamp};
 
 use super::Request;
 use super::get::represent;
-use super::write::{body_format, commit, encode, read};
+use super::write::{Change, Committed, body_format, commit_charged, encode, read};
+use crate::admission::resource_quota::Written;
+use crate::admission::{self, Attributes, Operation};
+use crate::allocation;
 use crate::answer::Answer;
 use crate::decode;
 use crate::facts;
+use crate::field_error::FieldError;
 use crate::object;
 use crate::quantity;
 use crate::registry::builtin;
 use crate::registry::strategy::{DefaultPropagation, DeleteRequest, Deletion};
-use crate::server::{Server, store_failure};
+use crate::server::Server;
 use crate::status::Error;
 use crate::time::rfc3339;
 
@@ -53,18 +57,20 @@ pub async fn delete(server: &Server, request: &Request) -> Result<Answer, Error>
     if properties.returns_deleted_object || object::is_terminating(&deleted) {
         return Ok(represent(server, &request, 200, &deleted));
     }
-    let status = json!({
+    let mut status = json!({
         "kind": "Status",
         "apiVersion": "v1",
         "metadata": {},
         "status": "Success",
         "details": {
             "name": request.target.name,
-            "group": resource.group,
             "kind": resource.plural,
             "uid": object::uid(&deleted),
         },
     });
+    if !resource.group.is_empty() {
+        status["details"]["group"] = json!(resource.group);
+    }
     Ok(Answer::value(200, &status))
 }
 
@@ -75,6 +81,11 @@ impl DeleteOptions {
             true => json!({}),
             false => read_body(request)?,
         };
+        DeleteOptions::read(request, &body)
+    }
+
+    /// From a body that was decoded.
+    pub fn read(request: &Request, body: &Value) -> Result<DeleteOptions, Error> {
         let text = |name: &str| match &body[name] {
             Value::Null => request.options.get(name).map(str::to_owned),
             Value::String(text) => Some(text.clone()),
@@ -101,13 +112,19 @@ impl DeleteOptions {
             }
             (None, None) => None,
         };
+        let dry_run: Vec<_> = body["dryRun"].as_array().into_iter().flatten().collect();
+        if let Some(other) = dry_run.iter().find(|value| **value != "All") {
+            let text = other.as_str().unwrap_or_default();
+            let error = FieldError::not_supported("dryRun", text, &["All"]);
+            return Err(Error::invalid("DeleteOptions", "meta.k8s.io", "", &[error]));
+        }
         let precondition = |name: &str| body["preconditions"][name].as_str().map(str::to_owned);
         Ok(DeleteOptions {
             grace_period_seconds: grace.transpose()?,
             propagation,
             uid: precondition("uid"),
             resource_version: precondition("resourceVersion"),
-            dry_run: body["dryRun"].as_array().is_some_and(|list| !list.is_empty()),
+            dry_run: !dry_run.is_empty(),
         })
     }
 }
@@ -117,10 +134,13 @@ fn read_body(request: &Request) -> Result<Value, Error> {
     let of = facts::type_by_name(OPTIONS_TYPE).expect("the facts have the options of a deletion");
     let format = body_format(request)?;
     let decoded = decode::object(&request.body, format, of, |text| quantity::rewritten(text).ok());
-    let decoded = decoded.map_err(|error| {
-        Error::bad_request(format!("couldn't decode the body as DeleteOptions: {error}"))
-    })?;
-    Ok(decoded.value)
+    let refused =
+        |why: &str| Error::bad_request(format!("couldn't decode the body as DeleteOptions: {why}"));
+    let decoded = decoded.map_err(|error| refused(&error.to_string()))?;
+    match decoded.value["kind"].as_str().unwrap_or_default() {
+        "" | "DeleteOptions" => Ok(decoded.value),
+        other => Err(refused(&format!("it is of kind {other:?}"))),
+    }
 }
 
 /// Deletes, or marks for deletion; answers with the object as it then is.
@@ -131,35 +151,39 @@ pub async fn delete_object(
 ) -> Result<Value, Error> {
     let about = request.resource.about();
     let name = &request.target.name;
-    crate::admit::allow_delete(request)?;
+    let attributes = Attributes::of(request, Operation::Delete, None);
+    admission::mutate(server, &attributes, &mut Value::Null).await?;
     for _ in 0..CONFLICT_RETRIES_MAX {
         let current = read(server, request).await?.ok_or_else(|| Error::not_found(about, name))?;
         check_preconditions(request, options, &current.object)?;
-        let planned = plan(server, request, options, &current.object);
-        let (mutation, mut object) = match planned {
+        let attributes = Attributes { old: Some(&current.object), ..attributes };
+        admission::validate(server, &attributes, &Value::Null).await?;
+        let mut extra = Vec::new();
+        let (mutation, mut object) = match plan(server, request, options, &current.object) {
             Planned::Nothing => return Ok(current.object),
-            Planned::Remove(object) => (Mutation::Delete, object),
+            Planned::Remove(object) => {
+                extra = allocation::release(server, request, &object).await?;
+                (Mutation::Delete, object)
+            }
             Planned::Mark(mut object) => {
                 object::remove_meta(&mut object, "resourceVersion");
-                (encode(request, &object), object)
+                (encode(request, &object).await?, object)
             }
         };
-        if request.options.dry_run {
+        let is_gone = mutation == Mutation::Delete;
+        let after = (!is_gone).then_some(&object);
+        let written = Written { before: Some(&current.object), after };
+        let when = Precondition::At(current.revision);
+        let change = Change { mutation, when, written, extra };
+        if let Committed::At(revision) = commit_charged(server, request, change).await? {
+            object::set_meta(&mut object, "resourceVersion", revision.to_string());
             return Ok(object);
-        }
-        match commit(server, request, mutation, Precondition::At(current.revision)).await {
-            Ok(revision) => {
-                object::set_meta(&mut object, "resourceVersion", revision.to_string());
-                return Ok(object);
-            }
-            Err(store::Error::Conflict { .. }) => {}
-            Err(error) => return Err(store_failure(error)),
         }
     }
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
 }
 
-fn check_preconditions(
+pub fn check_preconditions(
     request: &Request,
     options: &DeleteOptions,
     object: &Value,
@@ -190,13 +214,18 @@ fn check_preconditions(
 }
 
 /// What a deletion does to the object as it is.
-enum Planned {
+pub enum Planned {
     Nothing,
     Mark(Value),
     Remove(Value),
 }
 
-fn plan(server: &Server, request: &Request, options: &DeleteOptions, current: &Value) -> Planned {
+pub fn plan(
+    server: &Server,
+    request: &Request,
+    options: &DeleteOptions,
+    current: &Value,
+) -> Planned {
     let resource = &request.resource;
     let strategy = builtin::strategy(&resource.group, &resource.kind);
     let grace_period_seconds = options.grace_period_seconds;

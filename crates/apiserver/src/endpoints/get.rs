@@ -4,6 +4,7 @@ use super::Request;
 use super::list::revision_for;
 use super::representations::{metadata_only, table_of_object};
 use crate::answer::Answer;
+use crate::conversion;
 use crate::persist::stored;
 use crate::request::negotiate::{Encoding, Representation};
 use crate::request::options::Freshness;
@@ -22,6 +23,7 @@ pub async fn get(server: &Server, request: &Request) -> Result<Answer, Error> {
     let key = resource.key(&target.namespace, &target.name)?;
     let entry = server.store.get(&key, at).await.map_err(store_failure)?;
     let entry = entry.ok_or_else(|| Error::not_found(resource.about(), &target.name))?;
+    let entry = conversion::served_entry(resource, entry).await?;
     let stored = stored(&entry);
     if let Representation::Object(Encoding::Json) = request.representation {
         return Ok(Answer::json(200, stored.json(entry.modified)));
@@ -37,7 +39,7 @@ pub fn represent(
     object: &serde_json::Value,
 ) -> Answer {
     match request.representation {
-        Representation::Table { beta } => {
+        Representation::Table { beta, .. } => {
             Answer::value(code, &table_of_object(request, object, beta, server.now()))
         }
         Representation::Metadata { beta, .. } => Answer::value(code, &metadata_only(object, beta)),

@@ -13,6 +13,7 @@ use store::{Entry, Key, Page, PageRequest, Revision, Store};
 use super::Request;
 use super::selection::Selection;
 use crate::answer::Answer;
+use crate::conversion;
 use crate::persist::stored;
 use crate::request::negotiate::Representation;
 use crate::request::options::Freshness;
@@ -38,9 +39,10 @@ pub struct Found {
 pub async fn list(server: &Server, request: &Request) -> Result<Answer, Error> {
     let resource = &request.resource;
     let selection = Selection::parse(&request.options, resource)?;
-    let found = find(server, request, &selection).await?;
+    let mut found = find(server, request, &selection).await?;
+    found.entries = conversion::served(resource, found.entries).await?;
     match request.representation {
-        Representation::Table { beta } => {
+        Representation::Table { beta, .. } => {
             Ok(super::representations::table_of_list(request, &found, beta, server.now()))
         }
         Representation::Metadata { beta, .. } => {

@@ -1,5 +1,6 @@
 //! One file per verb, for all kinds.
 
+mod bounds;
 pub mod create;
 pub mod delete;
 pub mod delete_collection;

@@ -4,12 +4,11 @@
 
 use serde_json::Value;
 
-use super::Request;
 use super::get::represent;
-use super::update::prepare;
-use super::write::{change, normalise};
+use super::write::{change, expect_kind, normalise};
+use super::{Request, bounds};
 use crate::answer::Answer;
-use crate::decode::json;
+use crate::decode::{self, json};
 use crate::field_error::FieldError;
 use crate::object;
 use crate::patch;
@@ -35,18 +34,26 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         "application/strategic-merge-patch+json" => Kind::Strategic,
         _ => return Err(Error::unsupported_media_type(ACCEPTED)),
     };
+    if request.options.force.is_some() {
+        let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
+        return Err(Error::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
+    }
     let body = json::parse(&request.body)
-        .map_err(|error| Error::bad_request(format!("error decoding patch: {error}")))?
+        .map_err(|error| match error {
+            decode::Error::TooLarge => bounds::too_large(),
+            error => Error::bad_request(format!("error decoding patch: {error}")),
+        })?
         .value;
     let outcome = change(server, request, |current| {
         let mut object = current.clone();
         apply(request, kind, &mut object, &body)?;
         normalise(request, &mut object)?;
+        expect_kind(request, &mut object)?;
         // Only a revision that the patch itself names binds it to that revision.
         if object::meta(&object, "resourceVersion") == object::meta(current, "resourceVersion") {
             object::remove_meta(&mut object, "resourceVersion");
         }
-        prepare(server, request, object, current)
+        Ok(object)
     })
     .await?;
     Ok(represent(server, request, 200, &outcome.object()))

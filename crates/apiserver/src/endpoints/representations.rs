@@ -1,12 +1,14 @@
 //! Objects as something else: tables, metadata only.
 
-use bytes::Bytes;
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use store::{Entry, Revision};
 
 use super::Request;
 use super::list::{Found, list_metadata};
 use crate::answer::Answer;
+use crate::conversion;
 use crate::persist::{EventType, stored};
 use crate::request::negotiate::Representation;
 use crate::request::options::IncludeObject;
@@ -100,33 +102,67 @@ pub struct EventEncoder {
     now: i64,
     /// Columns are described once.
     is_first: bool,
+    /// The revision of the initial events, until their end is told.
+    pub initial_events_end: Option<Revision>,
 }
 
 impl EventEncoder {
     pub fn of(request: &Request, now: i64) -> Result<EventEncoder, Error> {
-        Ok(EventEncoder { request: request.clone(), now, is_first: true })
+        let request = request.clone();
+        Ok(EventEncoder { request, now, is_first: true, initial_events_end: None })
     }
 
-    pub fn encode(&mut self, kind: EventType, entry: &Entry, revision: Revision) -> Bytes {
-        let stored = stored(entry);
+    /// The entry as this request is to see it.
+    pub async fn served(&self, entry: &Arc<Entry>) -> Result<Arc<Entry>, Error> {
+        conversion::served_entry(&self.request.resource, entry.clone()).await
+    }
+
+    pub fn encode(
+        &mut self,
+        kind: EventType,
+        entry: &Entry,
+        revision: Revision,
+        out: &mut Vec<u8>,
+    ) {
+        match self.request.representation {
+            Representation::Object(_) => {
+                out.extend_from_slice(&stored(entry).event(kind, revision));
+            }
+            _ => self.represent(kind, entry, revision, out),
+        }
+    }
+
+    /// An object that was there before the watch began. Nobody else needs the line, so it is not
+    /// kept as that of an event is.
+    pub fn initial(&mut self, entry: &Entry, out: &mut Vec<u8>) {
+        match self.request.representation {
+            Representation::Object(_) => {
+                out.extend_from_slice(b"{\"type\":\"ADDED\",\"object\":");
+                stored(entry).write(entry.modified, out);
+                out.extend_from_slice(b"}\n");
+            }
+            _ => self.represent(EventType::Added, entry, entry.modified, out),
+        }
+    }
+
+    fn represent(&mut self, kind: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
+        let object = stored(entry).object(revision);
         let object = match self.request.representation {
-            Representation::Table { beta } => {
-                let mut table =
-                    table_of_object(&self.request, &stored.object(revision), beta, self.now);
+            Representation::Table { beta, .. } => {
+                let mut table = table_of_object(&self.request, &object, beta, self.now);
                 if !std::mem::take(&mut self.is_first) {
                     table["columnDefinitions"] = Value::Null;
                 }
                 table
             }
-            Representation::Metadata { beta, .. } => metadata_only(&stored.object(revision), beta),
-            _ => return stored.event(kind, revision),
+            Representation::Metadata { beta, .. } => metadata_only(&object, beta),
+            _ => object,
         };
-        let event = json!({"type": kind.name(), "object": object});
-        format!("{event}\n").into()
+        write_event(kind.name(), &object, out);
     }
 
     /// How far the watch is; the one that ends the initial events says so.
-    pub fn bookmark(&mut self, revision: Revision, ends_initial_events: bool) -> Bytes {
+    pub fn bookmark(&mut self, revision: Revision, ends_initial_events: bool, out: &mut Vec<u8>) {
         let resource = &self.request.resource;
         let mut metadata = json!({"resourceVersion": revision.to_string()});
         if ends_initial_events {
@@ -138,7 +174,7 @@ impl EventEncoder {
                 "apiVersion": meta_version(beta),
                 "metadata": metadata,
             }),
-            Representation::Table { beta } => {
+            Representation::Table { beta, .. } => {
                 let object = json!({"metadata": metadata});
                 let mut table = table_of_object(&self.request, &object, beta, self.now);
                 table["columnDefinitions"] = Value::Null;
@@ -149,7 +185,12 @@ impl EventEncoder {
                 "kind": resource.kind, "apiVersion": resource.api_version(), "metadata": metadata
             }),
         };
-        let event = json!({"type": "BOOKMARK", "object": object});
-        format!("{event}\n").into()
+        write_event("BOOKMARK", &object, out);
     }
+}
+
+fn write_event(kind: &str, object: &Value, out: &mut Vec<u8>) {
+    let event = json!({"type": kind, "object": object});
+    out.extend_from_slice(event.to_string().as_bytes());
+    out.push(b'\n');
 }

@@ -5,7 +5,9 @@ use super::write::decode;
 use crate::answer::Answer;
 use crate::authenticate::Names;
 use crate::identity::token_requests::{Bearer, token_review};
+use crate::object;
 use crate::rbac::reviews::{Review, review};
+use crate::request::negotiate::{ACCEPTED, Representation};
 use crate::server::Server;
 use crate::status::Error;
 
@@ -23,8 +25,16 @@ pub fn answer(server: &Server, request: &Request) -> Option<Result<Answer, Error
         ("authentication.k8s.io", "tokenreviews") => return Some(token(server, request)),
         _ => return None,
     };
-    let answer =
-        decode(request).and_then(|body| review(kind, &body, &request.user, &server.authorizer));
+    if let Representation::Table { .. } = request.representation {
+        return Some(Err(Error::not_acceptable(ACCEPTED)));
+    }
+    let answer = decode(request).and_then(|mut body| {
+        // A review is where the path says, as every other object.
+        if resource.namespaced && object::namespace(&body).is_empty() {
+            object::set_meta(&mut body, "namespace", request.target.namespace.as_str());
+        }
+        review(kind, &body, &request.user, &server.authorizer)
+    });
     Some(answer.map(|answer| Answer::value(201, &answer)))
 }
 

@@ -4,10 +4,12 @@
 
 use serde_json::Value;
 
-use super::Request;
 use super::create::create_object;
 use super::get::represent;
-use super::write::{change, decode, expect_kind, read};
+use super::write::{Changed, Rules, change, decode, expect_kind, read};
+use super::{Request, bounds};
+use crate::admission::{self, Attributes, Operation};
+use crate::allocation;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::object;
@@ -23,6 +25,13 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
     expect_place(request, &mut object)?;
     let resource = &request.resource;
     let properties = builtin::strategy(&resource.group, &resource.kind).properties();
+    let is_new = request.target.subresource.is_empty()
+        && properties.allows_create_on_update
+        && read(server, request).await?.is_none();
+    if is_new {
+        let created = create_object(server, request, object).await?;
+        return Ok(represent(server, request, 201, &created));
+    }
     if object::meta(&object, "resourceVersion").is_empty()
         && !properties.allows_unconditional_update
     {
@@ -31,16 +40,7 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
         let name = &request.target.name;
         return Err(Error::invalid(&resource.kind, &resource.group, name, &[error]));
     }
-    let is_new = request.target.subresource.is_empty()
-        && properties.allows_create_on_update
-        && read(server, request).await?.is_none();
-    if is_new {
-        let created = create_object(server, request, object).await?;
-        return Ok(represent(server, request, 201, &created));
-    }
-    let outcome =
-        change(server, request, |current| prepare(server, request, object.clone(), current))
-            .await?;
+    let outcome = change(server, request, |_| Ok(object.clone())).await?;
     Ok(represent(server, request, 200, &outcome.object()))
 }
 
@@ -80,32 +80,62 @@ fn expect_place(request: &Request, object: &mut Value) -> Result<(), Error> {
     Ok(())
 }
 
-/// What an update makes of the object it found: defaults, what only the server may change, checks.
-pub fn prepare(
+/// What an update makes of the object it found: defaults, admission, what only the server may
+/// change, checks, and admission again.
+pub async fn prepare(
     server: &Server,
     request: &Request,
-    mut object: Value,
-    current: &Value,
-) -> Result<Value, Error> {
+    rules: Rules,
+    (draft, current): (Changed, &Value),
+) -> Result<Changed, Error> {
+    let Changed { mut object, mut extra } = draft;
+    expect_same(request, &object, current)?;
     let resource = &request.resource;
-    let subresource = &request.target.subresource;
     let strategy = builtin::strategy(&resource.group, &resource.kind);
-    let uid = object::uid(&object);
+    let attributes = Attributes::of(request, Operation::Update, Some(current));
+    if rules == Rules::OfKind {
+        strategy.default(&mut object);
+        bounds::check(&object)?;
+    }
+    let changed = admission::mutate(server, &attributes, &mut object).await?;
+    if changed == admission::Changed::ByWebhooks {
+        strategy.default(&mut object);
+    }
+    if rules == Rules::OfKind {
+        // The scale of an object is a part of its specification like any other.
+        let subresource = match request.target.subresource.as_str() {
+            "scale" => "",
+            other => other,
+        };
+        let now = rfc3339(server.environment.now());
+        let (user, requester) = (&*request.user.name, Some(&*request.user));
+        let context = Context { subresource, user, requester, now: &now };
+        begin_update(strategy, &mut object, current, &context);
+        extra = allocation::settle(server, request, &mut object, Some(current)).await?;
+        let errors = check_update(strategy, &object, current, subresource);
+        if !errors.is_empty() {
+            let name = &request.target.name;
+            return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
+        }
+    }
+    admission::validate(server, &attributes, &object).await?;
+    Ok(Changed { object, extra })
+}
+
+/// Who names a uid or a revision means that one.
+fn expect_same(request: &Request, object: &Value, current: &Value) -> Result<(), Error> {
+    let about = request.resource.about();
+    let uid = object::uid(object);
     if !uid.is_empty() && uid != object::uid(current) {
         let why = format!(
             "Precondition failed: UID in precondition: {uid}, UID in object meta: {}",
             object::uid(current)
         );
-        return Err(Error::conflict(resource.about(), &request.target.name, &why));
+        return Err(Error::conflict(about, &request.target.name, &why));
     }
-    strategy.default(&mut object);
-    let now = rfc3339(server.environment.now());
-    let context = Context { subresource, user: &request.user.name, now: &now };
-    begin_update(strategy, &mut object, current, &context);
-    let errors = check_update(strategy, &object, current, subresource);
-    if !errors.is_empty() {
-        let name = &request.target.name;
-        return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
+    let revision = object::meta(object, "resourceVersion");
+    if !revision.is_empty() && revision != object::meta(current, "resourceVersion") {
+        return Err(Error::modified(about, &request.target.name));
     }
-    Ok(object)
+    Ok(())
 }

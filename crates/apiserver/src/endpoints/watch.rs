@@ -3,15 +3,16 @@
 //! A watcher is a position in the store's history. What is sent is encoded by the first watcher
 //! that needs it. A revision that is gone ends the stream with an ERROR event, never the request.
 
-use std::collections::VecDeque;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::{Stream, stream};
+use futures::{FutureExt, Stream, stream};
 use serde_json::json;
 use store::{Batch, Change, Entry, Revision, Watch};
-use tokio::time::{Instant, sleep_until};
+use tokio::sync::watch;
+use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Request;
 use super::list::revision_for;
@@ -20,9 +21,12 @@ use super::selection::Selection;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::persist::{EventType, stored};
+use crate::rbac::Standing;
 use crate::request::options::{Freshness, Options};
+use crate::serve::stopped;
 use crate::server::Server;
 use crate::status::Error;
+use crate::traffic::Permit;
 
 /// A watch without a limit of its own ends after this long, so that clients reconnect in turn.
 const TIMEOUT_MIN_SECONDS: u64 = 1_800;
@@ -31,30 +35,38 @@ const TIMEOUT_SPREAD_SECONDS: u64 = 1_800;
 const BOOKMARK_INTERVAL: Duration = Duration::from_secs(60);
 /// The last word before the end, so that the next watch starts where this one was.
 const BOOKMARK_BEFORE_END: Duration = Duration::from_secs(2);
+/// Events that are ready are sent together, in pieces of about this size.
+const PIECE_BYTES: usize = 64 << 10;
 
 pub async fn watch(server: &Arc<Server>, request: &Request) -> Result<Answer, Error> {
+    let permit = server.traffic.watches.enter(&request.user)?;
     let selection = Selection::parse(&request.options, &request.resource)?;
     let start = Start::of(&request.options)?;
+    let end = Instant::now() + timeout(&request.options, server);
     let mut watcher = Watcher {
-        server: server.clone(),
         selection,
         encoder: EventEncoder::of(request, server.now())?,
         relative_to: request.resource.prefix.len(),
-        pending: VecDeque::new(),
+        initial: Vec::new().into_iter(),
+        pending: Vec::new(),
         watch: None,
-        bookmarks: request.options.allow_watch_bookmarks,
-        next_bookmark: Instant::now() + BOOKMARK_INTERVAL,
-        end: Instant::now() + timeout(&request.options, server),
+        bookmarks: Bookmarks::of(&request.options, end),
+        end,
+        timer: Box::pin(sleep_until(end)),
+        stop: server.stop.clone(),
         is_over: false,
+        standing: Standing::of(server, request, "watch"),
+        _permit: permit,
     };
-    if let Err(error) = watcher.begin(request, start).await {
+    if let Err(error) = watcher.begin(server, request, start).await {
         // A watch that is refused for its revision is a stream with an error in it.
         if error.code != 410 {
             return Err(error);
         }
         watcher.fail(&error);
     }
-    Ok(Answer::stream("application/json", watcher.lines()))
+    watcher.set_timer();
+    Ok(Answer::watch(watcher.pieces()))
 }
 
 fn timeout(options: &Options, server: &Server) -> Duration {
@@ -67,7 +79,7 @@ fn timeout(options: &Options, server: &Server) -> Duration {
 
 /// Where a watch begins.
 enum Start {
-    /// With what exists, not older than some revision; and whether its end is marked.
+    /// With what exists, not older than some revision.
     Initial {
         freshness: Freshness,
     },
@@ -106,46 +118,75 @@ impl Start {
     }
 }
 
+/// When a watch is told how far it is.
+struct Bookmarks {
+    /// `None` when there will be no more.
+    next: Option<Instant>,
+    last: Instant,
+}
+
+impl Bookmarks {
+    fn of(options: &Options, end: Instant) -> Bookmarks {
+        let now = Instant::now();
+        let last = end.checked_sub(BOOKMARK_BEFORE_END).unwrap_or(now).max(now);
+        let next = (now + BOOKMARK_INTERVAL).min(last);
+        Bookmarks { next: options.allow_watch_bookmarks.then_some(next), last }
+    }
+
+    /// Whether one is due; if so, the next one is set.
+    fn take_due(&mut self, now: Instant) -> bool {
+        let Some(due) = self.next.filter(|due| *due <= now) else { return false };
+        self.next = (due < self.last).then(|| (now + BOOKMARK_INTERVAL).min(self.last));
+        true
+    }
+}
+
 struct Watcher {
-    server: Arc<Server>,
     selection: Selection,
     encoder: EventEncoder,
     /// The length of the resource's prefix in keys.
     relative_to: usize,
-    pending: VecDeque<Bytes>,
+    /// What existed at the beginning and is not sent yet.
+    initial: std::vec::IntoIter<Arc<Entry>>,
+    /// What is to be sent next, as one piece.
+    pending: Vec<u8>,
     watch: Option<Watch>,
-    bookmarks: bool,
-    next_bookmark: Instant,
+    bookmarks: Bookmarks,
     end: Instant,
+    /// Goes off at the end, or when a bookmark is due.
+    timer: Pin<Box<Sleep>>,
+    stop: watch::Receiver<bool>,
     is_over: bool,
+    standing: Standing,
+    _permit: Permit,
 }
 
 impl Watcher {
-    async fn begin(&mut self, request: &Request, start: Start) -> Result<(), Error> {
+    async fn begin(
+        &mut self,
+        server: &Server,
+        request: &Request,
+        start: Start,
+    ) -> Result<(), Error> {
         let range = request.resource.range(&request.target.namespace);
         let after = match start {
             Start::After(revision) => Revision(revision),
-            Start::Now => self.server.store.revision(),
+            Start::Now => server.store.revision(),
             Start::Initial { freshness } => {
-                let at = revision_for(&self.server, freshness).await?;
-                let page = store::PageRequest::all();
-                let page = self.server.store.list(&range, page, at).await;
+                let at = revision_for(server, freshness).await?;
+                let page = server.store.list(&range, store::PageRequest::all(), at).await;
                 let page = page.map_err(crate::server::store_failure)?;
-                for entry in &page.entries {
-                    if self.selection.matches(stored(entry), self.relative(entry)) {
-                        let line = self.encoder.encode(EventType::Added, entry, entry.modified);
-                        self.pending.push_back(line);
-                    }
-                }
-                if self.bookmarks && request.options.send_initial_events == Some(true) {
-                    let line = self.encoder.bookmark(page.revision, true);
-                    self.pending.push_back(line);
+                self.initial = page.entries.into_iter();
+                if request.options.allow_watch_bookmarks
+                    && request.options.send_initial_events == Some(true)
+                {
+                    self.encoder.initial_events_end = Some(page.revision);
                 }
                 page.revision
             }
         };
-        let watch = self.server.store.watch(range, after).await;
-        self.watch = Some(watch.map_err(expired)?);
+        let watch = server.store.watch(range, after).await;
+        self.watch = Some(watch.map_err(|error| expired(error, after))?);
         Ok(())
     }
 
@@ -153,17 +194,24 @@ impl Watcher {
         &entry.key.as_str()[self.relative_to..]
     }
 
-    fn lines(self) -> impl Stream<Item = Bytes> {
+    fn is_wanted(&self, entry: &Entry) -> bool {
+        self.selection.matches(stored(entry), self.relative(entry))
+    }
+
+    fn pieces(self) -> impl Stream<Item = Bytes> {
         stream::unfold(self, |mut watcher| async move {
-            let line = watcher.next().await?;
-            Some((line, watcher))
+            let piece = watcher.next().await?;
+            Some((piece, watcher))
         })
     }
 
     async fn next(&mut self) -> Option<Bytes> {
         loop {
-            if let Some(piece) = self.take_pending() {
-                return Some(piece);
+            if let Err(error) = self.take_initial().await {
+                self.fail(&error);
+            }
+            if !self.pending.is_empty() {
+                return Some(std::mem::take(&mut self.pending).into());
             }
             if self.is_over {
                 return None;
@@ -172,87 +220,122 @@ impl Watcher {
         }
     }
 
-    /// All that waits, as one piece: one write for many events.
-    fn take_pending(&mut self) -> Option<Bytes> {
-        if self.pending.len() <= 1 {
-            return self.pending.pop_front();
+    /// A piece of what existed; its end is marked for those who asked.
+    async fn take_initial(&mut self) -> Result<(), Error> {
+        while self.pending.len() < PIECE_BYTES {
+            let Some(entry) = self.initial.next() else {
+                if let Some(revision) = self.encoder.initial_events_end.take() {
+                    self.encoder.bookmark(revision, true, &mut self.pending);
+                }
+                return Ok(());
+            };
+            if self.is_wanted(&entry) {
+                let entry = self.encoder.served(&entry).await?;
+                self.encoder.initial(&entry, &mut self.pending);
+            }
         }
-        let length = self.pending.iter().map(Bytes::len).sum();
-        let mut piece = Vec::with_capacity(length);
-        for line in self.pending.drain(..) {
-            piece.extend_from_slice(&line);
-        }
-        Some(piece.into())
+        Ok(())
     }
 
+    /// Waits for something to say, and takes all that is ready to be said with it.
     async fn advance(&mut self) {
         let Some(watch) = &mut self.watch else {
             self.is_over = true;
             return;
         };
-        let last_bookmark = self.end - BOOKMARK_BEFORE_END;
-        let bookmark_at = self.next_bookmark.min(last_bookmark.max(Instant::now()));
-        tokio::select! {
+        let happened = tokio::select! {
             biased;
-            batch = watch.next() => match batch {
-                Ok(batch) => self.take(&batch),
-                Err(store::Error::Stopped { .. }) => self.is_over = true,
-                Err(error) => {
-                    let error = expired(error);
-                    self.fail(&error);
-                }
-            },
-            () = self.server.stopping() => self.is_over = true,
-            () = sleep_until(self.end) => self.is_over = true,
-            () = sleep_until(bookmark_at), if self.bookmarks && bookmark_at < self.end => {
-                let position = watch.position();
-                let line = self.encoder.bookmark(position, false);
-                self.pending.push_back(line);
-                self.next_bookmark = if bookmark_at >= last_bookmark {
-                    self.end + BOOKMARK_INTERVAL
-                } else {
-                    Instant::now() + BOOKMARK_INTERVAL
-                };
+            // Before the changes: a busy watch must not outrun the loss of its right.
+            () = self.standing.lost() => return self.is_over = true,
+            batch = watch.next() => Some(batch),
+            () = stopped(&mut self.stop) => return self.is_over = true,
+            () = self.timer.as_mut() => None,
+        };
+        match happened {
+            Some(batch) => self.take_ready(batch).await,
+            None => self.take_time(),
+        }
+    }
+
+    async fn take_ready(&mut self, first: Result<Arc<Batch>, store::Error>) {
+        let mut batch = Some(first);
+        while let Some(ready) = batch.take() {
+            self.take(ready).await;
+            if self.pending.len() < PIECE_BYTES {
+                batch = self.watch.as_mut().and_then(|watch| watch.next().now_or_never());
             }
         }
     }
 
-    fn take(&mut self, batch: &Batch) {
+    /// A bookmark is due, or the end.
+    fn take_time(&mut self) {
+        let now = Instant::now();
+        if let Some(watch) = &self.watch
+            && self.bookmarks.take_due(now)
+        {
+            self.encoder.bookmark(watch.position(), false, &mut self.pending);
+        }
+        self.is_over = now >= self.end;
+        self.set_timer();
+    }
+
+    fn set_timer(&mut self) {
+        let next = self.bookmarks.next.unwrap_or(self.end).min(self.end);
+        self.timer.as_mut().reset(next);
+    }
+
+    async fn take(&mut self, batch: Result<Arc<Batch>, store::Error>) {
+        let batch = match batch {
+            Ok(batch) => batch,
+            Err(store::Error::Stopped { .. }) => return self.close(),
+            Err(error) => {
+                let position = self.watch.as_ref().map_or(Revision::ZERO, Watch::position);
+                let error = expired(error, position);
+                return self.fail(&error);
+            }
+        };
         for change in &batch.changes {
-            if let Some((kind, entry)) = self.judge(change) {
-                let line = self.encoder.encode(kind, entry, batch.revision);
-                self.pending.push_back(line);
+            let Some((kind, entry)) = self.judge(change) else { continue };
+            match self.encoder.served(entry).await {
+                Ok(entry) => {
+                    self.encoder.encode(kind, &entry, batch.revision, &mut self.pending);
+                }
+                Err(error) => return self.fail(&error),
             }
         }
+    }
+
+    fn close(&mut self) {
+        self.watch = None;
+        self.initial = Vec::new().into_iter();
+        self.is_over = true;
     }
 
     /// What a change means to someone who only sees what is selected.
-    fn judge<'a>(&self, change: &'a Change) -> Option<(EventType, &'a Entry)> {
+    fn judge<'a>(&self, change: &'a Change) -> Option<(EventType, &'a Arc<Entry>)> {
         let wanted = |entry: &Option<Arc<Entry>>| {
-            entry
-                .as_ref()
-                .is_some_and(|entry| self.selection.matches(stored(entry), self.relative(entry)))
+            entry.as_deref().is_some_and(|entry| self.is_wanted(entry))
         };
         match (wanted(&change.previous), wanted(&change.entry)) {
-            (false, true) => Some((EventType::Added, change.entry.as_deref()?)),
-            (true, true) => Some((EventType::Modified, change.entry.as_deref()?)),
-            (true, false) => Some((EventType::Deleted, change.previous.as_deref()?)),
+            (false, true) => Some((EventType::Added, change.entry.as_ref()?)),
+            (true, true) => Some((EventType::Modified, change.entry.as_ref()?)),
+            (true, false) => Some((EventType::Deleted, change.previous.as_ref()?)),
             (false, false) => None,
         }
     }
 
+    /// The last line, whatever else is still to be said: the client starts over.
     fn fail(&mut self, error: &Error) {
         let event = json!({"type": "ERROR", "object": error.to_status()});
-        self.pending.push_back(format!("{event}\n").into());
-        self.watch = None;
-        self.is_over = true;
+        self.pending.extend_from_slice(format!("{event}\n").as_bytes());
+        self.close();
     }
 }
 
-fn expired(error: store::Error) -> Error {
+fn expired(error: store::Error, after: Revision) -> Error {
     match error {
-        store::Error::Compacted { requested, oldest } => {
-            Error::expired(format!("too old resource version: {requested} ({oldest})"))
+        store::Error::Compacted { oldest, .. } => {
+            Error::expired(format!("too old resource version: {after} ({oldest})"))
         }
         error => crate::server::store_failure(error),
     }

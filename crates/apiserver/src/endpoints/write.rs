@@ -6,13 +6,17 @@
 use serde_json::{Value, json};
 use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};
 
-use super::Request;
+use super::{Request, bounds, update};
+use crate::admission::resource_quota::{self, Written};
+use crate::allocation;
+use crate::conversion;
 use crate::decode::{self, Format};
 use crate::facts::Type;
 use crate::field_error::FieldError;
 use crate::object;
 use crate::persist::{self, stored};
 use crate::quantity;
+use crate::rbac;
 use crate::request::negotiate::{BodyType, body_type};
 use crate::request::options::FieldValidation;
 use crate::server::{Server, store_failure};
@@ -36,7 +40,10 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
         let text = format!("{kind} in version {version:?} cannot be handled as a {kind}: {why}");
         Error::bad_request(text)
     };
-    let decoded = decoded.map_err(|error| cannot(&error.to_string()))?;
+    let decoded = decoded.map_err(|error| match error {
+        decode::Error::TooLarge => bounds::too_large(),
+        error => cannot(&error.to_string()),
+    })?;
     if !decoded.problems.is_empty() {
         match request.options.field_validation {
             FieldValidation::Ignore => {}
@@ -48,6 +55,7 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
             }
         }
     }
+    bounds::check(&decoded.value)?;
     Ok(decoded.value)
 }
 
@@ -60,7 +68,12 @@ pub fn normalise(request: &Request, object: &mut Value) -> Result<(), Error> {
         Error::invalid(&resource.kind, &resource.group, &request.target.name, &[error])
     };
     let decoded = decode::strict::normalise(object, of, canonical_quantity);
-    let unknown = decoded.map_err(|error| refused(error.to_string()))?.unknown;
+    let decoded = decoded.map_err(|error| match error {
+        decode::Error::TooLarge => bounds::too_large(),
+        error => refused(error.to_string()),
+    });
+    let unknown = decoded?.unknown;
+    bounds::check(object)?;
     let problems: Vec<_> = unknown.iter().map(|path| decode::unknown_field(path)).collect();
     match request.options.field_validation {
         _ if problems.is_empty() => Ok(()),
@@ -124,10 +137,22 @@ pub async fn read(server: &Server, request: &Request) -> Result<Option<Current>,
     let resource = &request.resource;
     let key = resource.key(&request.target.namespace, &request.target.name)?;
     let entry = server.store.get(&key, None).await.map_err(store_failure)?;
-    Ok(entry.map(|entry| Current {
-        object: stored(&entry).object(entry.modified),
-        revision: entry.modified,
-    }))
+    let Some(entry) = entry else { return Ok(None) };
+    let object = stored(&entry).object(entry.modified);
+    let object = conversion::served_object(resource, object).await?;
+    Ok(Some(Current { object, revision: entry.modified }))
+}
+
+/// An object as it is to be, and what is written together with it.
+pub struct Changed {
+    pub object: Value,
+    pub extra: Vec<Operation>,
+}
+
+impl From<Value> for Changed {
+    fn from(object: Value) -> Changed {
+        Changed { object, extra: Vec::new() }
+    }
 }
 
 /// What became of a change.
@@ -148,12 +173,40 @@ impl Outcome {
     }
 }
 
-/// Reads, changes and commits; again when somebody else was faster, unless the client named the
-/// revision it changes.
+/// Who brings a changed object into the form in which it is stored.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Rules {
+    /// Those of its kind: defaults, what only the server may change, checks.
+    OfKind,
+    /// The caller's, who changes what clients cannot. Admission is asked all the same.
+    OfCaller,
+}
+
+/// Reads, changes and commits under the rules of the kind; again when somebody else was faster,
+/// unless the client named the revision it changes.
 pub async fn change(
     server: &Server,
     request: &Request,
-    change: impl Fn(&Value) -> Result<Value, Error>,
+    draft: impl Fn(&Value) -> Result<Value, Error>,
+) -> Result<Outcome, Error> {
+    change_under(server, request, Rules::OfKind, |current| draft(current).map(Changed::from)).await
+}
+
+/// The same for a change that the server drafts, with what is written together with it.
+pub async fn change_by_server(
+    server: &Server,
+    request: &Request,
+    draft: impl Fn(&Value) -> Result<Changed, Error>,
+) -> Result<Outcome, Error> {
+    change_under(server, request, Rules::OfCaller, draft).await
+}
+
+/// Every change of an object that exists comes here, and so through admission.
+async fn change_under(
+    server: &Server,
+    request: &Request,
+    rules: Rules,
+    draft: impl Fn(&Value) -> Result<Changed, Error>,
 ) -> Result<Outcome, Error> {
     let about = request.resource.about();
     let name = &request.target.name;
@@ -161,7 +214,9 @@ pub async fn change(
         let Some(current) = read(server, request).await? else {
             return Err(Error::not_found(about, name));
         };
-        let mut object = change(&current.object)?;
+        let draft = draft(&current.object)?;
+        let Changed { mut object, extra } =
+            update::prepare(server, request, rules, (draft, &current.object)).await?;
         let named = object::meta(&object, "resourceVersion").to_owned();
         if !named.is_empty() && named != current.revision.to_string() {
             return Err(Error::modified(about, name));
@@ -170,10 +225,10 @@ pub async fn change(
         if is_unchanged(&object, &current.object) {
             return Ok(Outcome::Unchanged(current.object));
         }
-        match commit_change(server, request, object, &current).await? {
-            Some(outcome) => return Ok(outcome),
-            None if !named.is_empty() => return Err(Error::modified(about, name)),
-            None => {}
+        // A revision that the client named is compared with what is there at the next look.
+        let changed = Changed { object, extra };
+        if let Some(outcome) = commit_change(server, request, changed, &current).await? {
+            return Ok(outcome);
         }
     }
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
@@ -189,27 +244,33 @@ fn is_unchanged(object: &Value, current: &Value) -> bool {
 async fn commit_change(
     server: &Server,
     request: &Request,
-    mut object: Value,
+    changed: Changed,
     current: &Current,
 ) -> Result<Option<Outcome>, Error> {
+    let Changed { mut object, mut extra } = changed;
     let is_gone = object::is_terminating(&object)
         && object::finalizers(&object).is_empty()
         && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && !holds_namespace(request, &object);
-    let mutation = if is_gone { Mutation::Delete } else { encode(request, &object) };
-    if request.options.dry_run {
-        object::set_meta(&mut object, "resourceVersion", current.revision.to_string());
-        return Ok(Some(Outcome::Written(object)));
+    let mutation = match is_gone {
+        true => Mutation::Delete,
+        false => encode(request, &object).await?,
+    };
+    if is_gone {
+        extra = allocation::release(server, request, &current.object).await?;
     }
-    let when = Precondition::At(current.revision);
-    match commit(server, request, mutation, when).await {
-        Ok(revision) => {
-            object::set_meta(&mut object, "resourceVersion", revision.to_string());
-            Ok(Some(if is_gone { Outcome::Deleted(object) } else { Outcome::Written(object) }))
-        }
-        Err(store::Error::Conflict { .. }) => Ok(None),
-        Err(error) => Err(store_failure(error)),
-    }
+    let change = Change {
+        mutation,
+        when: Precondition::At(current.revision),
+        written: Written { before: Some(&current.object), after: (!is_gone).then_some(&object) },
+        extra,
+    };
+    let Committed::At(revision) = commit_charged(server, request, change).await? else {
+        return Ok(None);
+    };
+    object::set_meta(&mut object, "resourceVersion", revision.to_string());
+    let is_dry = request.options.dry_run;
+    Ok(Some(if is_gone && !is_dry { Outcome::Deleted(object) } else { Outcome::Written(object) }))
 }
 
 /// A namespace goes when its own finalizers are gone too.
@@ -219,28 +280,87 @@ fn holds_namespace(request: &Request, object: &Value) -> bool {
         && object["spec"]["finalizers"].as_array().is_some_and(|list| !list.is_empty())
 }
 
-pub fn encode(request: &Request, object: &Value) -> Mutation {
+/// The object as the store keeps it.
+pub async fn encode(request: &Request, object: &Value) -> Result<Mutation, Error> {
     let resource = &request.resource;
-    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, object);
-    Mutation::Put(persist::encode(object, &fields))
+    let object = conversion::stored_object(resource, object.clone()).await?;
+    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, &object);
+    Ok(Mutation::Put(persist::encode(&object, &fields)))
+}
+
+/// One object's change, what it means to the quotas of its namespace, and what is written with it.
+pub struct Change<'a> {
+    pub mutation: Mutation,
+    pub when: Precondition,
+    pub written: Written<'a>,
+    pub extra: Vec<Operation>,
+}
+
+/// What became of a commit.
+pub enum Committed {
+    At(Revision),
+    /// Somebody else was faster with the object.
+    Taken,
+    /// Somebody else was faster with what is written together with it.
+    Overtaken,
+}
+
+/// Commits a change together with what it costs. A dry run is charged but not committed: its
+/// revision is the one it would replace.
+pub async fn commit_charged(
+    server: &Server,
+    request: &Request,
+    change: Change<'_>,
+) -> Result<Committed, Error> {
+    let Change { mutation, when, written, extra } = change;
+    let target = &request.target;
+    let key = request.resource.key(&target.namespace, &target.name)?;
+    let turn = resource_quota::turn(server, request, written).await?;
+    for _ in 0..CONFLICT_RETRIES_MAX {
+        let mut operations = match &turn {
+            Some(_) => resource_quota::charges(server, request, written).await?,
+            None => Vec::new(),
+        };
+        if request.options.dry_run {
+            return Ok(Committed::At(when.expected().unwrap_or_default()));
+        }
+        operations.push(Operation { key: key.clone(), mutation: mutation.clone(), when });
+        operations.extend(extra.iter().cloned());
+        match commit_all(server, request, operations).await {
+            Ok(revision) => return Ok(Committed::At(revision)),
+            Err(store::Error::Conflict { key: found, .. }) if found == key => {
+                return Ok(Committed::Taken);
+            }
+            Err(store::Error::Conflict { key: found, .. })
+                if extra.iter().any(|operation| operation.key == found) =>
+            {
+                return Ok(Committed::Overtaken);
+            }
+            // A quota was written by another process, or by whoever counts.
+            Err(store::Error::Conflict { .. }) => {}
+            Err(error) => return Err(store_failure(error)),
+        }
+    }
+    let why = "others keep changing the quotas of its namespace; please try again";
+    Err(Error::conflict(request.resource.about(), &target.name, why))
 }
 
 /// One write, with its provenance.
-pub async fn commit(
+async fn commit_all(
     server: &Server,
     request: &Request,
-    mutation: Mutation,
-    when: Precondition,
+    operations: Vec<Operation>,
 ) -> Result<Revision, store::Error> {
-    let target = &request.target;
-    let key = request.resource.key(&target.namespace, &target.name);
-    let key = key.map_err(|error| store::Error::Invalid { what: error.message })?;
     let provenance = Provenance {
         manager: request.manager().into(),
         request: request.id.clone(),
         ..Provenance::of(server.environment.now(), request.user.name.clone())
     };
-    let operations = vec![Operation { key, mutation, when }];
     let committed = server.store.commit(Commit { operations, epoch: None, provenance }).await?;
+    if request.resource.group == rbac::GROUP
+        && let Some(kind) = rbac::Kind::of_resource(&request.resource.plural)
+    {
+        server.authorizer.reaches(kind, committed.revision).await;
+    }
     Ok(committed.revision)
 }

@@ -27,7 +27,7 @@ pub mod tls;
 pub mod token_requests;
 pub mod tokens;
 mod x509;
-mod yaml_text;
+pub(crate) mod yaml_text;
 
 #[cfg(test)]
 mod tests;

@@ -1,68 +1,198 @@
-//! The operations of a resource: enough for clients to see what can be asked, with which options.
+//! The operations of a resource: what can be asked, with which options.
+//!
+//! kubectl looks here whether the server checks fields itself and can do a dry run: a `patch` of
+//! the kind that takes `fieldValidation` says so.
 
 use serde_json::{Value, json};
 
 use super::schemas::schema_name;
+use crate::facts::Subresource;
 use crate::resources::Resource;
 
-/// Options of every write.
-const OF_WRITES: [&str; 3] = ["dryRun", "fieldManager", "fieldValidation"];
+/// An option: its name, its type and what it is for.
+type Parameter = (&'static str, &'static str, &'static str);
+
+const PRETTY: Parameter = ("pretty", "string", "Indent the answer for people.");
+const DRY_RUN: Parameter = ("dryRun", "string", "All does everything but the write.");
+const OF_WRITES: [Parameter; 3] = [
+    DRY_RUN,
+    ("fieldManager", "string", "Who owns the fields that are written."),
+    (
+        "fieldValidation",
+        "string",
+        "What to do about unknown and repeated fields: Ignore, Warn or Strict.",
+    ),
+];
+const FORCE: Parameter = ("force", "boolean", "Take fields that others own, when applying.");
+const OF_DELETES: [Parameter; 4] = [
+    DRY_RUN,
+    ("gracePeriodSeconds", "integer", "How long the object has to end by itself."),
+    ("orphanDependents", "boolean", "The old form of propagationPolicy."),
+    ("propagationPolicy", "string", "What happens to what belongs to it."),
+];
+const OF_LISTS: [Parameter; 10] = [
+    ("allowWatchBookmarks", "boolean", "Whether a watch says from time to time how far it is."),
+    ("continue", "string", "Where the page before has ended."),
+    ("fieldSelector", "string", "Which objects, by their fields."),
+    ("labelSelector", "string", "Which objects, by their labels."),
+    ("limit", "integer", "How many objects a page has at most."),
+    ("resourceVersion", "string", "Which revision the answer is of, or not older than."),
+    (
+        "resourceVersionMatch",
+        "string",
+        "How the answer relates to the revision: Exact, NotOlderThan.",
+    ),
+    ("sendInitialEvents", "boolean", "Whether a watch begins with what exists."),
+    ("timeoutSeconds", "integer", "How long a watch lasts at most."),
+    ("watch", "boolean", "Follow changes instead of listing."),
+];
+
+const READS: [&str; 2] = ["application/json", "application/yaml"];
+const PATCHES: [&str; 4] = [
+    "application/apply-patch+yaml",
+    "application/json-patch+json",
+    "application/merge-patch+json",
+    "application/strategic-merge-patch+json",
+];
+
+/// Verb, method, and what upstream calls the action.
+const OF_COLLECTION: [(&str, &str, &str); 3] = [
+    ("list", "get", "list"),
+    ("create", "post", "post"),
+    ("deletecollection", "delete", "deletecollection"),
+];
+const OF_ITEM: [(&str, &str, &str); 4] = [
+    ("get", "get", "get"),
+    ("update", "put", "put"),
+    ("patch", "patch", "patch"),
+    ("delete", "delete", "delete"),
+];
+
+/// What an operation reads and writes.
+struct Thing<'a> {
+    group: &'a str,
+    version: &'a str,
+    kind: &'a str,
+    /// Where its schema is; none for what is only options.
+    schema: Option<&'static str>,
+}
 
 pub fn describe(resource: &Resource, paths: &mut Value) {
     let base = match resource.group.as_str() {
         "" => format!("/api/{}", resource.version),
         group => format!("/apis/{group}/{}", resource.version),
     };
-    let collection = if resource.namespaced {
-        format!("{base}/namespaces/{{namespace}}/{}", resource.plural)
-    } else {
-        format!("{base}/{}", resource.plural)
+    let everywhere = format!("{base}/{}", resource.plural);
+    let collection = match resource.namespaced {
+        true => format!("{base}/namespaces/{{namespace}}/{}", resource.plural),
+        false => everywhere.clone(),
     };
     let item = format!("{collection}/{{name}}");
-    let mut of_collection = json!({});
-    let mut of_item = json!({});
-    for (verb, method, on_item) in [
-        ("list", "get", false),
-        ("create", "post", false),
-        ("deletecollection", "delete", false),
-        ("get", "get", true),
-        ("update", "put", true),
-        ("patch", "patch", true),
-        ("delete", "delete", true),
-    ] {
-        if resource.serves(verb) {
-            let place = if on_item { &mut of_item } else { &mut of_collection };
-            place[method] = operation(resource, verb);
-        }
+    let thing = Thing {
+        group: &resource.group,
+        version: &resource.version,
+        kind: &resource.kind,
+        schema: Some(schema_name(resource)),
+    };
+    let serves = |verb: &str| resource.serves(verb);
+    if resource.namespaced {
+        add(paths, &everywhere, &thing, &OF_COLLECTION[..1], serves);
     }
-    for (path, operations) in [(collection, of_collection), (item, of_item)] {
-        if operations.as_object().is_some_and(|operations| !operations.is_empty()) {
-            paths[path] = operations;
-        }
+    add(paths, &collection, &thing, &OF_COLLECTION, serves);
+    add(paths, &item, &thing, &OF_ITEM, serves);
+    for subresource in resource.facts.subresources {
+        describe_subresource(paths, &item, subresource);
     }
 }
 
-fn operation(resource: &Resource, verb: &str) -> Value {
-    let mut names: Vec<&str> = match verb {
-        "create" | "update" => OF_WRITES.to_vec(),
-        "patch" => [&OF_WRITES[..], &["force"]].concat(),
-        "delete" => vec!["dryRun", "gracePeriodSeconds", "propagationPolicy"],
-        _ => vec!["labelSelector", "fieldSelector", "limit", "continue", "resourceVersion"],
+fn describe_subresource(paths: &mut Value, item: &str, subresource: &Subresource) {
+    let thing = Thing {
+        group: subresource.group,
+        version: subresource.version,
+        kind: subresource.kind,
+        schema: subresource.type_id.map(|id| id.get().name),
     };
-    names.sort_unstable();
-    let schema_of_text = json!({"type": "string", "uniqueItems": true});
-    let parameter = |name: &&str| json!({"name": name, "in": "query", "schema": schema_of_text});
-    let schema = json!({"$ref": format!("#/components/schemas/{}", schema_name(resource))});
-    json!({
-        "operationId": format!("{verb}{}{}", resource.version, resource.kind),
-        "parameters": names.iter().map(parameter).collect::<Vec<_>>(),
-        "responses": {"200": {
-            "description": "OK",
-            "content": {"application/json": {"schema": schema}},
-        }},
-        "x-kubernetes-action": verb,
+    let path = format!("{item}/{}", subresource.name);
+    let serves = |verb: &str| subresource.verbs.contains(&verb);
+    add(paths, &path, &thing, &OF_ITEM, serves);
+    add(paths, &path, &thing, &OF_COLLECTION[1..2], serves);
+}
+
+fn add(
+    paths: &mut Value,
+    path: &str,
+    thing: &Thing<'_>,
+    verbs: &[(&str, &str, &str)],
+    serves: impl Fn(&str) -> bool,
+) {
+    let served = verbs.iter().filter(|(verb, _, _)| serves(verb));
+    for (verb, method, action) in served {
+        if paths.get(path).is_none() {
+            paths[path] = json!({"parameters": of_path(path)});
+        }
+        paths[path][method] = operation(path, thing, verb, action);
+    }
+}
+
+/// The parts of a path that stand for something.
+fn of_path(path: &str) -> Vec<Value> {
+    let mut parameters = Vec::new();
+    for (name, text) in
+        [("name", "The name of the object."), ("namespace", "The namespace of the object.")]
+    {
+        if path.contains(&format!("{{{name}}}")) {
+            parameters.push(json!({
+                "name": name, "in": "path", "required": true, "description": text,
+                "schema": {"type": "string", "uniqueItems": true},
+            }));
+        }
+    }
+    parameters.push(parameter(&PRETTY));
+    parameters
+}
+
+fn parameter((name, kind, text): &Parameter) -> Value {
+    let schema = json!({"type": kind, "uniqueItems": true});
+    json!({"name": name, "in": "query", "description": text, "schema": schema})
+}
+
+fn operation(path: &str, thing: &Thing<'_>, verb: &str, action: &str) -> Value {
+    let parameters: Vec<Parameter> = match verb {
+        "create" | "update" => OF_WRITES.to_vec(),
+        "patch" => [&OF_WRITES[..], &[FORCE]].concat(),
+        "delete" => OF_DELETES.to_vec(),
+        "deletecollection" => [&OF_LISTS[..], &OF_DELETES].concat(),
+        "list" => OF_LISTS.to_vec(),
+        _ => Vec::new(),
+    };
+    let schema = match thing.schema {
+        Some(name) => json!({"$ref": format!("#/components/schemas/{name}")}),
+        None => json!({}),
+    };
+    let content = |types: &[&str], schema: &Value| -> Value {
+        types.iter().map(|name| ((*name).to_owned(), json!({"schema": schema}))).collect()
+    };
+    let mut operation = json!({
+        "description": format!("{verb} {}", thing.kind),
+        // The path makes it unique.
+        "operationId": format!("{verb}{}", path.replace(['/', '{', '}', '.', '-'], "_")),
+        "parameters": parameters.iter().map(parameter).collect::<Vec<_>>(),
+        "responses": {"200": {"description": "OK", "content": content(&READS, &schema)}},
+        "x-kubernetes-action": action,
         "x-kubernetes-group-version-kind": {
-            "group": resource.group, "version": resource.version, "kind": resource.kind,
+            "group": thing.group, "version": thing.version, "kind": thing.kind,
         },
-    })
+    });
+    match verb {
+        "create" | "update" => {
+            operation["requestBody"] = json!({"content": content(&READS, &schema)})
+        }
+        "patch" => {
+            let any = json!({"type": "object"});
+            operation["requestBody"] =
+                json!({"content": content(&PATCHES, &any), "required": true});
+        }
+        _ => {}
+    }
+    operation
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::{Value, json};
 
+use super::descriptions;
 use crate::facts::{Field, List, Patch, SchemaDefault, Shape, Type};
 use crate::resources::Resource;
 
@@ -25,6 +26,11 @@ impl Schemas {
     pub fn add_kind(&mut self, resource: &Resource) {
         let of = resource.facts.type_id.get();
         self.want(of);
+        for subresource in resource.facts.subresources {
+            if let Some(id) = subresource.type_id {
+                self.want(id.get());
+            }
+        }
         self.make_waiting();
         if let Some(schema) = self.made.get_mut(of.name) {
             schema["x-kubernetes-group-version-kind"] = json!([{
@@ -58,9 +64,13 @@ impl Schemas {
     fn object(&mut self, of: &'static Type) -> Value {
         let mut properties = json!({});
         for field in of.fields {
-            properties[field.name] = self.property(field);
+            let mut property = self.property(field);
+            property["description"] = json!(descriptions::of_field(of, field));
+            properties[field.name] = property;
         }
-        let mut schema = json!({"type": "object", "properties": properties});
+        let description = descriptions::of_type(of);
+        let mut schema =
+            json!({"description": description, "type": "object", "properties": properties});
         let required = of.fields.iter().filter(|field| field.required);
         let required: Vec<_> = required.map(|field| field.name).collect();
         if !required.is_empty() {
@@ -154,6 +164,8 @@ mod tests {
         assert_eq!(containers["x-kubernetes-patch-strategy"], "merge");
         assert_eq!(containers["x-kubernetes-list-map-keys"], json!(["name"]));
         assert!(schemas[format!("{META}.ObjectMeta")].is_object());
+        let image = &schemas["io.k8s.api.core.v1.Container"]["properties"]["image"];
+        assert_eq!(image["description"], "The image to run.");
         assert!(schemas.as_object().unwrap().values().all(|schema| !schema.is_null()));
     }
 }

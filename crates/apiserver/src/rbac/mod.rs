@@ -8,7 +8,8 @@
 //! | `cover.rs`, `escalation.rs` | nobody grants what they do not hold |
 //! | `denial.rs` | the 403 that clients know |
 //! | `reviews.rs` | the review kinds as functions |
-//! | `bootstrap.rs` | the roles and bindings every cluster has |
+//! | `bootstrap.rs`, `reconcile.rs` | the roles and bindings every cluster has |
+//! | `standing.rs` | whether somebody may still do what they were allowed to |
 //!
 //! Upstream: plugin/pkg/auth/authorizer/rbac/rbac.go
 
@@ -18,15 +19,20 @@ pub mod cover;
 mod denial;
 pub mod escalation;
 mod index;
+pub mod reconcile;
 pub mod reviews;
 pub mod rules;
+mod standing;
 
 #[cfg(test)]
 mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use serde_json::Value;
+use store::Revision;
+use tokio::sync::watch;
 
 use crate::identity::User;
 
@@ -35,6 +41,7 @@ use rules::Rule;
 
 pub use denial::denial;
 pub use index::Kind;
+pub use standing::Standing;
 
 /// The group of all kinds here.
 pub const GROUP: &str = "rbac.authorization.k8s.io";
@@ -83,21 +90,43 @@ pub struct Held {
 #[derive(Debug, Default)]
 pub struct Authorizer {
     index: RwLock<Index>,
+    /// How often something changed.
+    changes: watch::Sender<u64>,
+    /// The newest revision of each kind that was taken in.
+    seen: watch::Sender<[Revision; Kind::ALL.len()]>,
 }
+
+/// How long a write of a role waits until it takes effect.
+const EFFECT_MAX: Duration = Duration::from_secs(1);
 
 impl Authorizer {
     pub fn new() -> Authorizer {
         Authorizer::default()
     }
 
+    /// Everything of a kind up to a revision was taken in.
+    pub fn saw(&self, kind: Kind, revision: Revision) {
+        self.seen.send_modify(|seen| seen[kind as usize] = revision);
+    }
+
+    /// Waits until a write of a role or binding takes effect, so that whoever made it can rely on
+    /// it. Without a follower nobody waits for ever.
+    pub async fn reaches(&self, kind: Kind, revision: Revision) {
+        let mut seen = self.seen.subscribe();
+        let reached = seen.wait_for(|seen| seen[kind as usize] >= revision);
+        let _ = tokio::time::timeout(EFFECT_MAX, reached).await;
+    }
+
     /// Takes in a created or changed object.
     pub fn apply(&self, kind: Kind, object: &Value) {
         self.index.write().unwrap_or_else(PoisonError::into_inner).apply(kind, object);
+        self.changes.send_modify(|count| *count += 1);
     }
 
     /// Forgets a deleted object; the namespace is empty for cluster kinds.
     pub fn remove(&self, kind: Kind, namespace: &str, name: &str) {
         self.index.write().unwrap_or_else(PoisonError::into_inner).remove(kind, namespace, name);
+        self.changes.send_modify(|count| *count += 1);
     }
 
     pub fn authorize(&self, user: &User, attributes: &Attributes<'_>) -> Decision {

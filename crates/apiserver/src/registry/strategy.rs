@@ -12,6 +12,7 @@ use super::checks::Errors;
 use super::edit;
 use super::metadata::{self, Scope};
 use super::names::NameRule;
+use crate::identity::User;
 
 /// Who writes, what and when.
 #[derive(Clone, Copy, Debug, Default)]
@@ -19,6 +20,8 @@ pub struct Context<'a> {
     /// Empty for the object itself, else `status`, `resize`, `approval` and so on.
     pub subresource: &'a str,
     pub user: &'a str,
+    /// The same with groups and all, where a client asks.
+    pub requester: Option<&'a User>,
     /// RFC 3339 with seconds.
     pub now: &'a str,
 }
@@ -166,6 +169,8 @@ pub fn begin_update(
     keep_system_metadata(object, old);
     match context.subresource {
         "status" => keep_all_but_status(object, old),
+        // Its strategy knows which part of the status it is about.
+        "approval" => {}
         _ if strategy.properties().has_status => edit::copy_field(object, old, "status"),
         _ => {}
     }

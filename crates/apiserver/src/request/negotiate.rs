@@ -11,6 +11,7 @@ pub enum Representation {
     /// Rows and columns, as kubectl prints them; of `meta.k8s.io/v1` or `v1beta1`.
     Table {
         beta: bool,
+        encoding: Encoding,
     },
     /// Only the metadata.
     Metadata {
@@ -21,6 +22,30 @@ pub enum Representation {
     AggregatedDiscovery {
         beta: bool,
     },
+}
+
+impl Representation {
+    pub fn encoding(self) -> Encoding {
+        match self {
+            Representation::Object(encoding)
+            | Representation::Table { encoding, .. }
+            | Representation::Metadata { encoding, .. } => encoding,
+            Representation::AggregatedDiscovery { .. } => Encoding::Json,
+        }
+    }
+}
+
+/// What can be had of the thing that is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Offer {
+    /// An object or a list of a kind.
+    Full,
+    /// Something that has neither a table nor metadata worth having alone: reviews, bindings.
+    Plain,
+    /// Events, one line each, which YAML cannot be.
+    Events,
+    /// Discovery.
+    Discovery,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,20 +60,39 @@ const ENCODINGS: &[(&str, Encoding)] =
 
 /// For error messages.
 pub const ACCEPTED: &str = "application/json, application/yaml";
+const ACCEPTED_EVENTS: &str = "application/json;stream=watch";
 
 /// The bodies that can be read, for error messages.
 pub const ACCEPTED_BODIES: &str =
     "application/json, application/yaml, application/vnd.kubernetes.protobuf";
 
 /// Reads an `Accept` header: the first clause that can be served wins, in order of `q`.
-pub fn negotiate(accept: &str) -> Result<Representation, Error> {
+pub fn negotiate(accept: &str, offer: Offer) -> Result<Representation, Error> {
     if accept.trim().is_empty() {
         return Ok(Representation::Object(Encoding::Json));
     }
     let mut clauses: Vec<Clause<'_>> = accept.split(',').map(Clause::parse).collect();
     clauses.sort_by_key(|clause| std::cmp::Reverse(clause.quality));
-    let served = clauses.iter().find_map(Clause::representation);
-    served.ok_or_else(|| Error::not_acceptable(ACCEPTED))
+    let wanted = clauses.iter().filter(|clause| clause.quality > 0);
+    let mut served = wanted.filter_map(Clause::representation);
+    served.find(|wanted| offer.has(*wanted)).ok_or_else(|| {
+        Error::not_acceptable(if offer == Offer::Events { ACCEPTED_EVENTS } else { ACCEPTED })
+    })
+}
+
+impl Offer {
+    fn has(self, wanted: Representation) -> bool {
+        use Representation::{AggregatedDiscovery, Metadata, Object, Table};
+        match (self, wanted) {
+            (Offer::Discovery, Object(_) | AggregatedDiscovery { .. })
+            | (Offer::Plain, Object(_))
+            | (Offer::Full, Object(_) | Table { .. } | Metadata { .. }) => true,
+            (Offer::Events, Object(_) | Table { .. } | Metadata { .. }) => {
+                wanted.encoding() == Encoding::Json
+            }
+            _ => false,
+        }
+    }
 }
 
 struct Clause<'a> {
@@ -81,8 +125,10 @@ impl<'a> Clause<'a> {
         let (group, version) = (self.parameter("g"), self.parameter("v"));
         match (self.parameter("as"), group, version) {
             ("", _, _) => Some(Representation::Object(encoding)),
-            ("Table", "meta.k8s.io", "v1") => Some(Representation::Table { beta: false }),
-            ("Table", "meta.k8s.io", "v1beta1") => Some(Representation::Table { beta: true }),
+            ("Table", "meta.k8s.io", "v1") => Some(Representation::Table { beta: false, encoding }),
+            ("Table", "meta.k8s.io", "v1beta1") => {
+                Some(Representation::Table { beta: true, encoding })
+            }
             ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", version) => {
                 let beta = match version {
                     "v1" => false,
@@ -139,24 +185,48 @@ mod tests {
             ("*/*".to_owned(), Object(Json)),
             ("application/yaml".to_owned(), Object(Yaml)),
             ("application/vnd.kubernetes.protobuf,application/json".to_owned(), Object(Json)),
-            (format!("{table},application/json"), Table { beta: false }),
-            (format!("application/json;q=0.5,{table}"), Table { beta: false }),
+            (format!("{table},application/json"), Table { beta: false, encoding: Json }),
+            (format!("application/json;q=0.5,{table}"), Table { beta: false, encoding: Json }),
+            (table.replace("json", "yaml"), Table { beta: false, encoding: Yaml }),
+            ("application/yaml;q=0,application/json;q=0.1".to_owned(), Object(Json)),
             (
                 "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1".to_owned(),
                 Metadata { beta: false, encoding: Json },
             ),
-            (
-                "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,\
-                 application/json"
-                    .to_owned(),
-                AggregatedDiscovery { beta: false },
-            ),
         ];
         for (accept, expected) in cases {
-            assert_eq!(negotiate(&accept).unwrap(), expected, "{accept}");
+            assert_eq!(negotiate(&accept, Offer::Full).unwrap(), expected, "{accept}");
         }
-        assert_eq!(negotiate("application/vnd.kubernetes.protobuf").unwrap_err().code, 406);
-        assert_eq!(negotiate("text/html").unwrap_err().code, 406);
+        let groups = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
+        let both = format!("{groups},application/json");
+        let expected = AggregatedDiscovery { beta: false };
+        assert_eq!(negotiate(&both, Offer::Discovery).unwrap(), expected);
+        assert_eq!(negotiate(&both, Offer::Full).unwrap(), Object(Json));
+    }
+
+    #[test]
+    fn what_cannot_be_had_is_not_acceptable() {
+        let table = "application/json;as=Table;v=v1;g=meta.k8s.io";
+        let cases = [
+            ("application/vnd.kubernetes.protobuf", Offer::Full),
+            ("application/cbor", Offer::Full),
+            ("text/html", Offer::Full),
+            ("application/json;as=Table;v=v2;g=meta.k8s.io", Offer::Full),
+            ("application/json;as=Cake;v=v1;g=meta.k8s.io", Offer::Full),
+            (table, Offer::Plain),
+            (table, Offer::Discovery),
+            ("application/yaml", Offer::Events),
+        ];
+        for (accept, offer) in cases {
+            let error = negotiate(accept, offer).unwrap_err();
+            assert_eq!((error.code, error.reason), (406, "NotAcceptable"), "{accept}");
+            let accepted = if offer == Offer::Events { ACCEPTED_EVENTS } else { ACCEPTED };
+            let text = format!("only the following media types are accepted: {accepted}");
+            assert_eq!(error.message, text);
+        }
+        let both = format!("{table},application/json");
+        let plain = Representation::Object(Encoding::Json);
+        assert_eq!(negotiate(&both, Offer::Plain).unwrap(), plain);
     }
 
     #[test]

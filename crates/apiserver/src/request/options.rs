@@ -6,6 +6,8 @@ use crate::status::Error;
 /// Options of all verbs; each verb reads those it knows.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Options {
+    /// What they are called in errors.
+    pub kind: &'static str,
     pub watch: bool,
     pub allow_watch_bookmarks: bool,
     pub send_initial_events: Option<bool>,
@@ -58,8 +60,14 @@ pub enum Freshness {
 const FIELD_MANAGER_MAX: usize = 128;
 
 impl Options {
+    /// The options of a request that reads.
     pub fn parse(query: &str) -> Result<Options, Error> {
-        let mut options = Options::default();
+        Options::parse_as(query, "ListOptions")
+    }
+
+    /// `kind` is what the options are called in errors: `CreateOptions`.
+    pub fn parse_as(query: &str, kind: &'static str) -> Result<Options, Error> {
+        let mut options = Options { kind, ..Options::default() };
         for pair in query.split('&').filter(|pair| !pair.is_empty()) {
             let (name, value) = pair.split_once('=').unwrap_or((pair, ""));
             let (name, value) = (decode(name)?, decode(value)?);
@@ -99,7 +107,7 @@ impl Options {
 
     fn set_dry_run(&mut self, value: &str) -> Result<(), Error> {
         if value != "All" {
-            return Err(invalid("dryRun", FieldError::not_supported("dryRun", value, &["All"])));
+            return Err(self.invalid(FieldError::not_supported("dryRun", value, &["All"])));
         }
         self.dry_run = true;
         Ok(())
@@ -108,12 +116,12 @@ impl Options {
     fn set_field_manager(&mut self, value: &str) -> Result<(), Error> {
         if value.chars().count() > FIELD_MANAGER_MAX {
             let error = FieldError::too_long("fieldManager", FIELD_MANAGER_MAX);
-            return Err(invalid("fieldManager", error));
+            return Err(self.invalid(error));
         }
         if value.chars().any(char::is_control) {
             let detail = "should only contain printable characters";
             let error = FieldError::invalid("fieldManager", value, detail);
-            return Err(invalid("fieldManager", error));
+            return Err(self.invalid(error));
         }
         self.field_manager = value.to_owned();
         Ok(())
@@ -127,7 +135,7 @@ impl Options {
             _ => {
                 let supported = ["", "Ignore", "Strict", "Warn"];
                 let error = FieldError::not_supported("fieldValidation", value, &supported);
-                return Err(invalid("fieldValidation", error));
+                return Err(self.invalid(error));
             }
         };
         Ok(())
@@ -194,6 +202,10 @@ impl Options {
         })
     }
 
+    fn invalid(&self, error: FieldError) -> Error {
+        Error::invalid(self.kind, "meta.k8s.io", "", &[error])
+    }
+
     /// The named revision, if any.
     pub fn named_revision(&self) -> Result<Option<u64>, Error> {
         if self.resource_version.is_empty() {
@@ -205,14 +217,10 @@ impl Options {
                 let text = format!("invalid resource version: {error}");
                 let error =
                     FieldError::invalid("resourceVersion", self.resource_version.as_str(), text);
-                Err(invalid("resourceVersion", error))
+                Err(self.invalid(error))
             }
         }
     }
-}
-
-fn invalid(_option: &str, error: FieldError) -> Error {
-    Error::invalid("Options", "meta.k8s.io", "", &[error])
 }
 
 /// Anything but `0` and `false` is true.

@@ -49,6 +49,10 @@ pub fn parse(path: &str) -> Path {
         return Path::Discovery { group: Some(group), version: Some(version.to_owned()) };
     }
     debug_assert!(is_legacy == group.is_empty());
+    // Namespaces are in no namespace, least of all in another than themselves.
+    if is_legacy && matches!(&rest[..], ["namespaces", _, "namespaces", ..]) {
+        return Path::Other;
+    }
     Path::Resource(target(group, version.to_owned(), &rest))
 }
 
@@ -154,6 +158,7 @@ mod tests {
             ("/api/v1/namespaces/a/pods/..", "other"),
             ("/api/v1/namespaces/a/pods/%2e%2e", "other"),
             ("/api/v1//pods", "other"),
+            ("/api/v1/namespaces/a/namespaces/b", "other"),
             ("/api/v1/namespaces/a/pods/%zz", "other"),
         ];
         for (path, expected) in cases {

@@ -6,7 +6,6 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::endpoints::Request;
-use crate::endpoints::update::prepare;
 use crate::endpoints::write::{change, decode_as, read};
 use crate::facts;
 use crate::field_error::FieldError;
@@ -54,10 +53,7 @@ async fn set(
     request: &Request,
     wanted: impl Fn(&Value) -> Result<Value, Error>,
 ) -> Result<Answer, Error> {
-    // The object itself is written: the change counts as one of its spec.
-    let mut of_object = request.clone();
-    of_object.target.subresource.clear();
-    let outcome = change(server, &of_object, |current| {
+    let outcome = change(server, request, |current| {
         let wanted = wanted(&scale(current))?;
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
         if replicas < 0 {
@@ -73,7 +69,7 @@ async fn set(
             return Err(Error::modified(request.resource.about(), &request.target.name));
         }
         object["spec"]["replicas"] = json!(replicas);
-        prepare(server, &of_object, object, current)
+        Ok(object)
     })
     .await?;
     Ok(Answer::value(200, &scale(&outcome.object())))

@@ -16,11 +16,63 @@ const SIGNER_BYTES_MAX: usize = 571;
 
 pub struct CertificateSigningRequest;
 
+/// Conditions that, once there, stay.
+const LASTING: [&str; 3] = ["Approved", "Denied", "Failed"];
+const DECISIONS: [&str; 2] = ["Approved", "Denied"];
+
 /// Who asks, as the server knows it; what the client says of itself does not count.
-pub fn stamp_requester(request: &mut Value, requester: &Value) {
+fn stamp_requester(request: &mut Value, requester: &Value) {
     let Some(spec) = object(request, "spec") else { return };
     for name in ["username", "uid", "groups", "extra"] {
         edit::copy_field(spec, requester, name);
+    }
+}
+
+fn is_decision(condition: &Value) -> bool {
+    DECISIONS.contains(&edit::text(condition, &["type"]))
+}
+
+/// The old status with the conditions of the new one.
+fn take_conditions(request: &mut Value, old: &Value) {
+    let conditions = edit::list(request, &["status", "conditions"]).to_vec();
+    edit::copy_field(request, old, "status");
+    let Some(status) = object(request, "status") else { return };
+    match conditions.is_empty() {
+        true => {
+            edit::remove(status, "conditions");
+        }
+        false => edit::set(status, "conditions", conditions),
+    }
+}
+
+/// Decisions are made by another subresource: those there were are kept.
+fn keep_decisions(request: &mut Value, old: &Value) {
+    let before = edit::list(old, &["status", "conditions"]).iter();
+    let mut conditions: Vec<Value> = before.filter(|it| is_decision(it)).cloned().collect();
+    let given = edit::list(request, &["status", "conditions"]).iter();
+    conditions.extend(given.filter(|it| !is_decision(it)).cloned());
+    if let Some(status) = object(request, "status")
+        && !conditions.is_empty()
+    {
+        edit::set(status, "conditions", conditions);
+    }
+}
+
+/// Conditions say when they came to be.
+fn set_times(request: &mut Value, old: &Value, now: &str) {
+    let before = edit::list(old, &["status", "conditions"]);
+    for condition in edit::each_mut(request, &["status", "conditions"]) {
+        edit::set_default(condition, "lastUpdateTime", now);
+        let same = |it: &&Value| {
+            it.get("type") == condition.get("type") && it.get("status") == condition.get("status")
+        };
+        let since = before.iter().find(same).map_or(now, |it| {
+            match edit::text(it, &["lastTransitionTime"]) {
+                "" => now,
+                since => since,
+            }
+        });
+        edit::set_default(condition, "lastTransitionTime", since);
     }
 }
 
@@ -29,28 +81,21 @@ impl Strategy for CertificateSigningRequest {
         Properties { name_rule: NameRule::PathSegment, ..Properties::WITH_STATUS }
     }
 
+    fn prepare_create(&self, request: &mut Value, context: &Context<'_>) {
+        if let Some(requester) = context.requester {
+            stamp_requester(request, &requester.to_info());
+        }
+    }
+
     /// The request itself never changes; each subresource has its part of the status.
     fn prepare_update(&self, request: &mut Value, old: &Value, context: &Context<'_>) {
         edit::copy_field(request, old, "spec");
-        if context.subresource == "status" {
-            let kept = |it: &Value| -> Vec<Value> {
-                let decided =
-                    |it: &&Value| ["Approved", "Denied"].contains(&edit::text(it, &["type"]));
-                edit::list(it, &["status", "conditions"]).iter().filter(decided).cloned().collect()
-            };
-            let mut conditions = kept(old);
-            let given = edit::list(request, &["status", "conditions"]).to_vec();
-            conditions.extend(
-                given
-                    .into_iter()
-                    .filter(|it| !["Approved", "Denied"].contains(&edit::text(it, &["type"]))),
-            );
-            if let Some(status) = object(request, "status")
-                && !conditions.is_empty()
-            {
-                edit::set(status, "conditions", conditions);
-            }
+        match context.subresource {
+            "approval" => take_conditions(request, old),
+            "status" => keep_decisions(request, old),
+            _ => return,
         }
+        set_times(request, old, context.now);
     }
 
     fn validate(&self, request: &Value) -> Errors {
@@ -101,6 +146,13 @@ impl Strategy for CertificateSigningRequest {
         if seen.contains(&"Approved") && seen.contains(&"Denied") {
             let detail = "Approved and Denied conditions are mutually exclusive";
             errors.push(status.at("conditions").invalid(detail));
+        }
+        for condition in edit::list(old, &["status", "conditions"]) {
+            let kind = edit::text(condition, &["type"]);
+            if LASTING.contains(&kind) && !seen.contains(&kind) {
+                let detail = format!("updates may not remove a condition of type {kind:?}");
+                errors.push(status.at("conditions").forbidden(detail));
+            }
         }
         if subresource == "status" {
             let certificate = edit::at(old, &["status", "certificate"]);

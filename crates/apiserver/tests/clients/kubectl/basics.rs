@@ -1,13 +1,7 @@
-//! kubectl at home.
+//! The first things that anybody does with kubectl.
 
+use super::manifests::{SETTINGS, WEB};
 use crate::cluster::Cluster;
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn the_version_is_told() {
-    let cluster = Cluster::start().await;
-    let text = cluster.kubectl("version").await;
-    assert!(text.contains("v1.36.4+setpoint"), "{text}");
-}
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn namespaces_and_roles_are_there_at_birth() {
@@ -23,25 +17,6 @@ async fn namespaces_and_roles_are_there_at_birth() {
     let roles = cluster.kubectl("get clusterroles -o name").await;
     assert!(roles.contains("clusterrole.rbac.authorization.k8s.io/cluster-admin"), "{roles}");
 }
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn resources_are_discovered() {
-    let cluster = Cluster::start().await;
-    let text = cluster.kubectl("api-resources").await;
-    for word in ["configmaps", "deployments", "cronjobs", "storageclasses", "clusterroles"] {
-        assert!(text.contains(word), "{word}: {text}");
-    }
-    let versions = cluster.kubectl("api-versions").await;
-    assert!(versions.lines().any(|line| line == "apps/v1"), "{versions}");
-    assert!(versions.lines().any(|line| line == "v1"), "{versions}");
-}
-
-const SETTINGS: &str = "
-apiVersion: v1
-kind: ConfigMap
-metadata: {name: settings, labels: {app: web}}
-data: {a: '1'}
-";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_config_map_is_created_read_and_deleted() {
@@ -62,39 +37,6 @@ async fn a_config_map_is_created_read_and_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_config_map_is_applied_patched_labelled_and_replaced() {
-    let cluster = Cluster::start().await;
-    assert_eq!(cluster.kubectl_with("apply -f -", SETTINGS).await, "configmap/settings created\n");
-    assert_eq!(
-        cluster.kubectl_with("apply -f -", SETTINGS).await,
-        "configmap/settings unchanged\n"
-    );
-    let changed = SETTINGS.replace("a: '1'", "a: '2', b: '3'");
-    assert_eq!(
-        cluster.kubectl_with("apply -f -", &changed).await,
-        "configmap/settings configured\n"
-    );
-    let data = || cluster.kubectl("get cm settings -o jsonpath={.data}");
-    assert_eq!(data().await, r#"{"a":"2","b":"3"}"#);
-    cluster.kubectl(r#"patch cm settings --type=merge -p {"data":{"b":null,"c":"4"}}"#).await;
-    assert_eq!(data().await, r#"{"a":"2","c":"4"}"#);
-    let json = r#"[{"op":"replace","path":"/data/a","value":"5"}]"#;
-    cluster.kubectl(&format!("patch cm settings --type=json -p {json}")).await;
-    cluster.kubectl(r#"patch cm settings -p {"data":{"d":"6"}}"#).await;
-    assert_eq!(data().await, r#"{"a":"5","c":"4","d":"6"}"#);
-    cluster.kubectl("label cm settings tier=front").await;
-    cluster.kubectl("annotate cm settings note=hello").await;
-    let selected = cluster.kubectl("get cm -l tier=front,app=web -o name").await;
-    assert_eq!(selected, "configmap/settings\n");
-    assert_eq!(cluster.kubectl("get cm -l tier!=front -o name").await, "");
-    assert_eq!(
-        cluster.kubectl_with("replace -f -", SETTINGS).await,
-        "configmap/settings replaced\n"
-    );
-    assert_eq!(data().await, r#"{"a":"1"}"#);
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_unknown_field_is_refused() {
     let cluster = Cluster::start().await;
     let wrong = SETTINGS.replace("data:", "date: {}\ndata:");
@@ -108,20 +50,6 @@ async fn nothing_is_created_in_a_namespace_that_is_not_there() {
     let text = cluster.refused("create -n nowhere -f -", SETTINGS).await;
     assert!(text.contains("namespaces \"nowhere\" not found"), "{text}");
 }
-
-const WEB: &str = "
-apiVersion: apps/v1
-kind: Deployment
-metadata: {name: web}
-spec:
-  replicas: 2
-  selector: {matchLabels: {app: web}}
-  template:
-    metadata: {labels: {app: web}}
-    spec:
-      containers:
-      - {name: main, image: nginx}
-";
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deployment_is_applied_described_and_watched() {
@@ -188,25 +116,4 @@ subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
             .starts_with(b"no")
     );
     assert!(cluster.kubectl("auth whoami").await.contains("admin"));
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_deployment_is_scaled() {
-    let cluster = Cluster::start().await;
-    cluster.kubectl_with("apply -f -", WEB).await;
-    cluster.kubectl("scale deployment web --replicas=5").await;
-    let replicas = cluster.kubectl("get deployment web -o jsonpath={.spec.replicas}").await;
-    assert_eq!(replicas, "5");
-    let text = cluster.refused("scale deployment web --current-replicas=2 --replicas=9", "").await;
-    assert!(text.contains("Expected replicas to be 2, was 5"), "{text}");
-}
-
-#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn a_service_account_gets_a_token_that_works() {
-    let cluster = Cluster::start().await;
-    let account = "apiVersion: v1\nkind: ServiceAccount\nmetadata: {name: robot}";
-    cluster.kubectl_with("create -f -", account).await;
-    let token = cluster.kubectl("create token robot").await;
-    let token = token.trim();
-    assert_eq!(token.split('.').count(), 3, "{token}");
 }

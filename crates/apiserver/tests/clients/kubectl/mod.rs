@@ -1,4 +1,16 @@
-//! kubectl at home: what its user sees.
+//! kubectl at home: what its user sees, one file a topic.
 
+mod access;
+mod apply;
 mod basics;
+mod change;
+mod create;
+mod delete;
+mod describe;
+mod every_version;
+mod get;
+mod manifests;
 pub mod run;
+mod server_info;
+mod wait;
+mod workloads;

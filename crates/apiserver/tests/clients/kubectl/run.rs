@@ -60,9 +60,9 @@ impl Cluster {
         assert_eq!(self.kubectl(line).await, expected, "kubectl {line}");
     }
 
-    /// Runs kubectl, which must print all of these.
+    /// Runs kubectl, which must print all of these, whatever the width of its columns.
     pub async fn shows(&self, line: &str, expected: &[&str]) {
-        let text = self.kubectl(line).await;
+        let text = narrow(&self.kubectl(line).await);
         for part in expected {
             assert!(text.contains(part), "kubectl {line}: no `{part}` in\n{text}");
         }
@@ -70,18 +70,32 @@ impl Cluster {
 
     /// One cluster for the machine's kubectl; in the long form one for each that is found.
     pub async fn for_each_kubectl() -> Vec<Cluster> {
+        Cluster::for_each_kubectl_since(MINOR_MIN).await
+    }
+
+    /// The same without those that are older than a minor version.
+    pub async fn for_each_kubectl_since(oldest: u32) -> Vec<Cluster> {
         let mut clusters = Vec::new();
         if std::env::var_os("SETPOINT_TEST_FULL").is_none() {
             clusters.push(Cluster::start().await);
             return clusters;
         }
-        for (_, kubectl) in installed() {
+        for (_, kubectl) in installed().into_iter().filter(|(minor, _)| *minor >= oldest) {
             let mut cluster = Cluster::start().await;
             cluster.kubectl = kubectl;
             clusters.push(cluster);
         }
         clusters
     }
+}
+
+/// With one space where there are several.
+pub fn narrow(text: &str) -> String {
+    let lines = text.lines().map(|line| {
+        let words: Vec<&str> = line.split(' ').filter(|word| !word.is_empty()).collect();
+        words.join(" ") + "\n"
+    });
+    lines.collect()
 }
 
 /// The words of a command line; what stands between apostrophes is one word.

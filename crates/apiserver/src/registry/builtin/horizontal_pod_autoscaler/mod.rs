@@ -9,7 +9,7 @@ use crate::registry::checks::{self, Errors};
 use crate::registry::edit::{self, object, set_default};
 use crate::registry::field::Field;
 use crate::registry::names;
-use crate::registry::strategy::{Properties, Strategy};
+use crate::registry::strategy::{Context, Properties, Strategy};
 
 pub mod convert;
 
@@ -31,24 +31,12 @@ impl Strategy for HorizontalPodAutoscaler {
     }
 
     fn default(&self, scaler: &mut Value) {
-        let Some(spec) = object(scaler, "spec") else { return };
-        set_default(spec, "minReplicas", 1);
-        if edit::is_empty(edit::at(spec, &["metrics"])) {
-            let target = json!({"type": "Utilization", "averageUtilization": 80});
-            let resource = json!({"name": "cpu", "target": target});
-            edit::set(spec, "metrics", json!([{"type": "Resource", "resource": resource}]));
-        }
-        let Some(behavior) = edit::at_mut(spec, &["behavior"]) else { return };
-        let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
-        let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
-        if let Some(up) = object(behavior, "scaleUp") {
-            set_default(up, "stabilizationWindowSeconds", 0);
-            set_default(up, "selectPolicy", "Max");
-            set_default(up, "policies", json!([pods, percent]));
-        }
-        if let Some(down) = object(behavior, "scaleDown") {
-            set_default(down, "selectPolicy", "Max");
-            set_default(down, "policies", json!([percent]));
+        if is_first_version(scaler) {
+            let mut second = convert::to_v2(scaler);
+            default_second(&mut second);
+            *scaler = convert::to_v1(&second);
+        } else {
+            default_second(scaler);
         }
     }
 
@@ -56,36 +44,76 @@ impl Strategy for HorizontalPodAutoscaler {
         json!({"desiredReplicas": 0, "currentMetrics": null})
     }
 
-    fn validate(&self, scaler: &Value) -> Errors {
-        let mut errors = Errors::new();
-        let root = Field::root(scaler);
-        let spec = root.at("spec");
-        let least = spec.at("minReplicas");
-        if least.as_int().is_some_and(|it| it < 1) {
-            errors.push(least.invalid("must be greater than or equal to 1"));
+    fn prepare_create(&self, scaler: &mut Value, _context: &Context<'_>) {
+        if is_first_version(scaler) {
+            edit::set(scaler, "status", json!({"currentReplicas": 0, "desiredReplicas": 0}));
         }
-        let most = spec.at("maxReplicas");
-        let most_value = most.as_int().unwrap_or(0);
-        if most_value < 1 {
-            errors.push(most.invalid_value(most_value, "must be greater than 0"));
-        }
-        if least.as_int().is_some_and(|it| most_value < it) {
-            let detail = "must be greater than or equal to `minReplicas`";
-            errors.push(most.invalid_value(most_value, detail));
-        }
-        let target = spec.at("scaleTargetRef");
-        for name in ["kind", "name"] {
-            checks::named(&target.at(name), names::path_segment, &mut errors);
-        }
-        for metric in spec.items("metrics") {
-            validate_metric(&metric, &mut errors);
-        }
-        let behavior = spec.at("behavior");
-        for direction in ["scaleUp", "scaleDown"] {
-            validate_rules(&behavior.at(direction), &mut errors);
-        }
-        errors
     }
+
+    fn validate(&self, scaler: &Value) -> Errors {
+        match is_first_version(scaler) {
+            true => validate_second(&convert::to_v2(scaler)),
+            false => validate_second(scaler),
+        }
+    }
+}
+
+/// The rules are those of v2, whichever version is written.
+fn is_first_version(scaler: &Value) -> bool {
+    edit::text(scaler, &["apiVersion"]) == "autoscaling/v1"
+}
+
+fn default_second(scaler: &mut Value) {
+    let Some(spec) = object(scaler, "spec") else { return };
+    set_default(spec, "minReplicas", 1);
+    if edit::is_empty(edit::at(spec, &["metrics"])) {
+        let target = json!({"type": "Utilization", "averageUtilization": 80});
+        let resource = json!({"name": "cpu", "target": target});
+        edit::set(spec, "metrics", json!([{"type": "Resource", "resource": resource}]));
+    }
+    let Some(behavior) = edit::at_mut(spec, &["behavior"]) else { return };
+    let percent = json!({"type": "Percent", "value": 100, "periodSeconds": 15});
+    let pods = json!({"type": "Pods", "value": 4, "periodSeconds": 15});
+    if let Some(up) = object(behavior, "scaleUp") {
+        set_default(up, "stabilizationWindowSeconds", 0);
+        set_default(up, "selectPolicy", "Max");
+        set_default(up, "policies", json!([pods, percent]));
+    }
+    if let Some(down) = object(behavior, "scaleDown") {
+        set_default(down, "selectPolicy", "Max");
+        set_default(down, "policies", json!([percent]));
+    }
+}
+
+fn validate_second(scaler: &Value) -> Errors {
+    let mut errors = Errors::new();
+    let root = Field::root(scaler);
+    let spec = root.at("spec");
+    let least = spec.at("minReplicas");
+    if least.as_int().is_some_and(|it| it < 1) {
+        errors.push(least.invalid("must be greater than or equal to 1"));
+    }
+    let most = spec.at("maxReplicas");
+    let most_value = most.as_int().unwrap_or(0);
+    if most_value < 1 {
+        errors.push(most.invalid_value(most_value, "must be greater than 0"));
+    }
+    if least.as_int().is_some_and(|it| most_value < it) {
+        let detail = "must be greater than or equal to `minReplicas`";
+        errors.push(most.invalid_value(most_value, detail));
+    }
+    let target = spec.at("scaleTargetRef");
+    for name in ["kind", "name"] {
+        checks::named(&target.at(name), names::path_segment, &mut errors);
+    }
+    for metric in spec.items("metrics") {
+        validate_metric(&metric, &mut errors);
+    }
+    let behavior = spec.at("behavior");
+    for direction in ["scaleUp", "scaleDown"] {
+        validate_rules(&behavior.at(direction), &mut errors);
+    }
+    errors
 }
 
 fn validate_metric(metric: &Field<'_>, errors: &mut Errors) {

@@ -112,6 +112,13 @@ fn is_externally_accessible(spec: &Value) -> bool {
     }
 }
 
+/// Faults of the addresses, the families and their policy alone.
+pub fn validate_addresses(service: &Value) -> Errors {
+    let mut errors = Errors::new();
+    addresses::validate(&Field::root(service).at("spec"), &mut errors);
+    errors
+}
+
 /// No address: its name resolves to those of its pods.
 pub fn is_headless(service: &Value) -> bool {
     text(service, &["spec", "clusterIP"]) == NO_ADDRESS

@@ -50,7 +50,7 @@ const CLUSTER_KINDS: [&str; 25] = [
     "storage.k8s.io/VolumeAttributesClass",
 ];
 const CONTEXT: Context<'_> =
-    Context { subresource: "", user: "alice", now: "2026-01-01T00:00:00Z" };
+    Context { subresource: "", user: "alice", requester: None, now: "2026-01-01T00:00:00Z" };
 
 fn samples() -> serde_json::Map<String, Value> {
     serde_json::from_str(SAMPLES).unwrap()

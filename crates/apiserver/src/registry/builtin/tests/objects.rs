@@ -325,10 +325,39 @@ fn requests_for_certificates() {
         "status",
         r#"status.conditions = [{"type": "Approved", "status": "True"}]"#,
         r#"
-        spec.signerName = "x" ; status = {"certificate": "eA=="} => spec.signerName = "example.com/a" ; status.conditions = [{"type": "Approved", "status": "True"}] ; status.certificate = "eA=="
+        spec.signerName = "x" ; status = {"certificate": "eA=="} => spec.signerName = "example.com/a" ; status.conditions[0].type = "Approved" ; status.certificate = "eA=="
+        status.conditions = [{"type": "Denied", "status": "True"}, {"type": "Failed", "status": "True"}] => status.conditions[0].type = "Approved" ; status.conditions[1].type = "Failed" ; status.conditions[1].lastUpdateTime = "2026-01-01T00:00:00Z"
         "#,
     );
-    check_changes_of("certificates.k8s.io/CertificateSigningRequest", "approval", "", "=> ok");
+    check_changed(
+        "certificates.k8s.io/CertificateSigningRequest",
+        "approval",
+        concat!(
+            r#"status.certificate = "eA==" ; status.conditions = [{"type": "Approved", "#,
+            r#""status": "True", "lastTransitionTime": "2025-01-01T00:00:00Z"}]"#,
+        ),
+        r#"
+        status = {"conditions": [{"type": "Approved", "status": "True"}]} => status.certificate = "eA==" ; status.conditions[0].lastTransitionTime = "2025-01-01T00:00:00Z" ; status.conditions[0].lastUpdateTime = "2026-01-01T00:00:00Z"
+        "#,
+    );
+    check_changed(
+        "certificates.k8s.io/CertificateSigningRequest",
+        "",
+        r#"status.conditions = [{"type": "Approved", "status": "True"}]"#,
+        r#"
+        status = {} => status.conditions = [{"type": "Approved", "status": "True"}]
+        "#,
+    );
+    check_changes_of(
+        "certificates.k8s.io/CertificateSigningRequest",
+        "approval",
+        r#"status.conditions = [{"type": "Approved", "status": "True"}]"#,
+        r#"
+        => ok
+        status.conditions - => status.conditions: Forbidden: updates may not remove a condition of type "Approved"
+        status.conditions = [{"type": "Approved", "status": "True"}, {"type": "Denied", "status": "True"}] => status.conditions: Invalid value: ...
+        "#,
+    );
 }
 
 #[test]

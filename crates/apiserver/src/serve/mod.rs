@@ -1,0 +1,273 @@
+//! Accepts connections, within bounds, and hands their requests on: HTTP/1.1 and HTTP/2, over TLS
+//! for everyone and plain on sockets of this machine.
+//!
+//! Nobody may hold the server up: handshakes, heads of requests and idle connections have time
+//! limits, and a connection that opens streams only to cancel them is closed.
+
+mod activity;
+mod listen;
+
+use std::convert::Infallible;
+use std::future::Future;
+use std::sync::Arc;
+use std::time::Duration;
+
+use http::{Request, Response};
+use hyper::body::Incoming;
+use hyper::service::service_fn;
+use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::server::conn::auto;
+use rustls::ServerConfig;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpListener, TcpStream};
+use tokio::sync::{Semaphore, watch};
+use tokio::task::JoinSet;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+use tracing::{debug, warn};
+
+use crate::answer::Body;
+use crate::identity::User;
+use crate::identity::tls::user_of_certificate;
+use crate::server::Server;
+use activity::Activity;
+pub use listen::Listen;
+
+/// Connections at once; the next one waits in the system's queue.
+pub const CONNECTIONS_MAX: usize = 4_096;
+/// Streams of one HTTP/2 connection; clients open hundreds of watches on one.
+pub const STREAMS_MAX: u32 = 250;
+/// How long a handshake may take.
+pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
+/// How long a client may take to send a request's head.
+pub const HEAD_MAX: Duration = Duration::from_secs(10);
+/// The largest head of a request.
+pub const HEAD_BYTES_MAX: u32 = 32 << 10;
+/// How long a connection may be open without a request.
+pub const IDLE_MAX: Duration = Duration::from_secs(600);
+/// How many requests of a connection a client may give up within a minute.
+pub const CANCELLED_PER_MINUTE_MAX: usize = 1_000;
+/// Streams that are reset before anybody has seen them, and answers to broken ones.
+const RESET_STREAMS_MAX: usize = 100;
+/// What of a body may be on its way before it is read, of a stream and of a connection.
+const STREAM_WINDOW_BYTES: u32 = 256 << 10;
+const CONNECTION_WINDOW_BYTES: u32 = 1 << 20;
+/// What of an answer waits to be written; a watch that is read slowly is held here.
+const SEND_BUFFER_BYTES: usize = 256 << 10;
+/// How often a silent HTTP/2 client is asked whether it is there, and how long it may think.
+const PING_INTERVAL: Duration = Duration::from_secs(30);
+const PING_MAX: Duration = Duration::from_secs(20);
+/// How long open requests may take when the server stops.
+const DRAIN_MAX: Duration = Duration::from_secs(5);
+/// How long to wait when the system has no more descriptors.
+const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
+
+/// The bounds of a listener that its owner may choose.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    pub connections_max: usize,
+    pub handshake_max: Duration,
+    pub head_max: Duration,
+    pub idle_max: Duration,
+    pub cancelled_per_minute_max: usize,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            connections_max: CONNECTIONS_MAX,
+            handshake_max: HANDSHAKE_MAX,
+            head_max: HEAD_MAX,
+            idle_max: IDLE_MAX,
+            cancelled_per_minute_max: CANCELLED_PER_MINUTE_MAX,
+        }
+    }
+}
+
+/// Serves the API over TLS until the server is told to stop.
+pub async fn serve(server: Arc<Server>, listener: TcpListener, config: Arc<ServerConfig>) {
+    serve_within(server, listener, config, Limits::default()).await;
+}
+
+pub async fn serve_within(
+    server: Arc<Server>,
+    listener: TcpListener,
+    config: Arc<ServerConfig>,
+    limits: Limits,
+) {
+    let acceptor = TlsAcceptor::from(config);
+    let stop = server.stop.clone();
+    let connect = move |stream: TcpStream| {
+        let (server, acceptor) = (server.clone(), acceptor.clone());
+        async move {
+            let _ = stream.set_nodelay(true);
+            let stream = shake_hands(acceptor, stream, limits.handshake_max).await?;
+            let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
+            let certificate: Option<Arc<[u8]>> = certificate.map(|one| one.as_ref().into());
+            let answer = move |request: Request<Incoming>| {
+                let (server, certificate) = (server.clone(), certificate.clone());
+                async move {
+                    let user = user(&server, certificate.as_deref());
+                    server.handle(request, user).await
+                }
+            };
+            Some((stream, answer))
+        }
+    };
+    accept(listener, stop, limits, connect).await;
+}
+
+/// Serves something on a socket of this machine, until told to stop.
+pub async fn serve_plain<L, A, F>(
+    listener: L,
+    stop: watch::Receiver<bool>,
+    limits: Limits,
+    answer: A,
+) where
+    L: Listen,
+    A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    accept(listener, stop, limits, move |stream| {
+        let answer = answer.clone();
+        async move { Some((stream, answer)) }
+    })
+    .await;
+}
+
+/// Takes connections until told to stop, then lets what is under way finish.
+async fn accept<L, C, O, I, A, F>(
+    listener: L,
+    stop: watch::Receiver<bool>,
+    limits: Limits,
+    connect: C,
+) where
+    L: Listen,
+    C: Fn(L::Stream) -> O,
+    O: Future<Output = Option<(I, A)>> + Send + 'static,
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let room = Arc::new(Semaphore::new(limits.connections_max));
+    let mut connections = JoinSet::new();
+    let mut stopping = stop.clone();
+    loop {
+        let next = async {
+            let permit = room.clone().acquire_owned().await;
+            listener.accept().await.map(|stream| (stream, permit))
+        };
+        let (stream, permit) = tokio::select! {
+            () = stopped(&mut stopping) => break,
+            Some(_) = connections.join_next() => continue,
+            accepted = next => match accepted {
+                Ok(accepted) => accepted,
+                Err(error) => {
+                    warn!(%error, "could not accept a connection");
+                    tokio::time::sleep(ACCEPT_PAUSE).await;
+                    continue;
+                }
+            },
+        };
+        let opened = connect(stream);
+        let mut stop = stop.clone();
+        connections.spawn(async move {
+            let _permit = permit;
+            let opened = tokio::select! {
+                opened = opened => opened,
+                () = stopped(&mut stop) => return,
+            };
+            if let Some((stream, answer)) = opened {
+                serve_connection(stream, answer, stop, limits).await;
+            }
+        });
+    }
+    drop(listener);
+    // Watches end by themselves when the server stops; whatever is left is cut off.
+    let drain = async { while connections.join_next().await.is_some() {} };
+    let _ = tokio::time::timeout(DRAIN_MAX, drain).await;
+}
+
+async fn shake_hands(
+    acceptor: TlsAcceptor,
+    stream: TcpStream,
+    limit: Duration,
+) -> Option<TlsStream<TcpStream>> {
+    match tokio::time::timeout(limit, acceptor.accept(stream)).await {
+        Ok(Ok(stream)) => return Some(stream),
+        Ok(Err(error)) => debug!(%error, "a handshake failed"),
+        Err(_) => debug!("a handshake took too long"),
+    }
+    None
+}
+
+async fn serve_connection<I, A, F>(
+    stream: I,
+    answer: A,
+    mut stop: watch::Receiver<bool>,
+    limits: Limits,
+) where
+    I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    A: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let activity = Arc::new(Activity::new(limits));
+    let service = service_fn(|request| {
+        let open = activity.open();
+        let answer = answer(request);
+        async move {
+            let response = answer.await;
+            Ok::<_, Infallible>(open.until_sent(response))
+        }
+    });
+    let builder = builder(limits);
+    let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service);
+    tokio::pin!(connection);
+    let served = tokio::select! {
+        served = connection.as_mut() => served,
+        () = activity.is_abused() => return debug!("a connection cancelled too many requests"),
+        () = activity.is_idle() => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+        () = stopped(&mut stop) => {
+            connection.as_mut().graceful_shutdown();
+            connection.await
+        }
+    };
+    if let Err(error) = served {
+        debug!(%error, "a connection ended early");
+    }
+}
+
+/// Returns when it is time to stop; whoever could say so being gone means the same.
+pub async fn stopped(stop: &mut watch::Receiver<bool>) {
+    let _ = stop.wait_for(|stop| *stop).await;
+}
+
+fn builder(limits: Limits) -> auto::Builder<TokioExecutor> {
+    let mut builder = auto::Builder::new(TokioExecutor::new());
+    builder
+        .http1()
+        .timer(TokioTimer::new())
+        .header_read_timeout(limits.head_max)
+        .max_buf_size(HEAD_BYTES_MAX as usize);
+    builder
+        .http2()
+        .timer(TokioTimer::new())
+        .max_concurrent_streams(STREAMS_MAX)
+        .max_header_list_size(HEAD_BYTES_MAX)
+        .max_pending_accept_reset_streams(RESET_STREAMS_MAX)
+        .max_local_error_reset_streams(RESET_STREAMS_MAX)
+        .initial_stream_window_size(STREAM_WINDOW_BYTES)
+        .initial_connection_window_size(CONNECTION_WINDOW_BYTES)
+        .max_send_buf_size(SEND_BUFFER_BYTES)
+        .keep_alive_interval(PING_INTERVAL)
+        .keep_alive_timeout(PING_MAX);
+    builder
+}
+
+/// The holder of the certificate, if there is one.
+fn user(server: &Server, certificate: Option<&[u8]>) -> Option<Arc<User>> {
+    user_of_certificate(certificate?, server.now()).map(Arc::new)
+}

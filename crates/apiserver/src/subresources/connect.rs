@@ -1,0 +1,90 @@
+//! What needs the machine a pod runs on: logs, commands, streams and proxies.
+//!
+//! No node speaks to this server, so that the answer is why not, as precise as can be told from
+//! the objects.
+//!
+//! Upstream: pkg/registry/core/pod/strategy.go (LogLocation, streamLocation)
+
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::endpoints::Request;
+use crate::endpoints::write::read;
+use crate::object;
+use crate::registry::edit::{self, text};
+use crate::server::Server;
+use crate::status::Error;
+
+pub const NAMES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
+
+pub async fn answer(server: &Server, request: &Request) -> Result<Answer, Error> {
+    let mut of_object = request.clone();
+    of_object.target.subresource.clear();
+    let name = of_object.target.name.clone();
+    if request.target.subresource == "proxy" {
+        // `scheme:name:port` names the object in the middle.
+        let parts: Vec<&str> = name.split(':').collect();
+        of_object.target.name = match parts[..] {
+            [_, name, _] | [name, _] | [name] => name.to_owned(),
+            _ => return Err(Error::bad_request(format!("invalid proxy request {name:?}"))),
+        };
+    }
+    let name = &of_object.target.name;
+    let current = read(server, &of_object).await?;
+    let current = current.ok_or_else(|| Error::not_found(request.resource.about(), name))?;
+    Err(match request.resource.kind.as_str() {
+        "Pod" => of_pod(request, &current.object),
+        "Service" => Error::unavailable(format!("no endpoints available for service {name:?}")),
+        _ => not_connected(name),
+    })
+}
+
+/// Why a pod cannot be reached.
+fn of_pod(request: &Request, pod: &Value) -> Error {
+    let name = object::name(pod);
+    if ["attach", "exec", "log"].contains(&request.target.subresource.as_str())
+        && let Some(error) = container_fault(request.options.get("container"), pod)
+    {
+        return error;
+    }
+    match text(pod, &["spec", "nodeName"]) {
+        "" => Error::bad_request(format!("pod {name} does not have a host assigned")),
+        node => not_connected(node),
+    }
+}
+
+fn not_connected(node: &str) -> Error {
+    Error::unavailable(format!("node {node:?} is not connected to this server"))
+}
+
+/// One container must be meant.
+fn container_fault(wanted: Option<&str>, pod: &Value) -> Option<Error> {
+    let name = object::name(pod);
+    let names = |kind: &str| -> Vec<String> {
+        let containers = edit::list(pod, &["spec", kind]).iter();
+        containers.map(|it| text(it, &["name"]).to_owned()).collect()
+    };
+    let containers = names("containers");
+    let (init, ephemeral) = (names("initContainers"), names("ephemeralContainers"));
+    match wanted.unwrap_or_default() {
+        "" => {
+            let default = ["metadata", "annotations", "kubectl.kubernetes.io/default-container"];
+            if containers.len() <= 1 || containers.iter().any(|it| it == text(pod, &default)) {
+                return None;
+            }
+            let mut message = format!(
+                "a container name must be specified for pod {name}, choose one of: [{}]",
+                containers.join(" ")
+            );
+            if !init.is_empty() {
+                message += &format!(" or one of the init containers: [{}]", init.join(" "));
+            }
+            Some(Error::bad_request(message))
+        }
+        wanted => {
+            let known = [containers, init, ephemeral].concat().iter().any(|it| it == wanted);
+            let text = || format!("container {wanted} is not valid for pod {name}");
+            (!known).then(|| Error::bad_request(text()))
+        }
+    }
+}

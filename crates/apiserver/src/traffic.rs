@@ -1,0 +1,126 @@
+//! How much is let in at once: requests in flight, open watches, and how long a request may take.
+//!
+//! Whoever is turned away is told when to come back. Administrators are always let in, so that an
+//! overloaded server can still be looked at and helped.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use crate::identity::{GROUP_MASTERS, User};
+use crate::status::Error;
+
+/// Requests in flight that only read.
+pub const READS_MAX: usize = 400;
+/// Requests in flight that write.
+pub const WRITES_MAX: usize = 200;
+/// Open watches; each is a position and a buffer, some kilobytes in all.
+pub const WATCHES_MAX: usize = 32_768;
+/// How long a request may take until its answer begins. Those that last by nature have no limit.
+pub const REQUEST_MAX: Duration = Duration::from_secs(60);
+/// When to come back.
+const RETRY_AFTER_SECONDS: u32 = 1;
+
+/// What is under way.
+pub struct Traffic {
+    pub reads: Lane,
+    pub writes: Lane,
+    pub watches: Lane,
+}
+
+/// One kind of request, and how many of it may be under way.
+pub struct Lane {
+    busy: Arc<AtomicUsize>,
+    max: usize,
+}
+
+/// A place in a lane, given back when dropped.
+#[derive(Debug)]
+pub struct Permit(Arc<AtomicUsize>);
+
+impl Default for Traffic {
+    fn default() -> Traffic {
+        Traffic {
+            reads: Lane::new(READS_MAX),
+            writes: Lane::new(WRITES_MAX),
+            watches: Lane::new(WATCHES_MAX),
+        }
+    }
+}
+
+impl Traffic {
+    /// Lets a request in; `None` for those that are not counted here.
+    pub fn enter(&self, verb: &str, user: &User) -> Result<Option<Permit>, Error> {
+        let lane = match verb {
+            "get" | "list" => &self.reads,
+            // Its place is taken when it begins and kept while it lasts.
+            "watch" => return Ok(None),
+            _ => &self.writes,
+        };
+        lane.enter(user).map(Some)
+    }
+}
+
+impl Lane {
+    pub fn new(max: usize) -> Lane {
+        Lane { busy: Arc::default(), max }
+    }
+
+    pub fn enter(&self, user: &User) -> Result<Permit, Error> {
+        let permit = Permit(self.busy.clone());
+        let before = self.busy.fetch_add(1, Ordering::Relaxed);
+        if before >= self.max && !user.is_in(GROUP_MASTERS) {
+            let text = "Too many requests, please try again later.";
+            return Err(Error::too_many_requests(text, RETRY_AFTER_SECONDS));
+        }
+        Ok(permit)
+    }
+
+    pub fn busy(&self) -> usize {
+        self.busy.load(Ordering::Relaxed)
+    }
+}
+
+impl Drop for Permit {
+    fn drop(&mut self) {
+        self.0.fetch_sub(1, Ordering::Relaxed);
+    }
+}
+
+/// What lasts by nature: its answer begins when somebody at the other end says something.
+pub fn is_long_running(verb: &str, subresource: &str) -> bool {
+    verb == "watch"
+        || matches!(subresource, "attach" | "exec" | "log" | "portforward" | "proxy" | "run")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn whoever_is_too_much_is_told_to_come_back_and_administrators_are_not() {
+        let user = User::authenticated("a", Vec::<&str>::new());
+        let admin = User::authenticated("b", [GROUP_MASTERS]);
+        let lane = Lane::new(2);
+        let first = lane.enter(&user).unwrap();
+        let _second = lane.enter(&user).unwrap();
+        let error = lane.enter(&user).unwrap_err();
+        assert_eq!((error.code, error.reason), (429, "TooManyRequests"));
+        assert_eq!(error.details.unwrap().retry_after_seconds, 1);
+        assert_eq!(lane.busy(), 2);
+        let _third = lane.enter(&admin).unwrap();
+        drop(first);
+        assert_eq!(lane.busy(), 2);
+    }
+
+    #[test]
+    fn a_watch_takes_no_place_of_a_read() {
+        let user = User::authenticated("a", Vec::<&str>::new());
+        let traffic = Traffic::default();
+        assert!(traffic.enter("watch", &user).unwrap().is_none());
+        let _read = traffic.enter("list", &user).unwrap();
+        let _write = traffic.enter("patch", &user).unwrap();
+        let busy = (traffic.reads.busy(), traffic.writes.busy(), traffic.watches.busy());
+        assert_eq!(busy, (1, 1, 0));
+    }
+}

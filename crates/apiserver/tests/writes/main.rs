@@ -1,0 +1,11 @@
+//! What becomes of writes: admission, quotas, roles, secrets and limits, through the whole server.
+
+#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
+
+mod admission;
+mod api;
+mod bounds;
+mod quotas;
+mod roles;
+mod secrets;
+mod tokens;
