@@ -67,12 +67,3 @@ fn no_fault_of_a_request_changes_where_it_ends() {
     println!("{plans} plans");
     assert!(plans > 50, "{plans}");
 }
-
-#[test]
-fn reference_only() {
-    let began = std::time::Instant::now();
-    let end = simulation::run(SCALED, Vec::new());
-    println!("{:?} settled {} writes {}", began.elapsed(), end.is_settled,
-        end.made.iter().filter(|one| one.is_write()).count());
-    for one in end.made.iter() { println!("{} #{} {} {}", one.sort, one.number, one.code, one.path); }
-}
