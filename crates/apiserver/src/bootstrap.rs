@@ -209,6 +209,7 @@ impl Roles {
         }
         self.known = found;
         self.position = at;
+        self.kinds.iter().for_each(|(kind, _)| self.authorizer.saw(*kind, at));
         Ok(())
     }
 
@@ -243,14 +244,17 @@ impl Roles {
                 batch = cluster.next() => batch,
                 batch = namespaced.next() => batch,
             };
-            match batch {
-                Ok(batch) => batch.changes.iter().for_each(|change| self.take(change)),
+            let batch = match batch {
+                Ok(batch) => batch,
                 Err(error) => return error,
+            };
+            for change in &batch.changes {
+                self.take(change, batch.revision);
             }
         }
     }
 
-    fn take(&mut self, change: &Change) {
+    fn take(&mut self, change: &Change, revision: Revision) {
         let Some(kind) = self.kind_of(&change.key).map(|(kind, _)| *kind) else { return };
         match &change.entry {
             Some(entry) => {
@@ -262,6 +266,7 @@ impl Roles {
                 self.known.remove(&change.key);
             }
         }
+        self.authorizer.saw(kind, revision);
     }
 
     fn forget(&self, key: &Key) {

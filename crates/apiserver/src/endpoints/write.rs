@@ -16,6 +16,7 @@ use crate::field_error::FieldError;
 use crate::object;
 use crate::persist::{self, stored};
 use crate::quantity;
+use crate::rbac;
 use crate::request::negotiate::{BodyType, body_type};
 use crate::request::options::FieldValidation;
 use crate::server::{Server, store_failure};
@@ -370,5 +371,10 @@ async fn commit_all(
         ..Provenance::of(server.environment.now(), request.user.name.clone())
     };
     let committed = server.store.commit(Commit { operations, epoch: None, provenance }).await?;
+    if request.resource.group == rbac::GROUP
+        && let Some(kind) = rbac::Kind::of_resource(&request.resource.plural)
+    {
+        server.authorizer.reaches(kind, committed.revision).await;
+    }
     Ok(committed.revision)
 }

@@ -28,8 +28,10 @@ mod standing;
 mod tests;
 
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::time::Duration;
 
 use serde_json::Value;
+use store::Revision;
 use tokio::sync::watch;
 
 use crate::identity::User;
@@ -90,11 +92,29 @@ pub struct Authorizer {
     index: RwLock<Index>,
     /// How often something changed.
     changes: watch::Sender<u64>,
+    /// The newest revision of each kind that was taken in.
+    seen: watch::Sender<[Revision; Kind::ALL.len()]>,
 }
+
+/// How long a write of a role waits until it takes effect.
+const EFFECT_MAX: Duration = Duration::from_secs(1);
 
 impl Authorizer {
     pub fn new() -> Authorizer {
         Authorizer::default()
+    }
+
+    /// Everything of a kind up to a revision was taken in.
+    pub fn saw(&self, kind: Kind, revision: Revision) {
+        self.seen.send_modify(|seen| seen[kind as usize] = revision);
+    }
+
+    /// Waits until a write of a role or binding takes effect, so that whoever made it can rely on
+    /// it. Without a follower nobody waits for ever.
+    pub async fn reaches(&self, kind: Kind, revision: Revision) {
+        let mut seen = self.seen.subscribe();
+        let reached = seen.wait_for(|seen| seen[kind as usize] >= revision);
+        let _ = tokio::time::timeout(EFFECT_MAX, reached).await;
     }
 
     /// Takes in a created or changed object.
