@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result};
 use apiserver::serve::serve;
-use apiserver::start::{self, Admin, Handle, Prepared, Settings};
+use apiserver::start::{self, Admin};
 use store::{Store, System, backends};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
@@ -48,15 +48,13 @@ pub async fn run(plan: Plan) -> Result<()> {
     let mut claim = Claim::take(&plan.data)?;
     let listener = listener::bind(plan.listen).await?;
     let listen = listener.local_addr().context("could not tell the address")?;
-    let tasks = Tasks::new();
-    // Both wait for the disk most of the time.
-    let opened = async { tokio::try_join!(open_store(&plan), prepare(&plan, &tasks, listen)) };
-    let (store, prepared) = tokio::select! {
-        opened = opened => opened?,
+    let store = tokio::select! {
+        store = open_store(&plan) => store?,
         _ = signals.next() => return Ok(()),
     };
-    let handle = start::start_prepared(prepared, store.clone()).await?;
-    let admin = serve_api(&plan, &tasks, handle, listener)?;
+
+    let tasks = Tasks::new();
+    let admin = serve_api(&plan, &tasks, store.clone(), listener).await?;
     let (_socket, local) = Socket::listen(&plan.data)?;
     let health = Health { store: store.clone(), stop: tasks.stop_handle() };
     tasks.spawn("socket", listener::serve(local, Arc::new(health), tasks.stop_handle()));
@@ -84,24 +82,21 @@ pub async fn run(plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// Loads or makes the keys, on a thread that may wait.
-async fn prepare(plan: &Plan, tasks: &Tasks, listen: SocketAddr) -> Result<Prepared> {
+/// Spawns what serves the API; answers with the credential of its administrator.
+async fn serve_api(
+    plan: &Plan,
+    tasks: &Tasks,
+    store: Arc<dyn Store>,
+    listener: TcpListener,
+) -> Result<Admin> {
+    let listen = listener.local_addr().context("could not tell the address")?;
     let options = start::Options {
         directory: plan.data.join(KEYS_DIRECTORY),
         listen,
         host: node_name::of_host(),
         stop: tasks.stop_handle().into_receiver(),
     };
-    let load = move || Prepared::load(options, Settings::default(), Arc::new(System));
-    match tokio::task::spawn_blocking(load).await {
-        Ok(prepared) => Ok(prepared?),
-        Err(panic) => std::panic::resume_unwind(panic.into_panic()),
-    }
-}
-
-/// Spawns what serves the API; answers with the credential of its administrator.
-fn serve_api(plan: &Plan, tasks: &Tasks, handle: Handle, listener: TcpListener) -> Result<Admin> {
-    let listen = listener.local_addr().context("could not tell the address")?;
+    let handle = start::start(options, store, Arc::new(System)).await?;
     let admin = handle.keys.admin()?;
     tasks.spawn("api", serve(handle.server, listener, handle.tls));
     tasks.spawn_until_stop("roles", handle.roles.follow());

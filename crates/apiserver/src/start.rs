@@ -118,36 +118,8 @@ pub async fn start_with(
     store: Arc<dyn Store>,
     environment: Arc<dyn Environment>,
 ) -> Result<Handle, Error> {
-    start_prepared(Prepared::load(options, settings, environment)?, store).await
-}
-
-/// A server that has its keys, and needs a store.
-pub struct Prepared {
-    options: Options,
-    settings: Settings,
-    environment: Arc<dyn Environment>,
-    keys: Keys,
-    tokens: Tokens,
-    tls: ServerConfig,
-}
-
-impl Prepared {
-    /// Loads or makes the keys. It waits for the disk, as whoever opens the store does: both can be
-    /// done side by side.
-    pub fn load(
-        options: Options,
-        settings: Settings,
-        environment: Arc<dyn Environment>,
-    ) -> Result<Prepared, Error> {
-        let (keys, tokens, tls) = prepare(&options, &settings, &environment)
-            .map_err(|source| Error::Keys { directory: options.directory.clone(), source })?;
-        Ok(Prepared { options, settings, environment, keys, tokens, tls })
-    }
-}
-
-/// Makes the first objects, and learns the roles.
-pub async fn start_prepared(prepared: Prepared, store: Arc<dyn Store>) -> Result<Handle, Error> {
-    let Prepared { options, settings, environment, keys, tokens, tls } = prepared;
+    let (keys, tokens, tls) = prepare(&options, &settings, &environment)
+        .map_err(|source| Error::Keys { directory: options.directory.clone(), source })?;
     let store = seal_secrets(&options, store).await?;
     let registry = Registry::builtin();
     let cluster = Cluster {
