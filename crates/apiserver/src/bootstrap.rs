@@ -26,6 +26,8 @@ use crate::{ids, object, persist, server, time};
 
 /// How long to wait before roles are read again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
+/// Where roles and their bindings are in the store: those of the cluster, and those of namespaces.
+const RANGES: [&str; 2] = ["clusterrole", "role"];
 /// On whose behalf the first objects are written.
 const ACTOR: &str = "system:apiserver";
 /// How often what is missing is looked for again when another process writes it too.
@@ -226,13 +228,23 @@ impl Roles {
         }
     }
 
+    /// Two watches, so that nobody is woken by what is written of other kinds.
     async fn follow_watch(&mut self) -> store::Error {
-        let mut watch = match self.store.watch(KeyRange::all(), self.position).await {
-            Ok(watch) => watch,
+        let [cluster, namespaced] = RANGES.map(KeyRange::prefix);
+        let watches = futures::future::try_join(
+            self.store.watch(cluster, self.position),
+            self.store.watch(namespaced, self.position),
+        );
+        let (mut cluster, mut namespaced) = match watches.await {
+            Ok(watches) => watches,
             Err(error) => return error,
         };
         loop {
-            let batch = match watch.next().await {
+            let batch = tokio::select! {
+                batch = cluster.next() => batch,
+                batch = namespaced.next() => batch,
+            };
+            let batch = match batch {
                 Ok(batch) => batch,
                 Err(error) => return error,
             };
@@ -266,5 +278,18 @@ impl Roles {
 
     fn kind_of(&self, key: &Key) -> Option<&(rbac::Kind, Arc<Resource>)> {
         self.kinds.iter().find(|(_, resource)| key.as_str().starts_with(&resource.prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_that_decides_is_followed() {
+        for kind in rbac::Kind::ALL {
+            let prefix = format!("{}/", kind.resource());
+            assert!(RANGES.iter().any(|range| prefix.starts_with(range)), "{prefix}");
+        }
     }
 }

@@ -111,8 +111,10 @@ impl Registry {
     }
 
     pub fn find(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
-        let found = self.all().find(|one| one.group == group && one.plural == plural);
-        found.cloned()
+        // Asked by many writes: only the group is looked through, and the core group is the first.
+        let start = (group.to_owned(), String::new(), String::new());
+        let of_group = self.resources.range(start..).take_while(|((of, ..), _)| of == group);
+        of_group.map(|(_, one)| one).find(|one| one.plural == plural).cloned()
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {

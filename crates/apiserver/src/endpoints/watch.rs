@@ -1,7 +1,7 @@
 //! WATCH: what happened since a revision, then what happens, one line each.
 //!
-//! A watcher is a position in the store's history. What is sent is encoded by the first watcher
-//! that needs it. A revision that is gone ends the stream with an ERROR event, never the request.
+//! A watcher is a position in the store's history. What is sent are stored bytes, with their
+//! revision put in. A revision that is gone ends the stream with an ERROR event, never the request.
 
 use std::pin::Pin;
 use std::sync::Arc;

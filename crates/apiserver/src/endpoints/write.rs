@@ -234,10 +234,19 @@ async fn change_under(
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
 }
 
+/// Whether an object is the current one, but for its revision, which the object does not name.
 fn is_unchanged(object: &Value, current: &Value) -> bool {
-    let mut current = current.clone();
-    object::remove_meta(&mut current, "resourceVersion");
-    *object == current
+    let (Some(object), Some(current)) = (object.as_object(), current.as_object()) else {
+        return object == current;
+    };
+    let is_same = |(name, value): (&String, &Value)| match (name.as_str(), current.get(name)) {
+        ("metadata", Some(Value::Object(metadata))) => {
+            let kept = metadata.iter().filter(|(name, _)| *name != "resourceVersion");
+            value.as_object().is_some_and(|own| own.iter().eq(kept))
+        }
+        (_, found) => found == Some(value),
+    };
+    object.len() == current.len() && object.iter().all(is_same)
 }
 
 /// Commits a changed object, or its removal; `None` when somebody else was faster.
@@ -283,9 +292,14 @@ fn holds_namespace(request: &Request, object: &Value) -> bool {
 /// The object as the store keeps it.
 pub async fn encode(request: &Request, object: &Value) -> Result<Mutation, Error> {
     let resource = &request.resource;
-    let object = conversion::stored_object(resource, object.clone()).await?;
-    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, &object);
-    Ok(Mutation::Put(persist::encode(&object, &fields)))
+    let converted = match &resource.conversion {
+        // Most are stored as they are served, and need not be copied.
+        None => None,
+        Some(_) => Some(conversion::stored_object(resource, object.clone()).await?),
+    };
+    let object = converted.as_ref().unwrap_or(object);
+    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, object);
+    Ok(Mutation::Put(persist::encode(object, &fields)))
 }
 
 /// One object's change, what it means to the quotas of its namespace, and what is written with it.
