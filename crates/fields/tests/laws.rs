@@ -13,9 +13,11 @@ use support::{Things, schemas, set};
 
 /// Paths of sets: few, so that they meet.
 fn sets() -> impl Strategy<Value = Set> {
-    const ELEMENTS: [&str; 7] = [".a", ".b", "[name=\"x\"]", "[name=\"x\",p=1]", "[=1]", "[=\"v\"]", "[0]"];
-    vec(vec(select(&ELEMENTS[..]), 1..4), 0..8)
-        .prop_map(|paths| set(&paths.iter().map(|path| path.concat()).collect::<Vec<_>>().join(" ")))
+    const ELEMENTS: [&str; 7] =
+        [".a", ".b", "[name=\"x\"]", "[name=\"x\",p=1]", "[=1]", "[=\"v\"]", "[0]"];
+    vec(vec(select(&ELEMENTS[..]), 1..4), 0..8).prop_map(|paths| {
+        set(&paths.iter().map(|path| path.concat()).collect::<Vec<_>>().join(" "))
+    })
 }
 
 /// Configurations of a Thing without items twice.
@@ -117,7 +119,8 @@ fn applied(things: &Things<'_>, live: Option<&Value>, by: &str, config: &Value) 
 
 fn owned(object: &Value) -> Vec<(String, Set)> {
     let managed = Managed::of_request(object).unwrap();
-    let pair = |entry: &fields::Entry| (entry.identity.manager.clone(), entry.fields.set().unwrap());
+    let pair =
+        |entry: &fields::Entry| (entry.identity.manager.clone(), entry.fields.set().unwrap());
     let mut owned: Vec<(String, Set)> = managed.entries.iter().map(pair).collect();
     owned.sort_by(|left, right| left.0.cmp(&right.0));
     owned

@@ -1,5 +1,6 @@
 //! One file per verb, for all kinds.
 
+pub mod apply;
 mod bounds;
 pub mod create;
 pub mod delete;

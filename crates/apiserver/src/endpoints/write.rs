@@ -13,6 +13,7 @@ use crate::conversion;
 use crate::decode::{self, Format};
 use crate::facts::Type;
 use crate::field_error::FieldError;
+use crate::field_ownership::is_unchanged;
 use crate::object;
 use crate::persist::{self, stored};
 use crate::quantity;
@@ -231,12 +232,6 @@ async fn change_under(
         }
     }
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
-}
-
-fn is_unchanged(object: &Value, current: &Value) -> bool {
-    let mut current = current.clone();
-    object::remove_meta(&mut current, "resourceVersion");
-    *object == current
 }
 
 /// Commits a changed object, or its removal; `None` when somebody else was faster.
