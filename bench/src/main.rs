@@ -3,6 +3,7 @@
 //! `cargo xtask bench store` runs it in the release profile. Figures are never asserted: a shared
 //! machine moves them by tens of percent, the ratios between them far less.
 
+mod apply;
 mod statistics;
 mod store;
 
@@ -20,6 +21,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
+    /// Server-side apply, beside a PUT of the same object.
+    Apply(apply::Options),
     /// The store: durable commits, reopening, lists, watches.
     Store(store::Options),
 }
@@ -30,6 +33,7 @@ fn main() -> anyhow::Result<()> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         match arguments.what {
+            What::Apply(options) => apply::run(options).await,
             What::Store(options) => store::run(options).await,
         }
     })
