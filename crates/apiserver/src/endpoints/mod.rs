@@ -1,7 +1,7 @@
 //! One file per verb, for all kinds.
 
 pub mod apply;
-mod bounds;
+pub mod bounds;
 pub mod create;
 pub mod delete;
 pub mod delete_collection;

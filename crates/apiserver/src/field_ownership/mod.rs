@@ -19,7 +19,7 @@ pub use unchanged::is_unchanged;
 
 use serde_json::Value;
 
-use crate::endpoints::Request;
+use crate::endpoints::{Request, bounds};
 use crate::server::Server;
 use crate::time::rfc3339;
 
@@ -44,6 +44,10 @@ pub fn record(server: &Server, request: &Request, live: Option<&Value>, object: 
     if let Err(error) = fields::update(&kind, live, object, &written) {
         // The write is worth more than the record of it.
         tracing::warn!(%error, resource = %request.resource.plural, "owners of fields are lost");
+    }
+    // A large object is stored without them rather than not at all.
+    if object["metadata"].get("managedFields").is_some() && !bounds::leaves_room(object) {
+        fields::strip(object);
     }
 }
 

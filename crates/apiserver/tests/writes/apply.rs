@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{ADMIN, Api};
+use crate::api::{ADMIN, Api, eventually};
 use crate::owners::{owned, owners};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -169,9 +169,6 @@ async fn what_is_not_a_configuration_is_refused() {
     let (code, message) = api.refused(&format!("{line}&force=true"), json!({})).await;
     assert_eq!(code, 422);
     assert!(message.contains("force: Forbidden: may not be specified for non-apply patch"));
-    // Who may patch may not create by it.
-    let body = ("application/apply-patch+yaml", good.to_string());
-    assert_eq!(api.ask_with("nobody", &line, body).await.0, 403);
 }
 
 #[tokio::test]
@@ -313,4 +310,27 @@ async fn an_apply_may_name_the_revision_it_is_about() {
     assert_eq!(ask(&api, &path, &config).await.0, 409);
     config["metadata"]["uid"] = made["metadata"]["uid"].clone();
     assert_eq!(apply(&api, &path, &config).await["data"], json!({"x": "2"}));
+}
+
+#[tokio::test]
+async fn who_may_patch_may_not_create_by_it() {
+    let (api, _scratch) = Api::start().await;
+    let roles = "/apis/rbac.authorization.k8s.io/v1/namespaces/default";
+    let rule = json!({"apiGroups": [""], "resources": ["configmaps"], "verbs": ["patch"]});
+    let role = json!({"metadata": {"name": "patch"}, "rules": [rule]});
+    api.admin(&format!("POST {roles}/roles"), role).await;
+    let group = "rbac.authorization.k8s.io";
+    let binding = json!({"metadata": {"name": "patch"},
+        "subjects": [{"kind": "User", "name": "patcher", "apiGroup": group}],
+        "roleRef": {"kind": "Role", "name": "patch", "apiGroup": group}});
+    api.admin(&format!("POST {roles}/rolebindings"), binding).await;
+    let text = || async {
+        let body = ("application/apply-patch+yaml", map(json!({"x": "1"})).to_string());
+        let line = format!("PATCH {MAPS}/c?fieldManager=a");
+        let (code, answer) = api.ask_with("patcher", &line, body).await;
+        assert_eq!(code, 403);
+        answer["message"].as_str().unwrap_or_default().to_owned()
+    };
+    let refused = "cannot create resource \"configmaps\"";
+    eventually("the role is known", || async { text().await.contains(refused) }).await;
 }

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use crate::api::{ADMIN, Api};
+use crate::api::{ADMIN, Api, pod};
 use crate::owners::{owned, owners};
 
 const MAPS: &str = "/api/v1/namespaces/default/configmaps";
@@ -98,8 +98,8 @@ async fn parts_with_a_path_of_their_own_have_owners_of_their_own() {
 async fn the_server_binds_without_owning() {
     let (api, _scratch) = Api::start().await;
     let pods = "/api/v1/namespaces/default/pods";
-    let made = api.admin(&format!("POST {pods}?fieldManager=a"), crate::api::pod("p", json!({})));
-    let before = owners(&made.await);
+    let made = api.admin(&format!("POST {pods}?fieldManager=a"), pod("p", json!({}))).await;
+    let before = owners(&made);
     let binding = json!({"metadata": {"name": "p"}, "target": {"kind": "Node", "name": "n"}});
     api.admin(&format!("POST {pods}/p/binding?fieldManager=s"), binding).await;
     let bound = api.admin(&format!("GET {pods}/p"), Value::Null).await;
