@@ -16,6 +16,7 @@ pub mod endpoints;
 pub mod expiry;
 pub mod facts;
 pub mod field_error;
+pub mod field_ownership;
 pub mod finish;
 pub mod first_objects;
 pub mod health;

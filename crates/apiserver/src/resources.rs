@@ -7,6 +7,7 @@ use store::{Key, KeyRange};
 
 use crate::conversion::{self, Conversion};
 use crate::facts;
+use crate::field_ownership::Shape;
 use crate::request::path::Target;
 use crate::status::{About, Error};
 
@@ -59,6 +60,11 @@ impl Resource {
 
     pub fn subresource(&self, name: &str) -> Option<&'static facts::Subresource> {
         self.facts.subresources.iter().find(|one| one.name == name)
+    }
+
+    /// How its objects are merged, and so what of them can be owned.
+    pub fn shape(&self) -> Shape {
+        Shape::of_type(self.facts.type_id)
     }
 
     /// The key of one object.

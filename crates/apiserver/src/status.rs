@@ -91,6 +91,11 @@ impl Error {
         Error { details: about.details(name), ..Error::new(409, "Conflict", message) }
     }
 
+    /// Others own what an apply would change.
+    pub fn apply_conflict(message: String, details: Details) -> Error {
+        Error { details: Some(Box::new(details)), ..Error::new(409, "Conflict", message) }
+    }
+
     /// The object was changed since the client read it.
     pub fn modified(about: About<'_>, name: &str) -> Error {
         let why = "the object has been modified; please apply your changes to the latest version \

@@ -12,6 +12,7 @@ use crate::admission::resource_quota::Written;
 use crate::admission::{self, Attributes, Changed, Operation};
 use crate::allocation;
 use crate::answer::Answer;
+use crate::field_ownership;
 use crate::ids;
 use crate::object;
 use crate::registry::builtin;
@@ -47,6 +48,7 @@ pub async fn create_object(
     let strategy = builtin::strategy(&request.resource.group, &request.resource.kind);
     strategy.default(&mut object);
     bounds::check(&object)?;
+    field_ownership::record(server, request, None, &mut object);
     // A PUT of what does not exist creates it, and is admitted as such.
     let attributes = Attributes::of(request, Operation::Create, None);
     let changed = admission::mutate(server, &attributes, &mut object).await?;

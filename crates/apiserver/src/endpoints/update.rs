@@ -12,6 +12,7 @@ use crate::admission::{self, Attributes, Operation};
 use crate::allocation;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
+use crate::field_ownership;
 use crate::object;
 use crate::registry::builtin;
 use crate::registry::strategy::{Context, begin_update, check_update};
@@ -45,7 +46,7 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
 }
 
 /// Name and namespace are those of the path.
-fn expect_place(request: &Request, object: &mut Value) -> Result<(), Error> {
+pub fn expect_place(request: &Request, object: &mut Value) -> Result<(), Error> {
     let target = &request.target;
     match object::name(object) {
         "" => {
@@ -96,6 +97,7 @@ pub async fn prepare(
     if rules == Rules::OfKind {
         strategy.default(&mut object);
         bounds::check(&object)?;
+        field_ownership::record(server, request, Some(current), &mut object);
     }
     let changed = admission::mutate(server, &attributes, &mut object).await?;
     if changed == admission::Changed::ByWebhooks {

@@ -13,6 +13,7 @@ use crate::conversion;
 use crate::decode::{self, Format};
 use crate::facts::Type;
 use crate::field_error::FieldError;
+use crate::field_ownership::is_unchanged;
 use crate::object;
 use crate::persist::{self, stored};
 use crate::quantity;
@@ -232,21 +233,6 @@ async fn change_under(
         }
     }
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
-}
-
-/// Whether an object is the current one, but for its revision, which the object does not name.
-fn is_unchanged(object: &Value, current: &Value) -> bool {
-    let (Some(object), Some(current)) = (object.as_object(), current.as_object()) else {
-        return object == current;
-    };
-    let is_same = |(name, value): (&String, &Value)| match (name.as_str(), current.get(name)) {
-        ("metadata", Some(Value::Object(metadata))) => {
-            let kept = metadata.iter().filter(|(name, _)| *name != "resourceVersion");
-            value.as_object().is_some_and(|own| own.iter().eq(kept))
-        }
-        (_, found) => found == Some(value),
-    };
-    object.len() == current.len() && object.iter().all(is_same)
 }
 
 /// Commits a changed object, or its removal; `None` when somebody else was faster.

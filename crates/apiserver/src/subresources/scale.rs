@@ -4,11 +4,13 @@
 
 use serde_json::{Value, json};
 
+use super::scale_apply;
 use crate::answer::Answer;
-use crate::endpoints::Request;
 use crate::endpoints::write::{change, decode_as, read};
+use crate::endpoints::{Request, apply};
 use crate::facts;
 use crate::field_error::FieldError;
+use crate::field_ownership::is_apply;
 use crate::object;
 use crate::patch;
 use crate::request::negotiate::media_type;
@@ -31,6 +33,10 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
 }
 
 pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> {
+    apply::check_options(request)?;
+    if is_apply(request) {
+        return scale_apply::apply(server, request).await;
+    }
     let body: Value = serde_json::from_slice(&request.body)
         .map_err(|error| Error::bad_request(format!("error decoding patch: {error}")))?;
     set(server, request, |current| {
@@ -56,12 +62,7 @@ async fn set(
     let outcome = change(server, request, |current| {
         let wanted = wanted(&scale(current))?;
         let replicas = wanted["spec"]["replicas"].as_i64().unwrap_or(0);
-        if replicas < 0 {
-            let detail = "must be greater than or equal to 0";
-            let error = FieldError::invalid("spec.replicas", replicas, detail);
-            let name = &request.target.name;
-            return Err(Error::invalid("Scale", "autoscaling", name, &[error]));
-        }
+        check_replicas(request, replicas)?;
         let mut object = current.clone();
         object::remove_meta(&mut object, "resourceVersion");
         let named = object::meta(&wanted, "resourceVersion");
@@ -75,7 +76,16 @@ async fn set(
     Ok(Answer::value(200, &scale(&outcome.object())))
 }
 
-fn scale(object: &Value) -> Value {
+pub(super) fn check_replicas(request: &Request, replicas: i64) -> Result<(), Error> {
+    if replicas >= 0 {
+        return Ok(());
+    }
+    let detail = "must be greater than or equal to 0";
+    let error = FieldError::invalid("spec.replicas", replicas, detail);
+    Err(Error::invalid("Scale", "autoscaling", &request.target.name, &[error]))
+}
+
+pub(super) fn scale(object: &Value) -> Value {
     let selector = match &object["spec"]["selector"] {
         // The oldest kind has plain labels.
         Value::Object(map) if map.values().all(Value::is_string) => {

@@ -11,6 +11,7 @@ mod every_version;
 mod get;
 mod manifests;
 pub mod run;
+mod server_apply;
 mod server_info;
 mod wait;
 mod workloads;
