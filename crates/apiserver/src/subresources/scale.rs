@@ -75,7 +75,7 @@ async fn set(
     Ok(Answer::value(200, &scale(&outcome.object())))
 }
 
-fn scale(object: &Value) -> Value {
+pub fn scale(object: &Value) -> Value {
     let selector = match &object["spec"]["selector"] {
         // The oldest kind has plain labels.
         Value::Object(map) if map.values().all(Value::is_string) => {
