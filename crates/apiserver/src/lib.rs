@@ -44,3 +44,4 @@ pub mod table;
 pub mod time;
 pub mod timestamp;
 pub mod traffic;
+pub mod webhooks;

@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tracing::error;
 
 use crate::admission::resource_quota::Turns;
+use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
 use crate::endpoints::{self, Request, Warnings, discovery};
@@ -33,6 +34,7 @@ use crate::resources::Registry;
 use crate::selectors::fields;
 use crate::status::Error;
 use crate::traffic::{REQUEST_MAX, Traffic, is_long_running};
+use crate::webhooks::client::Client;
 use crate::{ids, subresources, time};
 
 /// The largest body of a request.
@@ -56,6 +58,9 @@ pub struct Server {
     /// Tokens that are known beforehand.
     pub known_tokens: StaticTokens,
     pub quota_turns: Turns,
+    /// Who is asked about writes besides the plugins.
+    pub webhooks: Arc<Webhooks>,
+    pub webhook_client: Client,
     pub traffic: Traffic,
     pub metrics: Metrics,
     /// True from when the server is to stop.

@@ -85,7 +85,7 @@ pub(super) fn check_replicas(request: &Request, replicas: i64) -> Result<(), Err
     Err(Error::invalid("Scale", "autoscaling", &request.target.name, &[error]))
 }
 
-pub(super) fn scale(object: &Value) -> Value {
+pub fn scale(object: &Value) -> Value {
     let selector = match &object["spec"]["selector"] {
         // The oldest kind has plain labels.
         Value::Object(map) if map.values().all(Value::is_string) => {

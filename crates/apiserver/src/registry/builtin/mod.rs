@@ -52,6 +52,7 @@ mod lease;
 mod pod_disruption_budget;
 mod rbac;
 mod runtime_class;
+pub(crate) mod webhook_client;
 mod webhook_configuration;
 
 mod difference;
