@@ -246,7 +246,7 @@ pub fn list_metadata(found: &Found) -> Value {
 
 /// Sends stored bytes, a piece at a time.
 fn objects(resource: &Resource, found: Found) -> Answer {
-    let head = head(&format!("{}List", resource.kind), &resource.api_version(), &found);
+    let head = head(&resource.list_kind, &resource.api_version(), &found);
     let mut entries = found.entries.into_iter();
     let mut piece = head.into_bytes();
     let mut is_first = true;

@@ -18,6 +18,9 @@ use crate::status::Error;
 
 const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, \
                         application/strategic-merge-patch+json";
+/// A custom resource says nothing of how its lists are merged by a client.
+const ACCEPTED_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, \
+                               application/apply-patch+yaml";
 
 /// What kind of patch the body is.
 #[derive(Clone, Copy)]
@@ -34,6 +37,9 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         "application/strategic-merge-patch+json" => Kind::Strategic,
         _ => return Err(Error::unsupported_media_type(ACCEPTED)),
     };
+    if matches!(kind, Kind::Strategic) && request.resource.builtin_type().is_none() {
+        return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM));
+    }
     let body = json::parse(&request.body)
         .map_err(|error| match error {
             decode::Error::TooLarge => bounds::too_large(),
@@ -58,9 +64,10 @@ fn apply(request: &Request, kind: Kind, object: &mut Value, body: &Value) -> Res
     let applied = match kind {
         Kind::Json => patch::json::apply(object, body),
         Kind::Merge => patch::merge::apply(object, body.clone()),
-        Kind::Strategic => {
-            patch::strategic::apply(object, body.clone(), request.resource.facts.type_id.get())
-        }
+        Kind::Strategic => match request.resource.builtin_type() {
+            Some(of) => patch::strategic::apply(object, body.clone(), of),
+            None => return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM)),
+        },
     };
     applied.map_err(|error| refused(request, &error))
 }

@@ -13,7 +13,6 @@ use crate::allocation;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::object;
-use crate::registry::builtin;
 use crate::registry::strategy::{Context, begin_update, check_update};
 use crate::server::Server;
 use crate::status::Error;
@@ -24,7 +23,7 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
     expect_kind(request, &mut object)?;
     expect_place(request, &mut object)?;
     let resource = &request.resource;
-    let properties = builtin::strategy(&resource.group, &resource.kind).properties();
+    let properties = resource.strategy().properties();
     if object::meta(&object, "resourceVersion").is_empty()
         && !properties.allows_unconditional_update
     {
@@ -91,7 +90,7 @@ pub async fn prepare(
     let Changed { mut object, mut extra } = draft;
     expect_same(request, &object, current)?;
     let resource = &request.resource;
-    let strategy = builtin::strategy(&resource.group, &resource.kind);
+    let strategy = resource.strategy();
     let attributes = Attributes::of(request, Operation::Update, Some(current));
     if rules == Rules::OfKind {
         strategy.default(&mut object);
