@@ -57,7 +57,7 @@ fn describe(registry: &Registry) -> Value {
     json!({
         "swagger": "2.0",
         "info": {"title": "Kubernetes", "version": "v1.36.4"},
-        "paths": each(&paths, |operations| each(operations, operation)),
+        "paths": each(&paths, |item| each(item, part)),
         "definitions": each(&schemas.finish(), schema),
     })
 }
@@ -93,20 +93,43 @@ fn schema(of: &Value) -> Value {
     Value::Object(changed)
 }
 
-/// An operation, whose parameters say their type themselves and whose answers their schema.
+/// A part of a path: an operation, or the parameters that all its operations have.
+fn part(of: &Value) -> Value {
+    match of {
+        Value::Array(parameters) => parameters.iter().map(parameter).collect(),
+        _ => operation(of),
+    }
+}
+
+/// An operation, whose body is a parameter and whose answers say their schema themselves.
 fn operation(of: &Value) -> Value {
     let mut changed = of.clone();
-    for parameter in changed["parameters"].as_array_mut().into_iter().flatten() {
-        if let Some(parameter) = parameter.as_object_mut()
-            && let Some(Value::Object(schema)) = parameter.remove("schema")
-        {
-            parameter.extend(schema);
-        }
+    let parameters = of["parameters"].as_array().into_iter().flatten();
+    let mut parameters: Vec<Value> = parameters.map(parameter).collect();
+    if let Some(body) = of["requestBody"]["content"].as_object().and_then(|all| all.values().next())
+    {
+        let schema = schema(&body["schema"]);
+        parameters.push(json!({"name": "body", "in": "body", "required": true, "schema": schema}));
+    }
+    changed["parameters"] = parameters.into();
+    if let Some(changed) = changed.as_object_mut() {
+        changed.remove("requestBody");
     }
     changed["responses"] = each(&of["responses"], |response| {
         let of = &response["content"]["application/json"]["schema"];
         json!({"description": response["description"], "schema": schema(of)})
     });
+    changed
+}
+
+/// A parameter, which says its type itself.
+fn parameter(of: &Value) -> Value {
+    let mut changed = of.clone();
+    if let Some(parameter) = changed.as_object_mut()
+        && let Some(Value::Object(schema)) = parameter.remove("schema")
+    {
+        parameter.extend(schema);
+    }
     changed
 }
 

@@ -56,7 +56,6 @@ impl Strategy for CustomResourceDefinition {
     }
 
     fn prepare_create(&self, definition: &mut Value, _context: &Context<'_>) {
-        definition["status"]["storedVersions"] = json!([]);
         add_stored_version(definition);
     }
 
@@ -126,10 +125,13 @@ fn add_stored_version(definition: &mut Value) {
     let versions = edit::list(definition, &["spec", "versions"]);
     let stored = versions.iter().find(|version| version["storage"] == true);
     let Some(name) = stored.and_then(|version| version["name"].as_str()) else { return };
-    let mut names = object::texts(&definition["status"]["storedVersions"]);
-    if !names.iter().any(|known| known == name) {
-        names.push(name.to_owned());
-        definition["status"]["storedVersions"] = json!(names);
+    let mut names = object::texts(edit::at(definition, &["status", "storedVersions"]));
+    if names.iter().any(|known| known == name) {
+        return;
+    }
+    names.push(name.to_owned());
+    if let Some(status) = edit::object(definition, "status") {
+        edit::set(status, "storedVersions", names);
     }
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::names::{self, Taken};
 use crate::object;
+use crate::registry::edit;
 
 const APPROVAL: &str = "api-approved.kubernetes.io";
 
@@ -51,6 +52,9 @@ pub fn settle(definition: &mut Value, taken: &Taken, now: &str) {
     }
     settle_schema(definition, now);
     settle_approval(definition, now);
+    if let Some(generation) = definition["metadata"]["generation"].as_i64() {
+        definition["status"]["observedGeneration"] = json!(generation);
+    }
     // The version that is stored from here on is among those that may be found in the store.
     let versions = definition["spec"]["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
     let stored = versions.iter().find(|version| version["storage"] == true);
@@ -164,14 +168,18 @@ fn set(definition: &mut Value, condition: Condition<'_>, now: &str) {
     let since = before
         .filter(|before| before["status"] == status)
         .and_then(|before| before["lastTransitionTime"].as_str());
-    let wanted = json!({
+    let mut wanted = json!({
         "type": kind,
         "status": status,
         "reason": reason,
         "message": message,
         "lastTransitionTime": since.unwrap_or(now),
     });
-    let list = &mut definition["status"]["conditions"];
+    if let Some(generation) = definition["metadata"]["generation"].as_i64() {
+        wanted["observedGeneration"] = json!(generation);
+    }
+    let Some(Value::Object(status)) = edit::object(definition, "status") else { return };
+    let list = status.entry("conditions").or_insert(Value::Null);
     if !list.is_array() {
         *list = json!([]);
     }

@@ -26,7 +26,6 @@ pub struct Definition {
     pub name: String,
     pub group: String,
     pub uid: String,
-    pub generation: i64,
     plural: String,
     namespaced: bool,
     /// The version that objects are stored in.
@@ -57,7 +56,6 @@ impl Definition {
         Definition {
             name: object::name(definition).to_owned(),
             uid: object::uid(definition).to_owned(),
-            generation: definition["metadata"]["generation"].as_i64().unwrap_or(0),
             plural: text(&spec["names"]["plural"]),
             namespaced: spec["scope"] == "Namespaced",
             stored: format!("{group}/{}", stored.map(|it| text(&it["name"])).unwrap_or_default()),

@@ -97,11 +97,12 @@ async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), E
             continue;
         }
         let object = stored(entry).object(entry.modified);
-        let generation = object["metadata"]["generation"].as_i64().unwrap_or(0);
-        let is_same =
-            |of: &Definition| of.uid == object::uid(&object) && of.generation == generation;
+        // A status, or the mark of a deletion, says nothing else of what is served.
+        let is_same = |before: &Known| {
+            before.compiled.uid == object::uid(&object) && before.object["spec"] == object["spec"]
+        };
         let compiled = match before {
-            Some(before) if is_same(&before.compiled) => before.compiled.clone(),
+            Some(before) if is_same(before) => before.compiled.clone(),
             _ => Arc::new(Definition::read(&object)),
         };
         let modified = entry.modified;
