@@ -101,6 +101,7 @@ async fn serve_api(
     tasks.spawn("api", serve(handle.server, listener, handle.tls));
     tasks.spawn_until_stop("roles", handle.roles.follow());
     tasks.spawn_until_stop("webhooks", handle.configurations.follow());
+    tasks.spawn_until_stop("definitions", handle.definitions.run());
     let places: Vec<PathBuf> = std::iter::once(kubeconfig::in_data(&plan.data))
         .chain(plan.kubeconfig_out.clone())
         .collect();

@@ -17,10 +17,8 @@ use store::{
 
 use crate::first_objects::{self, Care, Cluster, First};
 use crate::rbac::{self, Authorizer};
-use crate::registry::builtin;
 use crate::registry::strategy::{Context, begin_create};
 use crate::resources::{Registry, Resource};
-use crate::selectors::field_table;
 use crate::status::Error;
 use crate::{ids, object, persist, server, time};
 
@@ -89,7 +87,7 @@ async fn missing(
                 (wanted, Precondition::At(entry.modified))
             }
         };
-        let fields = field_table::values(&resource.group, &resource.kind, &object);
+        let fields = resource.field_values(&object);
         let mutation = Mutation::Put(persist::encode(&object, &fields));
         operations.push(Operation { key, mutation, when });
     }
@@ -156,7 +154,7 @@ fn born(resource: &Resource, mut object: Value, environment: &dyn Environment) -
     object::set_meta(&mut object, "uid", ids::uuid(environment));
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
     let conditions = object["status"]["conditions"].take();
-    let strategy = builtin::strategy(&resource.group, &resource.kind);
+    let strategy = resource.strategy();
     strategy.default(&mut object);
     let context = Context { user: ACTOR, now: &now, ..Default::default() };
     begin_create(strategy, &mut object, &context);

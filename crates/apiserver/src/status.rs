@@ -155,6 +155,12 @@ impl Error {
         Error { details: Some(Box::default()), ..Error::new(405, "MethodNotAllowed", message) }
     }
 
+    /// What is defined no longer gets no new objects.
+    pub fn terminating_definition(verb: &str) -> Error {
+        let message = format!("{verb} not allowed while custom resource definition is terminating");
+        Error { message, ..Error::method_not_allowed() }
+    }
+
     pub fn not_acceptable(accepted: &str) -> Error {
         let message = format!("only the following media types are accepted: {accepted}");
         Error::new(406, "NotAcceptable", message)

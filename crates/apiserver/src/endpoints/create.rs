@@ -15,7 +15,6 @@ use crate::answer::Answer;
 use crate::field_ownership;
 use crate::ids;
 use crate::object;
-use crate::registry::builtin;
 use crate::registry::metadata::Scope;
 use crate::registry::strategy::{Context, begin_create, check_create};
 use crate::resources::Resource;
@@ -45,7 +44,7 @@ pub async fn create_object(
         return Err(Error::plain("resourceVersion should not be set on objects to be created"));
     }
     place(request, &mut object)?;
-    let strategy = builtin::strategy(&request.resource.group, &request.resource.kind);
+    let strategy = request.resource.strategy();
     strategy.default(&mut object);
     bounds::check(&object)?;
     field_ownership::record(server, request, None, &mut object);

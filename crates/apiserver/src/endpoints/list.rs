@@ -246,7 +246,7 @@ pub fn list_metadata(found: &Found) -> Value {
 
 /// Sends stored bytes.
 fn objects(resource: &Resource, found: Found) -> Answer {
-    let head = head(&format!("{}List", resource.kind), &resource.api_version(), &found);
+    let head = head(&resource.list_kind, &resource.api_version(), &found);
     items(head, found.entries, |entry, out| stored(entry).write(entry.modified, out))
 }
 

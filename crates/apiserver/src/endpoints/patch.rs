@@ -19,6 +19,9 @@ use crate::status::Error;
 
 const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, \
                         application/strategic-merge-patch+json, application/apply-patch+yaml";
+/// A custom resource says nothing of how its lists are merged by a client.
+const ACCEPTED_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, \
+                               application/apply-patch+yaml";
 
 /// What kind of patch the body is.
 #[derive(Clone, Copy)]
@@ -42,6 +45,9 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
     if request.options.force.is_some() {
         let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
         return Err(Error::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
+    }
+    if matches!(kind, Kind::Strategic) && request.resource.builtin_type().is_none() {
+        return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM));
     }
     let body = json::parse(&request.body)
         .map_err(|error| match error {
@@ -72,9 +78,10 @@ fn patched(request: &Request, kind: Kind, object: &mut Value, body: &Value) -> R
     let applied = match kind {
         Kind::Json => patch::json::apply(object, body),
         Kind::Merge => patch::merge::apply(object, body.clone()),
-        Kind::Strategic => {
-            patch::strategic::apply(object, body.clone(), request.resource.facts.type_id.get())
-        }
+        Kind::Strategic => match request.resource.builtin_type() {
+            Some(of) => patch::strategic::apply(object, body.clone(), of),
+            None => return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM)),
+        },
     };
     applied.map_err(|error| refused(request, &error))
 }

@@ -10,6 +10,7 @@ use super::list::{Found, head, items, list_metadata};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::persist::{EventType, stored};
+use crate::registry::custom;
 use crate::request::negotiate::Representation;
 use crate::request::options::IncludeObject;
 use crate::status::Error;
@@ -86,6 +87,9 @@ fn table(request: &Request, metadata: Value, rows: Vec<Value>, beta: bool) -> Va
 
 fn column_definitions(request: &Request) -> Vec<Value> {
     let resource = &request.resource;
+    if let Some(version) = resource.custom() {
+        return custom::columns::definitions(version);
+    }
     let columns = table::columns(&resource.group, &resource.kind);
     let describe = |column: &table::Column| {
         json!({
@@ -101,7 +105,13 @@ fn column_definitions(request: &Request) -> Vec<Value> {
 
 fn row(request: &Request, object: &Value, beta: bool, now: i64) -> Value {
     let resource = &request.resource;
-    let row = table::row(&resource.group, &resource.kind, object, now);
+    let row = match resource.custom() {
+        Some(version) => table::Row {
+            cells: custom::columns::cells(version, object, now),
+            conditions: Vec::new(),
+        },
+        None => table::row(&resource.group, &resource.kind, object, now),
+    };
     let mut line = json!({"cells": row.cells});
     if !row.conditions.is_empty() {
         line["conditions"] = json!(row.conditions);

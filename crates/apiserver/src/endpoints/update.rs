@@ -14,7 +14,6 @@ use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::field_ownership;
 use crate::object;
-use crate::registry::builtin;
 use crate::registry::strategy::{Context, begin_update, check_update};
 use crate::server::Server;
 use crate::status::Error;
@@ -25,7 +24,7 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
     expect_kind(request, &mut object)?;
     expect_place(request, &mut object)?;
     let resource = &request.resource;
-    let properties = builtin::strategy(&resource.group, &resource.kind).properties();
+    let properties = resource.strategy().properties();
     let is_new = request.target.subresource.is_empty()
         && properties.allows_create_on_update
         && read(server, request).await?.is_none();
@@ -92,7 +91,7 @@ pub async fn prepare(
     let Changed { mut object, mut extra } = draft;
     expect_same(request, &object, current)?;
     let resource = &request.resource;
-    let strategy = builtin::strategy(&resource.group, &resource.kind);
+    let strategy = resource.strategy();
     let attributes = Attributes::of(request, Operation::Update, Some(current));
     if rules == Rules::OfKind {
         strategy.default(&mut object);

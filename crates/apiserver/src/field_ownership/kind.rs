@@ -36,12 +36,14 @@ impl Kind<'_> {
 
 impl fields::Resource for Kind<'_> {
     type Shape<'a>
-        = Shape
+        = Shape<'a>
     where
         Self: 'a;
 
-    fn shape(&self, api_version: &str) -> Option<Shape> {
-        if api_version == self.api_version {
+    fn shape<'a>(&'a self, api_version: &str) -> Option<Shape<'a>> {
+        // Versions of a custom resource other than the one asked for are told by this one: those
+        // that differ in name only have one schema more often than not.
+        if api_version == self.api_version || self.resource.custom().is_some() {
             return Some(self.resource.shape());
         }
         let (group, version) = split(api_version);
@@ -69,7 +71,7 @@ impl fields::Resource for Kind<'_> {
         }
         let mut converted = match self.conversion(from) {
             Some(Conversion::Functions { to_stored, .. }) => to_stored(object),
-            None => object.clone(),
+            _ => object.clone(),
         };
         if let Some(Conversion::Functions { to_served, .. }) = self.conversion(api_version) {
             converted = to_served(&converted);

@@ -30,7 +30,7 @@ pub async fn apply(server: &Server, request: &Request) -> Result<Answer, Error> 
         unbind(&mut object, current);
         Ok(object)
     });
-    Ok(Answer::value(200, &scale(&outcome.await?.object())))
+    Ok(Answer::value(200, &scale(request, &outcome.await?.object())?))
 }
 
 fn check_type(wanted: &Value) -> Result<(), Error> {

@@ -47,6 +47,7 @@ impl Cluster {
         let server = handle.server.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
+        tasks.spawn(handle.definitions.run());
         tasks.spawn(serve(handle.server, listener, handle.tls));
         let kubectl = PathBuf::from("kubectl");
         Cluster { directory, server, kubectl, url, _stop: stop_sender, _tasks: tasks }

@@ -65,6 +65,7 @@ impl Cluster {
         let credentials = Credentials::of(&admin.entry("test", "https://localhost"), listen);
         let (mut serving, mut followers) = (JoinSet::new(), JoinSet::new());
         followers.spawn(handle.roles.follow());
+        followers.spawn(handle.definitions.run());
         let server = handle.server.clone();
         serving.spawn(serve_within(handle.server, listener, handle.tls, choices.limits));
         Cluster { server, credentials, directory, keeps_directory, stop, serving, followers }

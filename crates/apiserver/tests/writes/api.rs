@@ -55,6 +55,7 @@ impl Api {
         let handle = start::start(options, store, Arc::new(System)).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
+        tasks.spawn(handle.definitions.run());
         Ok(Api { server: handle.server, _stop: stop_sender, _tasks: tasks })
     }
 

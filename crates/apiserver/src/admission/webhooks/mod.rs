@@ -34,7 +34,7 @@ use crate::endpoints::Request;
 use crate::object;
 use crate::server::Server;
 use crate::status::Error;
-use crate::subresources::scale::scale;
+use crate::subresources::scale::{scale, set_replicas};
 
 pub use follow::{Configurations, Webhooks};
 pub use mutating::Invoked;
@@ -67,11 +67,13 @@ pub async fn mutate(
         return mutating::run(&asking, &webhooks, object, invoked).await;
     }
     // Whoever scales does not see the rest.
-    let (mut part, old) = (scale(object), attributes.old.map(scale));
+    let mut part = scale(attributes.request, object)?;
+    let old = attributes.old.map(|old| scale(attributes.request, old)).transpose()?;
     let asking = matching::Asking::new(server, attributes, old.as_ref());
     let changed = mutating::run(&asking, &webhooks, &mut part, invoked).await?;
     if changed == Changed::ByWebhooks {
-        object["spec"]["replicas"] = part["spec"]["replicas"].take();
+        let replicas = part["spec"]["replicas"].as_i64().unwrap_or(0);
+        set_replicas(attributes.request, object, replicas);
     }
     Ok(changed)
 }
@@ -97,9 +99,9 @@ pub async fn validate(
         let asking = matching::Asking::new(server, attributes, attributes.old);
         return validating::run(&asking, &webhooks, object).await;
     }
-    let old = attributes.old.map(scale);
+    let old = attributes.old.map(|old| scale(attributes.request, old)).transpose()?;
     let asking = matching::Asking::new(server, attributes, old.as_ref());
-    validating::run(&asking, &webhooks, &scale(object)).await
+    validating::run(&asking, &webhooks, &scale(attributes.request, object)?).await
 }
 
 /// Shows webhooks what was posted to a subresource that has a kind of its own, such as a Binding.

@@ -7,7 +7,6 @@ use serde_json::Value;
 use crate::conversion;
 use crate::decode::strict;
 use crate::quantity;
-use crate::registry::builtin;
 use crate::resources::Resource;
 use crate::server::Server;
 use crate::status::Error;
@@ -38,19 +37,19 @@ pub fn kind_of(resource: &Resource, subresource: &str) -> GroupVersionKind {
 
 /// Other versions under which the same objects are served.
 pub fn equivalents(server: &Server, resource: &Resource, subresource: &str) -> Vec<Arc<Resource>> {
-    let all = server.registry.all();
+    let registry = server.registry.now();
     let is_other = |one: &Resource| {
         (&one.group, &one.version) != (&resource.group, &resource.version)
             && one.prefix == resource.prefix
             && (subresource.is_empty() || one.subresource(subresource).is_some())
     };
-    all.filter(|one| is_other(one)).map(|one| Arc::clone(&one)).collect()
+    registry.all().filter(|one| is_other(one)).cloned().collect()
 }
 
 /// The object of one version as another one.
 pub async fn convert(from: &Resource, to: &Resource, object: &Value) -> Result<Value, Error> {
     let stored = conversion::stored_object(from, object.clone()).await?;
-    conversion::served_object(to, stored).await
+    conversion::as_served(to, stored).await
 }
 
 /// Makes an object that somebody patched whole again: what its type does not know is gone, and
@@ -59,14 +58,14 @@ pub fn complete(resource: &Resource, subresource: &str, object: &mut Value) -> R
     let part = resource.subresource(subresource).filter(|part| *part.kind != *resource.kind);
     let of = match part {
         Some(part) => part.type_id.map(|id| id.get()),
-        None => Some(resource.facts.type_id.get()),
+        None => resource.builtin_type(),
     };
     if let Some(of) = of {
         strict::normalise(object, of, |text| quantity::rewritten(text).ok())
             .map_err(|error| error.to_string())?;
     }
     if part.is_none() {
-        builtin::strategy(&resource.group, &resource.kind).default(object);
+        resource.strategy().default(object);
     }
     Ok(())
 }

@@ -5,6 +5,7 @@ mod apply;
 mod basics;
 mod change;
 mod create;
+mod custom;
 mod delete;
 mod describe;
 mod every_version;
