@@ -44,7 +44,7 @@ pub fn equivalents(server: &Server, resource: &Resource, subresource: &str) -> V
             && one.prefix == resource.prefix
             && (subresource.is_empty() || one.subresource(subresource).is_some())
     };
-    all.filter(|one| is_other(one)).map(|one| Arc::clone(&one)).collect()
+    all.filter(|one| is_other(one)).cloned().collect()
 }
 
 /// The object of one version as another one.
