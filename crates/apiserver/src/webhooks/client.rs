@@ -63,9 +63,11 @@ struct Idle {
     since: Instant,
 }
 
+type Driven = Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>;
+
 struct Open {
     sender: SendRequest<Full<Bytes>>,
-    connection: Pin<Box<Connection<TokioIo<TlsStream<TcpStream>>, Full<Bytes>>>>,
+    connection: Pin<Box<Driven>>,
     is_over: bool,
 }
 

@@ -1,6 +1,6 @@
 //! AdmissionReview: the question to a webhook, and its answer.
 //!
-//! Upstream: apiserver/pkg/admission/plugin/webhook/request/admissionreview.go, errors/statuserror.go
+//! Upstream: apiserver/pkg/admission/plugin/webhook/{request/admissionreview,errors/statuserror}.go
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
