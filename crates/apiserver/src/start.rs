@@ -25,7 +25,6 @@ use crate::identity::tls::{self, Serving};
 use crate::identity::tokens::Tokens;
 use crate::identity::{self, AlternativeName, GROUP_MASTERS, User};
 use crate::rbac::Authorizer;
-use crate::registry::custom::follow::Follow;
 use crate::resources::{Registry, Served};
 use crate::secrets_at_rest::store::SealedStore;
 use crate::secrets_at_rest::{self, Sealer};
@@ -104,8 +103,6 @@ pub struct Handle {
     pub keys: Keys,
     /// Ends what is only kept for a time; to be run for as long as the server serves.
     pub expiry: Expiry,
-    /// Serves what others define, and ends what is no longer defined; to be run likewise.
-    pub definitions: Follow,
 }
 
 /// Loads or makes the keys, makes the first objects, and learns the roles.
@@ -161,9 +158,8 @@ pub async fn start_with(
     });
     let caught_up = server.definitions.catch_up(&server).await;
     caught_up.map_err(failed("read the definitions of custom resources"))?;
-    let definitions = Follow { server: server.clone(), position: server.store.revision() };
     let tls = Arc::new(tls);
-    Ok(Handle { server, tls, roles, configurations, keys, expiry, definitions })
+    Ok(Handle { server, tls, roles, configurations, keys, expiry })
 }
 
 /// The address that others are told. One who listens everywhere is at the address from which it

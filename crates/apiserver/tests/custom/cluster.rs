@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::identity::{GROUP_MASTERS, User};
+use apiserver::registry::custom::follow::follow;
 use apiserver::server::Server;
 use apiserver::start;
 use bytes::Bytes;
@@ -66,7 +67,7 @@ impl Cluster {
         let handle = start::start(options, store.clone(), Arc::new(System)).await.unwrap();
         let mut followers = JoinSet::new();
         followers.spawn(handle.roles.follow());
-        followers.spawn(handle.definitions.run());
+        followers.spawn(follow(handle.server.clone()));
         let server = handle.server;
         Cluster { server, store, directory, _stop: stop_sender, _followers: followers }
     }

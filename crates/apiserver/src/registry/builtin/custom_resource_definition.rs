@@ -20,6 +20,7 @@ use crate::registry::edit::{self, set_default};
 use crate::registry::field::Field;
 use crate::registry::names::{self, Faults};
 use crate::registry::strategy::{Context, Properties, Strategy};
+use crate::webhooks::writer;
 
 const WARNING_CHARACTERS_MAX: usize = 256;
 const REVIEW_VERSIONS: [&str; 2] = ["v1", "v1beta1"];
@@ -55,14 +56,16 @@ impl Strategy for CustomResourceDefinition {
         json!({"conditions": null, "acceptedNames": {"plural": "", "kind": ""}})
     }
 
-    fn prepare_create(&self, definition: &mut Value, _context: &Context<'_>) {
+    fn prepare_create(&self, definition: &mut Value, context: &Context<'_>) {
         add_stored_version(definition);
+        writer::mark_created(definition, context.requester);
     }
 
-    fn prepare_update(&self, definition: &mut Value, _old: &Value, context: &Context<'_>) {
+    fn prepare_update(&self, definition: &mut Value, old: &Value, context: &Context<'_>) {
         if context.subresource.is_empty() {
             add_stored_version(definition);
         }
+        writer::mark_updated(definition, old, &["spec", "conversion"], context.requester);
     }
 
     fn begin_deletion(&self, definition: &mut Value, now: &str) {

@@ -196,15 +196,22 @@ fn changed_groups(before: &Registry, after: &Registry) -> Vec<String> {
     groups
 }
 
+/// Serves what others define, and ends what is no longer defined; to be run for as long as the
+/// server serves.
+pub async fn follow(server: Arc<Server>) {
+    let position = server.store.revision();
+    Follow { server, position }.run().await;
+}
+
 /// Follows the store for one server.
-pub struct Follow {
-    pub server: Arc<Server>,
-    pub position: Revision,
+struct Follow {
+    server: Arc<Server>,
+    position: Revision,
 }
 
 impl Follow {
     /// Follows until the store is closed.
-    pub async fn run(mut self) {
+    async fn run(mut self) {
         loop {
             while let Err(error) = self.settle().await {
                 warn!(error = error.message, "definitions could not be followed");
