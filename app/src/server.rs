@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use apiserver::registry::custom::follow::follow;
 use apiserver::serve::serve;
 use apiserver::start::{self, Admin};
 use store::{Store, System, backends};
@@ -98,8 +99,10 @@ async fn serve_api(
     };
     let handle = start::start(options, store, Arc::new(System)).await?;
     let admin = handle.keys.admin()?;
+    tasks.spawn_until_stop("definitions", follow(handle.server.clone()));
     tasks.spawn("api", serve(handle.server, listener, handle.tls));
     tasks.spawn_until_stop("roles", handle.roles.follow());
+    tasks.spawn_until_stop("webhooks", handle.configurations.follow());
     let places: Vec<PathBuf> = std::iter::once(kubeconfig::in_data(&plan.data))
         .chain(plan.kubeconfig_out.clone())
         .collect();

@@ -1,9 +1,10 @@
 //! Measures, and prints each figure beside what bounds it in the same run.
 //!
-//! `cargo xtask bench store` and `cargo xtask bench api` run it in the release profile. Figures are never asserted: a shared
-//! machine moves them by tens of percent, the ratios between them far less.
+//! `cargo xtask bench store` and `cargo xtask bench api` run it in the release profile. Figures are
+//! never asserted: a shared machine moves them by tens of percent, the ratios between them less.
 
 mod api;
+mod apply;
 mod statistics;
 mod store;
 
@@ -21,6 +22,8 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum What {
+    /// Server-side apply, beside a PUT of the same object.
+    Apply(apply::Options),
     /// The store: durable commits, reopening, lists, watches.
     Store(store::Options),
     /// An API server: its start, writes, reads, lists and watches.
@@ -33,6 +36,7 @@ fn main() -> anyhow::Result<()> {
         tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(async {
         match arguments.what {
+            What::Apply(options) => apply::run(options).await,
             What::Store(options) => store::run(options).await,
             What::Api(options) => api::run(options).await,
         }

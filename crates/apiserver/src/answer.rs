@@ -43,7 +43,8 @@ impl Answer {
     }
 
     pub fn value(code: u16, value: &Value) -> Answer {
-        Answer::json(code, value.to_string())
+        let bytes = serde_json::to_vec(value);
+        Answer::json(code, bytes.expect("JSON values always serialise into memory"))
     }
 
     pub fn text(code: u16, text: impl Into<Bytes>) -> Answer {

@@ -17,15 +17,15 @@ use store::{
 
 use crate::first_objects::{self, Care, Cluster, First};
 use crate::rbac::{self, Authorizer};
-use crate::registry::builtin;
 use crate::registry::strategy::{Context, begin_create};
 use crate::resources::{Registry, Resource};
-use crate::selectors::field_table;
 use crate::status::Error;
 use crate::{ids, object, persist, server, time};
 
 /// How long to wait before roles are read again.
 const RELOAD_PAUSE: Duration = Duration::from_secs(1);
+/// Where roles and their bindings are in the store: those of the cluster, and those of namespaces.
+const RANGES: [&str; 2] = ["clusterrole", "role"];
 /// On whose behalf the first objects are written.
 const ACTOR: &str = "system:apiserver";
 /// How often what is missing is looked for again when another process writes it too.
@@ -87,7 +87,7 @@ async fn missing(
                 (wanted, Precondition::At(entry.modified))
             }
         };
-        let fields = field_table::values(&resource.group, &resource.kind, &object);
+        let fields = resource.field_values(&object);
         let mutation = Mutation::Put(persist::encode(&object, &fields));
         operations.push(Operation { key, mutation, when });
     }
@@ -154,7 +154,7 @@ fn born(resource: &Resource, mut object: Value, environment: &dyn Environment) -
     object::set_meta(&mut object, "uid", ids::uuid(environment));
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
     let conditions = object["status"]["conditions"].take();
-    let strategy = builtin::strategy(&resource.group, &resource.kind);
+    let strategy = resource.strategy();
     strategy.default(&mut object);
     let context = Context { user: ACTOR, now: &now, ..Default::default() };
     begin_create(strategy, &mut object, &context);
@@ -226,13 +226,23 @@ impl Roles {
         }
     }
 
+    /// Two watches, so that nobody is woken by what is written of other kinds.
     async fn follow_watch(&mut self) -> store::Error {
-        let mut watch = match self.store.watch(KeyRange::all(), self.position).await {
-            Ok(watch) => watch,
+        let [cluster, namespaced] = RANGES.map(KeyRange::prefix);
+        let watches = futures::future::try_join(
+            self.store.watch(cluster, self.position),
+            self.store.watch(namespaced, self.position),
+        );
+        let (mut cluster, mut namespaced) = match watches.await {
+            Ok(watches) => watches,
             Err(error) => return error,
         };
         loop {
-            let batch = match watch.next().await {
+            let batch = tokio::select! {
+                batch = cluster.next() => batch,
+                batch = namespaced.next() => batch,
+            };
+            let batch = match batch {
                 Ok(batch) => batch,
                 Err(error) => return error,
             };
@@ -266,5 +276,18 @@ impl Roles {
 
     fn kind_of(&self, key: &Key) -> Option<&(rbac::Kind, Arc<Resource>)> {
         self.kinds.iter().find(|(_, resource)| key.as_str().starts_with(&resource.prefix))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_that_decides_is_followed() {
+        for kind in rbac::Kind::ALL {
+            let prefix = format!("{}/", kind.resource());
+            assert!(RANGES.iter().any(|range| prefix.starts_with(range)), "{prefix}");
+        }
     }
 }

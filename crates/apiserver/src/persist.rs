@@ -8,11 +8,14 @@
 //! The revision is put in where the splice says when the object is sent. A value that is plain
 //! JSON, written by somebody else, is parsed once when it is first read.
 
+use std::io::Write;
 use std::sync::OnceLock;
 
 use bytes::Bytes;
 use serde_json::Value;
 use store::{Entry, Revision};
+
+use crate::table::LastingRow;
 
 /// Ends a value of ours; JSON ends in a brace.
 const MARKER: u8 = 0x01;
@@ -25,11 +28,9 @@ pub struct Stored {
     splice: usize,
     pub labels: Pairs,
     pub fields: Pairs,
-    /// The events of the revision that wrote it, as sent.
-    added: OnceLock<Bytes>,
-    modified: OnceLock<Bytes>,
-    /// The event of the revision that replaced or deleted it, for whom it is gone since.
-    deleted: OnceLock<Bytes>,
+    /// Its row in a table, if it has one that lasts.
+    row: OnceLock<Option<Box<LastingRow>>>,
+    is_terminating: OnceLock<bool>,
 }
 
 /// The type of a watch event.
@@ -69,12 +70,13 @@ pub fn encode(object: &Value, fields: &[(&str, String)]) -> Bytes {
     let trailer_length = (bytes.len() - json_length) as u32;
     bytes.extend_from_slice(&trailer_length.to_le_bytes());
     bytes.push(MARKER);
-    bytes.into()
+    // It is kept as long as the object is: copied, so as not to keep the room that it grew into.
+    Bytes::copy_from_slice(&bytes)
 }
 
 /// The JSON and the offset just inside its metadata's brace.
 fn encode_json(object: &Value) -> (Vec<u8>, usize) {
-    let mut bytes = Vec::with_capacity(1_024);
+    let mut bytes = Vec::with_capacity(4_096);
     let mut splice = 0;
     bytes.push(b'{');
     let members = object.as_object().into_iter().flatten();
@@ -130,8 +132,8 @@ impl Stored {
     }
 
     fn of(json: Bytes, splice: usize, labels: Pairs, fields: Pairs) -> Stored {
-        let (added, modified, deleted) = Default::default();
-        Stored { json, splice, labels, fields, added, modified, deleted }
+        let (row, is_terminating) = Default::default();
+        Stored { json, splice, labels, fields, row, is_terminating }
     }
 
     pub fn label(&self, key: &str) -> Option<&str> {
@@ -155,11 +157,30 @@ impl Stored {
         }
         let (before, after) = self.json.split_at(self.splice);
         out.extend_from_slice(before);
-        out.extend_from_slice(format!("\"resourceVersion\":\"{revision}\"").as_bytes());
-        if after.first() != Some(&b'}') {
-            out.push(b',');
-        }
+        write_revision(revision, after.first() != Some(&b'}'), out);
         out.extend_from_slice(after);
+    }
+
+    /// The metadata with its revision, appended to a buffer.
+    pub fn write_metadata(&self, revision: Revision, out: &mut Vec<u8>) {
+        let metadata = match self.splice {
+            0 => b"}",
+            splice => &self.json[splice..splice + object_length(&self.json[splice..])],
+        };
+        out.push(b'{');
+        write_revision(revision, metadata != b"}", out);
+        out.extend_from_slice(metadata);
+    }
+
+    /// The row of a table; `None` if it must be made anew each time.
+    pub fn row(&self, make: impl FnOnce(&Value) -> Option<LastingRow>) -> Option<&LastingRow> {
+        let row = self.row.get_or_init(|| make(&parse(&self.json)).map(Box::new));
+        row.as_deref()
+    }
+
+    /// Whether somebody has asked for its deletion.
+    pub fn is_terminating(&self) -> bool {
+        *self.is_terminating.get_or_init(|| crate::object::is_terminating(&parse(&self.json)))
     }
 
     pub fn json(&self, revision: Revision) -> Bytes {
@@ -175,24 +196,43 @@ impl Stored {
         object
     }
 
-    /// A line of a watch: encoded by the first watcher that needs it.
-    pub fn event(&self, kind: EventType, revision: Revision) -> Bytes {
-        let slot = match kind {
-            EventType::Added => &self.added,
-            EventType::Modified => &self.modified,
-            EventType::Deleted => &self.deleted,
-        };
-        slot.get_or_init(|| {
-            let mut out = Vec::with_capacity(self.length() + 48);
-            out.extend_from_slice(b"{\"type\":\"");
-            out.extend_from_slice(kind.name().as_bytes());
-            out.extend_from_slice(b"\",\"object\":");
-            self.write(revision, &mut out);
-            out.extend_from_slice(b"}\n");
-            out.into()
-        })
-        .clone()
+    /// A line of a watch, appended to a buffer. It is not kept for the next watcher: putting it
+    /// together costs no more than copying it would.
+    pub fn write_event(&self, kind: EventType, revision: Revision, out: &mut Vec<u8>) {
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.name().as_bytes());
+        out.extend_from_slice(b"\",\"object\":");
+        self.write(revision, out);
+        out.extend_from_slice(b"}\n");
     }
+}
+
+fn write_revision(revision: Revision, has_more: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"\"resourceVersion\":\"");
+    // Written without a text of its own: this is done for every object that is sent.
+    let _ = write!(out, "{revision}");
+    out.extend_from_slice(if has_more { b"\"," } else { b"\"" });
+}
+
+/// How long the rest of an object of compact JSON is, from inside its opening brace on.
+fn object_length(rest: &[u8]) -> usize {
+    let (mut depth, mut is_text, mut is_escaped) = (1, false, false);
+    for (at, byte) in rest.iter().enumerate() {
+        match byte {
+            _ if is_escaped => is_escaped = false,
+            b'\\' => is_escaped = is_text,
+            b'"' => is_text = !is_text,
+            b'{' if !is_text => depth += 1,
+            b'}' if !is_text => {
+                depth -= 1;
+                if depth == 0 {
+                    return at + 1;
+                }
+            }
+            _ => {}
+        }
+    }
+    rest.len()
 }
 
 /// With the same limit of depth as bodies have: what was accepted can be read back.
@@ -300,9 +340,33 @@ mod tests {
     }
 
     #[test]
+    fn metadata_is_sent_without_the_rest() {
+        let labels = json!({"a": "}\"\\", "b": "{[", "c": "\\"});
+        let lists = json!([{"x": {}}, []]);
+        for metadata in [
+            json!({}),
+            json!({"name": "a"}),
+            json!({"labels": labels, "name": "a", "ownerReferences": lists}),
+        ] {
+            let object = json!({"kind": "Pod", "metadata": metadata, "spec": {"a": "}"}});
+            let stored = Stored::read(&encode(&object, &[]));
+            let mut text = Vec::new();
+            stored.write_metadata(Revision(7), &mut text);
+            let mut expected = metadata.clone();
+            expected["resourceVersion"] = json!("7");
+            assert_eq!(serde_json::from_slice::<Value>(&text).unwrap(), expected);
+        }
+        let without = Stored::read(&encode(&json!({"kind": "Pod"}), &[]));
+        let mut text = Vec::new();
+        without.write_metadata(Revision(7), &mut text);
+        assert_eq!(text, br#"{"resourceVersion":"7"}"#);
+    }
+
+    #[test]
     fn an_event_is_one_line() {
         let stored = Stored::read(&encode(&pod(), &[]));
-        let line = stored.event(EventType::Added, Revision(9));
+        let mut line = Vec::new();
+        stored.write_event(EventType::Added, Revision(9), &mut line);
         assert_eq!(line.iter().filter(|byte| **byte == b'\n').count(), 1);
         let event: Value = serde_json::from_slice(&line).unwrap();
         assert_eq!(event["type"], "ADDED");

@@ -1,43 +1,133 @@
 //! Which resources are served: everything an endpoint needs to know about one.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
+use serde_json::Value;
 use store::{Key, KeyRange};
 
 use crate::conversion::{self, Conversion};
-use crate::facts;
+use crate::facts::{self, Type, TypeId};
+use crate::field_ownership::Shape;
+use crate::registry::builtin;
+use crate::registry::custom;
+use crate::registry::strategy::Strategy;
 use crate::request::path::Target;
+use crate::selectors::field_table;
 use crate::status::{About, Error};
 
 /// A served resource in one version.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Resource {
     pub group: String,
     pub version: String,
     pub kind: String,
+    pub list_kind: String,
     pub plural: String,
+    pub singular: String,
+    pub short_names: Vec<String>,
+    pub categories: Vec<String>,
     pub namespaced: bool,
+    pub verbs: &'static [&'static str],
+    pub subresources: Vec<Subresource>,
     /// Where its objects are in the store: `pods/`.
     pub prefix: String,
     /// Where what is stored is another version than this.
     pub conversion: Option<Conversion>,
-    /// For built-in kinds.
-    pub facts: &'static facts::Kind,
+    pub origin: Origin,
+}
+
+/// Where the rules of a resource come from.
+#[derive(Clone)]
+pub enum Origin {
+    Builtin {
+        type_id: TypeId,
+        strategy: &'static dyn Strategy,
+    },
+    /// A CustomResourceDefinition.
+    Custom(Arc<custom::Version>),
+}
+
+/// A part of a resource with a path of its own: `pods/log`.
+#[derive(Clone, Debug)]
+pub struct Subresource {
+    pub name: &'static str,
+    /// What its bodies are; the group and version are the resource's own for most.
+    pub group: String,
+    pub version: String,
+    pub kind: String,
+    pub verbs: &'static [&'static str],
+    /// None where the kind is only query parameters, and where it is a custom resource itself.
+    pub type_id: Option<TypeId>,
+}
+
+impl From<&facts::Subresource> for Subresource {
+    fn from(facts: &facts::Subresource) -> Subresource {
+        Subresource {
+            name: facts.name,
+            group: facts.group.to_owned(),
+            version: facts.version.to_owned(),
+            kind: facts.kind.to_owned(),
+            verbs: facts.verbs,
+            type_id: facts.type_id,
+        }
+    }
 }
 
 impl Resource {
     fn builtin(kind: &'static facts::Kind) -> Resource {
+        let texts = |texts: &[&str]| texts.iter().map(|text| (*text).to_owned()).collect();
         Resource {
             group: kind.group.to_owned(),
             version: kind.version.to_owned(),
             kind: kind.kind.to_owned(),
+            list_kind: format!("{}List", kind.kind),
             plural: kind.plural.to_owned(),
+            singular: kind.singular.to_owned(),
+            short_names: texts(kind.short_names),
+            categories: texts(kind.categories),
             namespaced: kind.namespaced,
+            verbs: kind.verbs,
+            subresources: kind.subresources.iter().map(Subresource::from).collect(),
             // Built-in plurals are unique, but for kinds that are one storage in two groups.
             prefix: format!("{}/", kind.plural),
             conversion: conversion::builtin(kind.group, kind.version, kind.kind),
-            facts: kind,
+            origin: Origin::Builtin {
+                type_id: kind.type_id,
+                strategy: builtin::strategy(kind.group, kind.kind),
+            },
+        }
+    }
+
+    /// The type of a built-in kind.
+    pub fn builtin_type(&self) -> Option<&'static Type> {
+        match &self.origin {
+            Origin::Builtin { type_id, .. } => Some(type_id.get()),
+            Origin::Custom(_) => None,
+        }
+    }
+
+    /// The version of a definition that this is, with its compiled schema.
+    pub fn custom(&self) -> Option<&Arc<custom::Version>> {
+        match &self.origin {
+            Origin::Builtin { .. } => None,
+            Origin::Custom(version) => Some(version),
+        }
+    }
+
+    /// What is special about the kind.
+    pub fn strategy(&self) -> &dyn Strategy {
+        match &self.origin {
+            Origin::Builtin { strategy, .. } => *strategy,
+            Origin::Custom(version) => &**version,
+        }
+    }
+
+    /// What an object, as it is stored, has in the fields that can be selected by.
+    pub fn field_values(&self, object: &Value) -> Vec<(&str, String)> {
+        match &self.origin {
+            Origin::Builtin { .. } => field_table::values(&self.group, &self.kind, object),
+            Origin::Custom(version) => version.stored_fields(object),
         }
     }
 
@@ -54,11 +144,19 @@ impl Resource {
     }
 
     pub fn serves(&self, verb: &str) -> bool {
-        self.facts.verbs.contains(&verb)
+        self.verbs.contains(&verb)
     }
 
-    pub fn subresource(&self, name: &str) -> Option<&'static facts::Subresource> {
-        self.facts.subresources.iter().find(|one| one.name == name)
+    pub fn subresource(&self, name: &str) -> Option<&Subresource> {
+        self.subresources.iter().find(|one| one.name == name)
+    }
+
+    /// How its objects are merged, and so what of them can be owned.
+    pub fn shape(&self) -> Shape<'_> {
+        match &self.origin {
+            Origin::Builtin { type_id, .. } => Shape::of_type(*type_id),
+            Origin::Custom(version) => Shape::Custom(&version.schema.root),
+        }
     }
 
     /// The key of one object.
@@ -86,6 +184,31 @@ impl Resource {
     }
 }
 
+/// The registry as it is now. Readers take it whole and keep what they took.
+pub struct Served(RwLock<Arc<Registry>>);
+
+impl Served {
+    pub fn new(registry: Registry) -> Served {
+        Served(RwLock::new(Arc::new(registry)))
+    }
+
+    pub fn now(&self) -> Arc<Registry> {
+        self.0.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    pub fn replace(&self, registry: Registry) {
+        *self.0.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(registry);
+    }
+
+    pub fn lookup(&self, target: &Target) -> Option<Arc<Resource>> {
+        self.now().lookup(target)
+    }
+
+    pub fn find(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
+        self.now().find(group, plural)
+    }
+}
+
 type Path = (String, String, String);
 
 /// All served resources.
@@ -105,14 +228,26 @@ impl Registry {
         registry
     }
 
+    /// The same with other resources beside it. What is built in cannot be replaced.
+    pub fn with(&self, others: impl IntoIterator<Item = Arc<Resource>>) -> Registry {
+        let mut resources = self.resources.clone();
+        for one in others {
+            let path = (one.group.clone(), one.version.clone(), one.plural.clone());
+            resources.entry(path).or_insert(one);
+        }
+        Registry { resources }
+    }
+
     pub fn lookup(&self, target: &Target) -> Option<Arc<Resource>> {
         let path = (target.group.clone(), target.version.clone(), target.resource.clone());
         self.resources.get(&path).cloned()
     }
 
     pub fn find(&self, group: &str, plural: &str) -> Option<Arc<Resource>> {
-        let found = self.all().find(|one| one.group == group && one.plural == plural);
-        found.cloned()
+        // Asked by many writes: only the group is looked through, and the core group is the first.
+        let start = (group.to_owned(), String::new(), String::new());
+        let of_group = self.resources.range(start..).take_while(|((of, ..), _)| of == group);
+        of_group.map(|(_, one)| one).find(|one| one.plural == plural).cloned()
     }
 
     pub fn all(&self) -> impl Iterator<Item = &Arc<Resource>> {

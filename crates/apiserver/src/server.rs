@@ -15,6 +15,7 @@ use tokio::sync::watch;
 use tracing::error;
 
 use crate::admission::resource_quota::Turns;
+use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
 use crate::endpoints::{self, Request, Warnings, discovery};
@@ -26,13 +27,15 @@ use crate::identity::tokens::Tokens;
 use crate::metrics::{Counted, Metrics, Subject};
 use crate::openapi::Documents;
 use crate::rbac::{Attributes, Authorizer, Decision, denial};
+use crate::registry::custom::follow::{Definitions, is_definition};
 use crate::request::negotiate::{Offer, negotiate};
 use crate::request::options::Options;
 use crate::request::path::{self, Path, Target};
-use crate::resources::Registry;
+use crate::resources::Served;
 use crate::selectors::fields;
 use crate::status::Error;
 use crate::traffic::{REQUEST_MAX, Traffic, is_long_running};
+use crate::webhooks::client::Client;
 use crate::{ids, subresources, time};
 
 /// The largest body of a request.
@@ -45,10 +48,15 @@ const URL_BYTES_MAX: usize = 8 << 10;
 const WRITTEN_AS_A_WHOLE: [&str; 5] =
     ["approval", "ephemeralcontainers", "finalize", "resize", "status"];
 
+/// Verbs that change nothing.
+const READING: [&str; 3] = ["get", "list", "watch"];
+
 /// Everything a request needs.
 pub struct Server {
     pub store: Arc<dyn Store>,
-    pub registry: Registry,
+    pub registry: Served,
+    /// Where the custom resources of the registry come from.
+    pub definitions: Definitions,
     pub authorizer: Arc<Authorizer>,
     pub environment: Arc<dyn Environment>,
     pub documents: Documents,
@@ -56,6 +64,9 @@ pub struct Server {
     /// Tokens that are known beforehand.
     pub known_tokens: StaticTokens,
     pub quota_turns: Turns,
+    /// Who is asked about writes besides the plugins.
+    pub webhooks: Arc<Webhooks>,
+    pub webhook_client: Client,
     pub traffic: Traffic,
     pub metrics: Metrics,
     /// True from when the server is to stop.
@@ -159,7 +170,7 @@ impl Server {
                 }
                 let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
                 let (group, version) = (group.as_deref(), version.as_deref());
-                discovery::answer(&self.registry, group, version, representation)
+                discovery::answer(&self.registry.now(), group, version, representation)
             }
             Path::Resource(target) => {
                 let verb = route.verb?;
@@ -168,12 +179,17 @@ impl Server {
                     false => self.traffic.enter(verb, &asked.user)?,
                 };
                 self.authorize(&asked.user, verb, &target, &options)?;
-                if !self.registry.has_group_version(&target.group, &target.version) {
+                if !self.registry.now().has_group_version(&target.group, &target.version) {
                     return Ok(Answer::text(404, NO_PAGE));
                 }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, (verb, target), options, asked)?;
-                self.dispatch(verb, &request).await
+                let answer = self.dispatch(verb, &request).await?;
+                if is_definition(&request.resource) && !READING.contains(&verb) {
+                    // What was defined is served when the client knows that it is defined.
+                    self.definitions.catch_up(self).await?;
+                }
+                Ok(answer)
             }
         }
     }
@@ -181,7 +197,7 @@ impl Server {
     /// Paths that are about no resource.
     fn answer_other(&self, parts: &Parts, asked: &Asked) -> Result<Answer, Error> {
         self.authorize_path(&asked.user, parts)?;
-        if let Some(answer) = self.documents.answer(&self.registry, parts, self.now()) {
+        if let Some(answer) = self.documents.answer(&self.registry.now(), parts, self.now()) {
             return answer;
         }
         let checked = Checked { store: &*self.store, is_stopping: *self.stop.borrow() };
@@ -202,16 +218,18 @@ impl Server {
     fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
         match (group, version) {
             (None | Some(""), None) => true,
-            (Some(group), None) => self.registry.groups().iter().any(|(name, _)| name == group),
+            (Some(group), None) => {
+                self.registry.now().groups().iter().any(|(name, _)| name == group)
+            }
             (group, Some(version)) => {
-                self.registry.has_group_version(group.unwrap_or_default(), version)
+                self.registry.now().has_group_version(group.unwrap_or_default(), version)
             }
         }
     }
 
     fn paths(&self) -> Vec<String> {
         let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-        for (group, versions) in self.registry.groups() {
+        for (group, versions) in self.registry.now().groups() {
             if group.is_empty() {
                 continue;
             }
@@ -318,6 +336,14 @@ impl Server {
 
     async fn dispatch(self: &Arc<Self>, verb: &str, request: &Request) -> Result<Answer, Error> {
         let resource = &request.resource;
+        if let Some(version) = resource.custom() {
+            if let Some(text) = &version.deprecation {
+                request.warnings.add(text.as_str());
+            }
+            if verb == "create" && version.life.is_terminating() {
+                return Err(Error::terminating_definition(verb));
+            }
+        }
         match request.target.subresource.as_str() {
             "" if !resource.serves(verb) => return Err(Error::method_not_allowed()),
             "" if verb == "create" && !request.target.name.is_empty() => {

@@ -13,6 +13,7 @@ use store::{Environment, Store};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
+use crate::admission::webhooks::Configurations;
 use crate::allocation::ranges::Range;
 use crate::bootstrap::{Roles, bootstrap};
 use crate::expiry::{EVENT_AGE, Expiry};
@@ -24,7 +25,7 @@ use crate::identity::tls::{self, Serving};
 use crate::identity::tokens::Tokens;
 use crate::identity::{self, AlternativeName, GROUP_MASTERS, User};
 use crate::rbac::Authorizer;
-use crate::resources::Registry;
+use crate::resources::{Registry, Served};
 use crate::secrets_at_rest::store::SealedStore;
 use crate::secrets_at_rest::{self, Sealer};
 use crate::server::Server;
@@ -97,6 +98,8 @@ pub struct Handle {
     pub tls: Arc<ServerConfig>,
     /// To be followed for as long as the server serves.
     pub roles: Roles,
+    /// To be followed likewise.
+    pub configurations: Configurations,
     pub keys: Keys,
     /// Ends what is only kept for a time; to be run for as long as the server serves.
     pub expiry: Expiry,
@@ -134,20 +137,29 @@ pub async fn start_with(
     let roles = Roles::load(store.clone(), &registry, authorizer.clone())
         .await
         .map_err(failed("read the roles"))?;
+    let configurations = Configurations::load(store.clone(), &registry)
+        .await
+        .map_err(failed("read the webhook configurations"))?;
     let server = Arc::new(Server {
         store,
-        registry,
+        registry: Served::new(registry),
+        definitions: Default::default(),
         authorizer,
         environment,
         documents: Default::default(),
         tokens,
         known_tokens: Default::default(),
         quota_turns: Default::default(),
+        webhooks: configurations.webhooks(),
+        webhook_client: Default::default(),
         traffic: Default::default(),
         metrics: Default::default(),
         stop: options.stop,
     });
-    Ok(Handle { server, tls: Arc::new(tls), roles, keys, expiry })
+    let caught_up = server.definitions.catch_up(&server).await;
+    caught_up.map_err(failed("read the definitions of custom resources"))?;
+    let tls = Arc::new(tls);
+    Ok(Handle { server, tls, roles, configurations, keys, expiry })
 }
 
 /// The address that others are told. One who listens everywhere is at the address from which it

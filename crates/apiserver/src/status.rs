@@ -91,6 +91,11 @@ impl Error {
         Error { details: about.details(name), ..Error::new(409, "Conflict", message) }
     }
 
+    /// Others own what an apply would change.
+    pub fn apply_conflict(message: String, details: Details) -> Error {
+        Error { details: Some(Box::new(details)), ..Error::new(409, "Conflict", message) }
+    }
+
     /// The object was changed since the client read it.
     pub fn modified(about: About<'_>, name: &str) -> Error {
         let why = "the object has been modified; please apply your changes to the latest version \
@@ -148,6 +153,12 @@ impl Error {
     pub fn method_not_allowed() -> Error {
         let message = "the server does not allow this method on the requested resource";
         Error { details: Some(Box::default()), ..Error::new(405, "MethodNotAllowed", message) }
+    }
+
+    /// What is defined no longer gets no new objects.
+    pub fn terminating_definition(verb: &str) -> Error {
+        let message = format!("{verb} not allowed while custom resource definition is terminating");
+        Error { message, ..Error::method_not_allowed() }
     }
 
     pub fn not_acceptable(accepted: &str) -> Error {

@@ -123,15 +123,16 @@ impl<R: Resource> Step<'_, R> {
             .map_err(|reason| untyped("live", self.describe(self.live), reason))
     }
 
-    /// `namespace/name; apps/v1, Kind=Deployment`
+    /// `namespace/name; apps/v1, Kind=Deployment`; the core group is the empty text before `/v1`.
     fn describe(&self, object: &Value) -> String {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let metadata = &object["metadata"];
+        let api_version = self.request.api_version;
         format!(
-            "{}/{}; {}, Kind={}",
+            "{}/{}; {}{api_version}, Kind={}",
             text(&metadata["namespace"]),
             text(&metadata["name"]),
-            self.request.api_version,
+            if api_version.contains('/') { "" } else { "/" },
             text(&object["kind"]),
         )
     }

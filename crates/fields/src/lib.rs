@@ -83,7 +83,7 @@
 //!
 //! # What it costs
 //!
-//! Entries of managers that a write does not touch are never decoded, a creation is one walk, and
+//! An update does not decode the entries that it does not touch, a creation is one walk, and
 //! a write that changes nothing is one comparison. `cargo run --release --example cost` prints
 //! figures.
 

@@ -113,6 +113,7 @@ pub enum List<'a> {
 pub enum Keys<'a> {
     Texts(&'a [&'a str]),
     Strings(&'a [String]),
+    Boxed(&'a [Box<str>]),
     Values(&'a [Value]),
 }
 
@@ -121,6 +122,7 @@ impl<'a> Keys<'a> {
         match self {
             Keys::Texts(keys) => keys.len(),
             Keys::Strings(keys) => keys.len(),
+            Keys::Boxed(keys) => keys.len(),
             Keys::Values(keys) => keys.len(),
         }
     }
@@ -133,6 +135,7 @@ impl<'a> Keys<'a> {
         (0..self.len()).filter_map(move |at| match self {
             Keys::Texts(keys) => Some(keys[at]),
             Keys::Strings(keys) => Some(keys[at].as_str()),
+            Keys::Boxed(keys) => Some(&*keys[at]),
             Keys::Values(keys) => keys[at].as_str(),
         })
     }

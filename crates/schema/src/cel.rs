@@ -14,11 +14,14 @@ use serde_json::Value;
 use crate::node::{Kind, Node, Rule};
 use crate::rules::{Compiled, Compiler, Failure, Program};
 
+/// A node and its type; none where its schema says too little to name it.
+type Known = (Arc<Node>, Option<Declared>);
+
 /// Compiles rules of one schema. Types of nodes are made once and shared by their parents.
 #[derive(Default)]
 pub struct Cel {
     /// By the address of the node, which is kept alive beside its type.
-    declared: Mutex<HashMap<usize, (Arc<Node>, Option<Declared>)>>,
+    declared: Mutex<HashMap<usize, Known>>,
 }
 
 impl Compiler for Cel {

@@ -1,5 +1,7 @@
 //! Other objects that plugins decide by, as they are now.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 use store::{Entry, PageRequest};
 
@@ -22,7 +24,7 @@ pub async fn entries(
     group: &str,
     plural: &str,
     namespace: &str,
-) -> Result<Vec<std::sync::Arc<Entry>>, Error> {
+) -> Result<Vec<Arc<Entry>>, Error> {
     let Some(resource) = server.registry.find(group, plural) else { return Ok(Vec::new()) };
     let range = resource.range(namespace);
     let page = server.store.list(&range, PageRequest::all(), None).await;
@@ -36,10 +38,19 @@ pub async fn one(
     plural: &str,
     (namespace, name): (&str, &str),
 ) -> Result<Option<Value>, Error> {
+    Ok(entry(server, group, plural, (namespace, name)).await?.map(|entry| read(&entry)))
+}
+
+/// One object, not parsed.
+pub async fn entry(
+    server: &Server,
+    group: &str,
+    plural: &str,
+    (namespace, name): (&str, &str),
+) -> Result<Option<Arc<Entry>>, Error> {
     let Some(resource) = server.registry.find(group, plural) else { return Ok(None) };
     let Ok(key) = resource.key(namespace, name) else { return Ok(None) };
-    let entry = server.store.get(&key, None).await.map_err(store_failure)?;
-    Ok(entry.map(|entry| read(&entry)))
+    server.store.get(&key, None).await.map_err(store_failure)
 }
 
 pub fn read(entry: &Entry) -> Value {

@@ -11,7 +11,7 @@ pub mod certificates;
 pub mod default_class;
 pub mod default_toleration_seconds;
 pub mod limit_ranger;
-mod lookup;
+pub(crate) mod lookup;
 pub mod namespace_lifecycle;
 pub mod pod_amounts;
 pub mod priority;
@@ -77,6 +77,8 @@ pub struct Attributes<'a> {
     pub old: Option<&'a Value>,
     pub dry_run: bool,
     pub warnings: &'a Warnings,
+    /// What was asked for, for those who are shown its options.
+    pub request: &'a Request,
 }
 
 impl<'a> Attributes<'a> {
@@ -95,6 +97,7 @@ impl<'a> Attributes<'a> {
             old,
             dry_run: request.options.dry_run,
             warnings: &request.warnings,
+            request,
         }
     }
 
@@ -158,17 +161,19 @@ pub enum Changed {
     ByWebhooks,
 }
 
-/// Changes an object: the plugins, then whoever is registered, then the plugins once more over
-/// what those changed.
+/// Changes an object: the plugins, then whoever is registered, then both once more over what
+/// those changed.
 pub async fn mutate(
     server: &Server,
     attributes: &Attributes<'_>,
     object: &mut Value,
 ) -> Result<Changed, Error> {
     mutate_by_plugins(server, attributes, object).await?;
-    let changed = webhooks::mutate(server, attributes, object).await?;
+    let mut invoked = webhooks::Invoked::default();
+    let changed = webhooks::mutate(server, attributes, object, &mut invoked).await?;
     if changed == Changed::ByWebhooks {
         mutate_by_plugins(server, attributes, object).await?;
+        webhooks::mutate(server, attributes, object, invoked.again_over(object)).await?;
     }
     Ok(changed)
 }

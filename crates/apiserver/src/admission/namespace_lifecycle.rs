@@ -7,7 +7,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use super::{Attributes, Operation, Plugin, lookup};
-use crate::object;
+use crate::persist::stored;
 use crate::server::Server;
 use crate::status::{About, Cause, Error};
 
@@ -46,9 +46,9 @@ impl Plugin for NamespaceLifecycle {
 
 async fn expect_live_namespace(server: &Server, attributes: &Attributes<'_>) -> Result<(), Error> {
     let name = attributes.namespace;
-    let namespace = lookup::one(server, "", "namespaces", ("", name)).await?;
+    let namespace = lookup::entry(server, "", "namespaces", ("", name)).await?;
     let namespace = namespace.ok_or_else(|| Error::not_found(NAMESPACES, name))?;
-    if !object::is_terminating(&namespace) {
+    if !stored(&namespace).is_terminating() {
         return Ok(());
     }
     let why =

@@ -7,34 +7,81 @@
 //! Both directions are asynchronous, take many objects at once and can fail, since a converter may
 //! be somebody else's program.
 
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use store::Entry;
 
 use crate::object;
 use crate::persist::{self, stored};
 use crate::registry::builtin::{event, horizontal_pod_autoscaler};
+use crate::registry::custom::STAMP;
 use crate::resources::Resource;
+use crate::server::Server;
 use crate::status::Error;
+use crate::webhooks::convert::{ConversionWebhook, convert};
 
 /// How a served version and the stored one become each other.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub enum Conversion {
     /// By two functions of ours, which cannot fail.
     Functions { to_stored: fn(&Value) -> Value, to_served: fn(&Value) -> Value },
+    /// Versions of a custom resource that differ in name only; `stored` is the `apiVersion` in
+    /// which objects are written.
+    Renamed { stored: String },
+    /// Versions of a custom resource that somebody else's program converts.
+    Webhook { server: Weak<Server>, config: Arc<ConversionWebhook>, stored: String },
 }
 
 impl Conversion {
     async fn to_stored(&self, objects: Vec<Value>) -> Result<Vec<Value>, Error> {
         match self {
             Conversion::Functions { to_stored, .. } => Ok(objects.iter().map(to_stored).collect()),
+            Conversion::Renamed { stored } | Conversion::Webhook { stored, .. } => {
+                self.to_version(stored, objects).await
+            }
         }
     }
 
-    async fn to_served(&self, objects: Vec<Value>) -> Result<Vec<Value>, Error> {
-        match self {
-            Conversion::Functions { to_served, .. } => Ok(objects.iter().map(to_served).collect()),
+    async fn to_served(
+        &self,
+        resource: &Resource,
+        objects: Vec<Value>,
+    ) -> Result<Vec<Value>, Error> {
+        let mut objects = match self {
+            Conversion::Functions { to_served, .. } => objects.iter().map(to_served).collect(),
+            _ => self.to_version(&resource.api_version(), objects).await?,
+        };
+        if let Some(version) = resource.custom() {
+            objects.iter_mut().for_each(|object| version.refresh(object));
+        }
+        Ok(objects)
+    }
+
+    /// Converts those that are of another version, with one question for each such version.
+    async fn to_version(&self, wanted: &str, mut objects: Vec<Value>) -> Result<Vec<Value>, Error> {
+        let Conversion::Webhook { server, config, .. } = self else {
+            objects.iter_mut().for_each(|object| object["apiVersion"] = json!(wanted));
+            return Ok(objects);
+        };
+        loop {
+            let other = objects.iter().map(|object| &object["apiVersion"]);
+            let Some(other) = other.into_iter().find(|version| **version != wanted).cloned() else {
+                return Ok(objects);
+            };
+            let is_other = |at: &usize| objects[*at]["apiVersion"] == other;
+            let places: Vec<usize> = (0..objects.len()).filter(is_other).collect();
+            let given = places.iter().map(|at| objects[*at].clone()).collect();
+            let server = server.upgrade().ok_or_else(|| Error::internal("the server stops"))?;
+            let converted = convert(&server, config, given, wanted).await?;
+            let is_whole = converted.len() == places.len()
+                && converted.iter().all(|object| object["apiVersion"] == wanted);
+            if !is_whole {
+                return Err(wrong_number());
+            }
+            for (at, object) in places.into_iter().zip(converted) {
+                objects[at] = object;
+            }
         }
     }
 }
@@ -54,19 +101,19 @@ pub fn builtin(group: &str, version: &str, kind: &str) -> Option<Conversion> {
     }
 }
 
-/// An object that was read, as it is served.
-pub async fn served_object(resource: &Resource, object: Value) -> Result<Value, Error> {
-    match &resource.conversion {
-        None => Ok(object),
-        Some(conversion) => one(conversion.to_served(vec![object]).await?),
-    }
-}
-
 /// An object that is to be written, as it is stored.
 pub async fn stored_object(resource: &Resource, object: Value) -> Result<Value, Error> {
     match &resource.conversion {
         None => Ok(object),
         Some(conversion) => one(conversion.to_stored(vec![object]).await?),
+    }
+}
+
+/// An object as it is stored, as it is served.
+pub async fn as_served(resource: &Resource, object: Value) -> Result<Value, Error> {
+    match &resource.conversion {
+        None => Ok(object),
+        Some(conversion) => one(conversion.to_served(resource, vec![object]).await?),
     }
 }
 
@@ -76,12 +123,28 @@ pub async fn served(
     entries: Vec<Arc<Entry>>,
 ) -> Result<Vec<Arc<Entry>>, Error> {
     let Some(conversion) = &resource.conversion else { return Ok(entries) };
-    let objects = entries.iter().map(|entry| stored(entry).object(entry.modified)).collect();
-    let objects = conversion.to_served(objects).await?;
-    if objects.len() != entries.len() {
+    let other: Vec<usize> =
+        (0..entries.len()).filter(|at| !is_as_served(resource, &entries[*at])).collect();
+    if other.is_empty() {
+        return Ok(entries);
+    }
+    let object = |at: &usize| stored(&entries[*at]).object(entries[*at].modified);
+    let objects = conversion.to_served(resource, other.iter().map(object).collect()).await?;
+    if objects.len() != other.len() {
         return Err(wrong_number());
     }
-    Ok(entries.iter().zip(objects).map(|(entry, object)| replaced(entry, object)).collect())
+    let mut entries = entries;
+    for (at, object) in other.into_iter().zip(objects) {
+        entries[at] = replaced(resource, &entries[at], object);
+    }
+    Ok(entries)
+}
+
+/// Whether an object of a custom resource was written in the form in which it is served: it can be
+/// sent without looking at it.
+fn is_as_served(resource: &Resource, entry: &Entry) -> bool {
+    let version = resource.custom();
+    version.is_some_and(|version| stored(entry).field(STAMP) == Some(version.stamp.as_str()))
 }
 
 pub async fn served_entry(resource: &Resource, entry: Arc<Entry>) -> Result<Arc<Entry>, Error> {
@@ -92,9 +155,12 @@ pub async fn served_entry(resource: &Resource, entry: Arc<Entry>) -> Result<Arc<
 }
 
 /// The entry with another value; its revisions are those of what is stored.
-fn replaced(entry: &Entry, mut object: Value) -> Arc<Entry> {
+fn replaced(resource: &Resource, entry: &Entry, mut object: Value) -> Arc<Entry> {
     object::remove_meta(&mut object, "resourceVersion");
-    let value = persist::encode(&object, &[]);
+    let value = match resource.custom() {
+        Some(version) => persist::encode(&object, &version.selected(&object)),
+        None => persist::encode(&object, &[]),
+    };
     Arc::new(Entry::new(entry.key.clone(), value, entry.created, entry.modified))
 }
 

@@ -18,6 +18,7 @@ pub mod yaml;
 use serde_json::Value;
 
 use crate::facts::Type;
+use crate::registry::custom::Version;
 
 /// How deep a body may be nested.
 pub const DEPTH_MAX: usize = 512;
@@ -87,15 +88,44 @@ pub fn object(
     };
     let mut value = parsed.value;
     let unknown = strict::normalise(&mut value, of, quantity)?.unknown;
-    let problems = match format {
-        _ if unknown.is_empty() && parsed.duplicates.is_empty() => Vec::new(),
-        Format::Json => order::problems(body, unknown, parsed.duplicates),
+    let problems = problems(body, format, unknown, parsed.duplicates);
+    Ok(Object { value, problems })
+}
+
+/// Reads an object of a custom kind, which is never protobuf.
+pub fn custom_object(body: &[u8], format: Format, version: &Version) -> Result<Object, Error> {
+    let parsed = match format {
+        Format::Yaml => yaml::parse(body)?,
+        Format::Json | Format::Protobuf => json::parse(body)?,
+    };
+    let mut value = parsed.value;
+    let unknown = read_custom(&mut value, version)?;
+    let problems = problems(body, format, unknown, parsed.duplicates);
+    Ok(Object { value, problems })
+}
+
+/// Gives an object the form of its schema; returns the paths of what the schema does not know.
+pub fn read_custom(value: &mut Value, version: &Version) -> Result<Vec<String>, Error> {
+    if !value.is_object() {
+        return Err(Error::Type("an object is expected".to_owned()));
+    }
+    version.read(value).map_err(|violation| Error::Type(violation.to_string()))
+}
+
+fn problems(
+    body: &[u8],
+    format: Format,
+    unknown: Vec<String>,
+    duplicates: Vec<String>,
+) -> Vec<String> {
+    match format {
+        _ if unknown.is_empty() && duplicates.is_empty() => Vec::new(),
+        Format::Json => order::problems(body, unknown, duplicates),
         Format::Yaml | Format::Protobuf => {
             let unknown = unknown.iter().map(|path| unknown_field(path));
-            parsed.duplicates.into_iter().chain(unknown).collect()
+            duplicates.into_iter().chain(unknown).collect()
         }
-    };
-    Ok(Object { value, problems })
+    }
 }
 
 /// The text of the refusal when `fieldValidation` is `Strict`.

@@ -7,6 +7,9 @@ use serde_json::Value;
 
 use crate::status::Error;
 
+/// What admission and the server add to an object, at most in practice.
+const ROOM_BYTES: usize = 64 * 1_024;
+
 /// Refuses an object that is larger than any that can be stored.
 pub fn check(object: &Value) -> Result<(), Error> {
     let mut left = store::VALUE_BYTES_MAX;
@@ -14,6 +17,17 @@ pub fn check(object: &Value) -> Result<(), Error> {
         Some(()) => Ok(()),
         None => Err(too_large()),
     }
+}
+
+/// Whether an object, with what is still added to it, is short enough to be stored.
+pub fn leaves_room(object: &Value) -> bool {
+    let mut left = store::VALUE_BYTES_MAX / 2;
+    if take(object, &mut left).is_some() {
+        return true;
+    }
+    // What is escaped is longer than it looks: where it matters, it is written out.
+    let bytes = serde_json::to_vec(object).map_or(usize::MAX, |text| text.len());
+    bytes <= store::VALUE_BYTES_MAX - ROOM_BYTES
 }
 
 pub fn too_large() -> Error {

@@ -12,9 +12,9 @@ use crate::admission::resource_quota::Written;
 use crate::admission::{self, Attributes, Changed, Operation};
 use crate::allocation;
 use crate::answer::Answer;
+use crate::field_ownership;
 use crate::ids;
 use crate::object;
-use crate::registry::builtin;
 use crate::registry::metadata::Scope;
 use crate::registry::strategy::{Context, begin_create, check_create};
 use crate::resources::Resource;
@@ -44,9 +44,10 @@ pub async fn create_object(
         return Err(Error::plain("resourceVersion should not be set on objects to be created"));
     }
     place(request, &mut object)?;
-    let strategy = builtin::strategy(&request.resource.group, &request.resource.kind);
+    let strategy = request.resource.strategy();
     strategy.default(&mut object);
     bounds::check(&object)?;
+    field_ownership::record(server, request, None, &mut object);
     // A PUT of what does not exist creates it, and is admitted as such.
     let attributes = Attributes::of(request, Operation::Create, None);
     let changed = admission::mutate(server, &attributes, &mut object).await?;

@@ -17,7 +17,6 @@ use crate::facts;
 use crate::field_error::FieldError;
 use crate::object;
 use crate::quantity;
-use crate::registry::builtin;
 use crate::registry::strategy::{DefaultPropagation, DeleteRequest, Deletion};
 use crate::server::Server;
 use crate::status::Error;
@@ -53,7 +52,7 @@ pub async fn delete(server: &Server, request: &Request) -> Result<Answer, Error>
     request.options.dry_run |= options.dry_run;
     let deleted = delete_object(server, &request, &options).await?;
     let resource = &request.resource;
-    let properties = builtin::strategy(&resource.group, &resource.kind).properties();
+    let properties = resource.strategy().properties();
     if properties.returns_deleted_object || object::is_terminating(&deleted) {
         return Ok(represent(server, &request, 200, &deleted));
     }
@@ -227,10 +226,13 @@ pub fn plan(
     current: &Value,
 ) -> Planned {
     let resource = &request.resource;
-    let strategy = builtin::strategy(&resource.group, &resource.kind);
+    let strategy = resource.strategy();
     let grace_period_seconds = options.grace_period_seconds;
     let deletion = strategy.deletion(current, &DeleteRequest { grace_period_seconds });
     let mut object = current.clone();
+    if !object::is_terminating(current) {
+        strategy.begin_deletion(&mut object, &rfc3339(server.environment.now()));
+    }
     let finalizers = finalizers(options, strategy.properties().default_propagation, &object);
     object::set_list(&mut object, "finalizers", finalizers.clone());
     if let Deletion::Graceful { seconds } = deletion

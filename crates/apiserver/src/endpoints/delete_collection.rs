@@ -35,7 +35,7 @@ pub async fn delete_collection(server: &Server, request: &Request) -> Result<Ans
     Ok(Answer::value(
         200,
         &json!({
-            "kind": format!("{}List", resource.kind),
+            "kind": resource.list_kind,
             "apiVersion": resource.api_version(),
             "metadata": list_metadata(&found),
             "items": items,

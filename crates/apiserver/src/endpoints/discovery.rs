@@ -6,9 +6,8 @@ use http::header::{ETAG, VARY};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::facts::{self, Subresource};
 use crate::request::negotiate::Representation;
-use crate::resources::{Registry, Resource};
+use crate::resources::{Registry, Resource, Subresource};
 use crate::status::Error;
 
 /// `/api`, `/apis` and what is below them.
@@ -75,7 +74,7 @@ fn one_version(registry: &Registry, group: &str, version: &str) -> Result<Answer
     let mut resources = Vec::new();
     for resource in registry.all().filter(|one| one.group == group && one.version == version) {
         resources.push(describe_resource(resource));
-        for subresource in resource.facts.subresources {
+        for subresource in &resource.subresources {
             resources.push(describe_subresource(resource, subresource));
         }
     }
@@ -93,19 +92,18 @@ fn one_version(registry: &Registry, group: &str, version: &str) -> Result<Answer
 }
 
 fn describe_resource(resource: &Resource) -> Value {
-    let facts = resource.facts;
     let mut description = json!({
         "name": resource.plural,
-        "singularName": facts.singular,
+        "singularName": resource.singular,
         "namespaced": resource.namespaced,
         "kind": resource.kind,
-        "verbs": facts.verbs,
+        "verbs": resource.verbs,
     });
-    if !facts.short_names.is_empty() {
-        description["shortNames"] = json!(facts.short_names);
+    if !resource.short_names.is_empty() {
+        description["shortNames"] = json!(resource.short_names);
     }
-    if !facts.categories.is_empty() {
-        description["categories"] = json!(facts.categories);
+    if !resource.categories.is_empty() {
+        description["categories"] = json!(resource.categories);
     }
     description
 }
@@ -118,7 +116,7 @@ fn describe_subresource(resource: &Resource, subresource: &Subresource) -> Value
         "kind": subresource.kind,
         "verbs": subresource.verbs,
     });
-    if (subresource.group, subresource.version) != (&*resource.group, &*resource.version) {
+    if (&subresource.group, &subresource.version) != (&resource.group, &resource.version) {
         description["group"] = json!(subresource.group);
         description["version"] = json!(subresource.version);
     }
@@ -164,29 +162,28 @@ fn aggregated_version(registry: &Registry, group: &str, version: &str) -> Value 
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
-    let facts = resource.facts;
     let mut description = json!({
         "resource": resource.plural,
         "responseKind": kind_of(&resource.group, &resource.version, &resource.kind),
         "scope": if resource.namespaced { "Namespaced" } else { "Cluster" },
-        "singularResource": facts.singular,
-        "verbs": facts.verbs,
+        "singularResource": resource.singular,
+        "verbs": resource.verbs,
     });
-    if !facts.short_names.is_empty() {
-        description["shortNames"] = json!(facts.short_names);
+    if !resource.short_names.is_empty() {
+        description["shortNames"] = json!(resource.short_names);
     }
-    if !facts.categories.is_empty() {
-        description["categories"] = json!(facts.categories);
+    if !resource.categories.is_empty() {
+        description["categories"] = json!(resource.categories);
     }
-    if !facts.subresources.is_empty() {
-        let describe = |one: &facts::Subresource| {
+    if !resource.subresources.is_empty() {
+        let describe = |one: &Subresource| {
             json!({
                 "subresource": one.name,
-                "responseKind": kind_of(one.group, one.version, one.kind),
+                "responseKind": kind_of(&one.group, &one.version, &one.kind),
                 "verbs": one.verbs,
             })
         };
-        description["subresources"] = facts.subresources.iter().map(describe).collect();
+        description["subresources"] = resource.subresources.iter().map(describe).collect();
     }
     description
 }

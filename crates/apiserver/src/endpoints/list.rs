@@ -12,7 +12,7 @@ use store::{Entry, Key, Page, PageRequest, Revision, Store};
 
 use super::Request;
 use super::selection::Selection;
-use crate::answer::Answer;
+use crate::answer::{Answer, JSON};
 use crate::conversion;
 use crate::persist::stored;
 use crate::request::negotiate::Representation;
@@ -43,10 +43,10 @@ pub async fn list(server: &Server, request: &Request) -> Result<Answer, Error> {
     found.entries = conversion::served(resource, found.entries).await?;
     match request.representation {
         Representation::Table { beta, .. } => {
-            Ok(super::representations::table_of_list(request, &found, beta, server.now()))
+            Ok(super::representations::table_of_list(request, found, beta, server.now()))
         }
         Representation::Metadata { beta, .. } => {
-            Ok(super::representations::metadata_of_list(&found, beta))
+            Ok(super::representations::metadata_of_list(found, beta))
         }
         _ => Ok(objects(resource, found)),
     }
@@ -244,44 +244,55 @@ pub fn list_metadata(found: &Found) -> Value {
     metadata
 }
 
-/// Sends stored bytes, a piece at a time.
+/// Sends stored bytes.
 fn objects(resource: &Resource, found: Found) -> Answer {
-    let head = head(&format!("{}List", resource.kind), &resource.api_version(), &found);
-    let mut entries = found.entries.into_iter();
-    let mut piece = head.into_bytes();
-    let mut is_first = true;
-    let mut next_piece = move || -> Option<Bytes> {
-        if entries.as_slice().is_empty() && is_first && piece.is_empty() {
+    let head = head(&resource.list_kind, &resource.api_version(), &found);
+    items(head, found.entries, |entry, out| stored(entry).write(entry.modified, out))
+}
+
+/// Sends items that are written one after the other, a piece at a time.
+pub fn items(
+    head: String,
+    entries: Vec<Arc<Entry>>,
+    write: impl Fn(&Entry, &mut Vec<u8>) + Send + Unpin + 'static,
+) -> Answer {
+    let (piece, entries) = (head.into_bytes(), entries.into_iter());
+    let mut items = Items { entries, write, piece, is_first: true, is_over: false };
+    let first = items.next().unwrap_or_default();
+    // A short list is one piece with its length known.
+    if items.is_over {
+        return Answer::json(200, first);
+    }
+    Answer::stream(JSON, stream::iter(std::iter::once(first).chain(items)))
+}
+
+struct Items<W> {
+    entries: std::vec::IntoIter<Arc<Entry>>,
+    write: W,
+    piece: Vec<u8>,
+    is_first: bool,
+    is_over: bool,
+}
+
+impl<W: Fn(&Entry, &mut Vec<u8>)> Iterator for Items<W> {
+    type Item = Bytes;
+
+    fn next(&mut self) -> Option<Bytes> {
+        if self.is_over {
             return None;
         }
-        for entry in entries.by_ref() {
-            if !is_first {
-                piece.push(b',');
+        for entry in self.entries.by_ref() {
+            if !std::mem::take(&mut self.is_first) {
+                self.piece.push(b',');
             }
-            is_first = false;
-            stored(&entry).write(entry.modified, &mut piece);
-            if piece.len() >= PIECE_BYTES {
-                return Some(std::mem::replace(&mut piece, Vec::with_capacity(PIECE_BYTES)).into());
+            (self.write)(&entry, &mut self.piece);
+            if self.piece.len() >= PIECE_BYTES {
+                let next = Vec::with_capacity(self.piece.capacity());
+                return Some(std::mem::replace(&mut self.piece, next).into());
             }
         }
-        None.or_else(|| {
-            let last = std::mem::take(&mut piece);
-            (!last.is_empty()).then(|| last.into())
-        })
-    };
-    // A short list is one piece with its length known.
-    let mut pieces = Vec::new();
-    let mut is_over = false;
-    if let Some(first) = next_piece() {
-        is_over = first.len() < PIECE_BYTES;
-        pieces.push(first);
+        self.is_over = true;
+        self.piece.extend_from_slice(b"]}");
+        Some(std::mem::take(&mut self.piece).into())
     }
-    if is_over {
-        let mut whole = pieces.pop().map(Vec::from).unwrap_or_default();
-        whole.extend_from_slice(b"]}");
-        return Answer::json(200, whole);
-    }
-    let rest = std::iter::from_fn(next_piece);
-    let all = pieces.into_iter().chain(rest).chain(std::iter::once(Bytes::from_static(b"]}")));
-    Answer::stream("application/json", stream::iter(all))
 }

@@ -1,6 +1,7 @@
 //! One file per verb, for all kinds.
 
-mod bounds;
+pub mod apply;
+pub mod bounds;
 pub mod create;
 pub mod delete;
 pub mod delete_collection;

@@ -6,10 +6,11 @@ use serde_json::Value;
 
 use super::get::represent;
 use super::write::{change, expect_kind, normalise};
-use super::{Request, bounds};
+use super::{Request, apply, bounds};
 use crate::answer::Answer;
 use crate::decode::{self, json};
 use crate::field_error::FieldError;
+use crate::field_ownership::is_apply;
 use crate::object;
 use crate::patch;
 use crate::request::negotiate::media_type;
@@ -17,7 +18,10 @@ use crate::server::Server;
 use crate::status::Error;
 
 const ACCEPTED: &str = "application/json-patch+json, application/merge-patch+json, \
-                        application/strategic-merge-patch+json";
+                        application/strategic-merge-patch+json, application/apply-patch+yaml";
+/// A custom resource says nothing of how its lists are merged by a client.
+const ACCEPTED_CUSTOM: &str = "application/json-patch+json, application/merge-patch+json, \
+                               application/apply-patch+yaml";
 
 /// What kind of patch the body is.
 #[derive(Clone, Copy)]
@@ -28,6 +32,10 @@ enum Kind {
 }
 
 pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> {
+    apply::check_options(request)?;
+    if is_apply(request) {
+        return apply::apply(server, request).await;
+    }
     let kind = match media_type(&request.content_type) {
         "application/json-patch+json" => Kind::Json,
         "application/merge-patch+json" => Kind::Merge,
@@ -38,6 +46,9 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         let error = FieldError::forbidden("force", "may not be specified for non-apply patch");
         return Err(Error::invalid("PatchOptions", "meta.k8s.io", "", &[error]));
     }
+    if matches!(kind, Kind::Strategic) && request.resource.builtin_type().is_none() {
+        return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM));
+    }
     let body = json::parse(&request.body)
         .map_err(|error| match error {
             decode::Error::TooLarge => bounds::too_large(),
@@ -46,26 +57,31 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         .value;
     let outcome = change(server, request, |current| {
         let mut object = current.clone();
-        apply(request, kind, &mut object, &body)?;
+        patched(request, kind, &mut object, &body)?;
         normalise(request, &mut object)?;
         expect_kind(request, &mut object)?;
-        // Only a revision that the patch itself names binds it to that revision.
-        if object::meta(&object, "resourceVersion") == object::meta(current, "resourceVersion") {
-            object::remove_meta(&mut object, "resourceVersion");
-        }
+        unbind(&mut object, current);
         Ok(object)
     })
     .await?;
     Ok(represent(server, request, 200, &outcome.object()))
 }
 
-fn apply(request: &Request, kind: Kind, object: &mut Value, body: &Value) -> Result<(), Error> {
+/// Only a revision that the patch itself names binds it to that revision.
+pub fn unbind(object: &mut Value, current: &Value) {
+    if object::meta(object, "resourceVersion") == object::meta(current, "resourceVersion") {
+        object::remove_meta(object, "resourceVersion");
+    }
+}
+
+fn patched(request: &Request, kind: Kind, object: &mut Value, body: &Value) -> Result<(), Error> {
     let applied = match kind {
         Kind::Json => patch::json::apply(object, body),
         Kind::Merge => patch::merge::apply(object, body.clone()),
-        Kind::Strategic => {
-            patch::strategic::apply(object, body.clone(), request.resource.facts.type_id.get())
-        }
+        Kind::Strategic => match request.resource.builtin_type() {
+            Some(of) => patch::strategic::apply(object, body.clone(), of),
+            None => return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM)),
+        },
     };
     applied.map_err(|error| refused(request, &error))
 }

@@ -6,14 +6,15 @@ use serde_json::{Value, json};
 use store::{Entry, Revision};
 
 use super::Request;
-use super::list::{Found, list_metadata};
+use super::list::{Found, head, items, list_metadata};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::persist::{EventType, stored};
+use crate::registry::custom;
 use crate::request::negotiate::Representation;
 use crate::request::options::IncludeObject;
 use crate::status::Error;
-use crate::table;
+use crate::table::{self, LastingRow};
 
 /// The metadata of an object, as an object of its own.
 pub fn metadata_only(object: &Value, beta: bool) -> Value {
@@ -28,27 +29,45 @@ fn meta_version(beta: bool) -> &'static str {
     if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
 }
 
-pub fn metadata_of_list(found: &Found, beta: bool) -> Answer {
-    let item =
-        |entry: &std::sync::Arc<Entry>| metadata_only(&stored(entry).object(entry.modified), beta);
-    let items: Vec<_> = found.entries.iter().map(item).collect();
-    Answer::value(
-        200,
-        &json!({
-            "kind": "PartialObjectMetadataList",
-            "apiVersion": meta_version(beta),
-            "metadata": list_metadata(found),
-            "items": items,
-        }),
-    )
+pub fn metadata_of_list(found: Found, beta: bool) -> Answer {
+    let head = head("PartialObjectMetadataList", meta_version(beta), &found);
+    items(head, found.entries, move |entry, out| write_metadata(entry, beta, out))
 }
 
-pub fn table_of_list(request: &Request, found: &Found, beta: bool, now: i64) -> Answer {
-    let row = |entry: &std::sync::Arc<Entry>| {
-        row(request, &stored(entry).object(entry.modified), beta, now)
-    };
-    let rows: Vec<_> = found.entries.iter().map(row).collect();
-    Answer::value(200, &table(request, list_metadata(found), rows, beta))
+fn write_metadata(entry: &Entry, beta: bool, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"");
+    out.extend_from_slice(meta_version(beta).as_bytes());
+    out.extend_from_slice(b"\",\"metadata\":");
+    stored(entry).write_metadata(entry.modified, out);
+    out.push(b'}');
+}
+
+pub fn table_of_list(request: &Request, found: Found, beta: bool, now: i64) -> Answer {
+    let mut head = table(request, list_metadata(&found), Vec::new(), beta).to_string();
+    // The rows are its last member.
+    head.truncate(head.len() - "]}".len());
+    let resource = &request.resource;
+    let printer = table::printer(&resource.group, &resource.kind);
+    let include = request.options.include_object;
+    items(head, found.entries, move |entry, out| {
+        out.push(b'{');
+        write_row(printer, entry, now, out);
+        out.extend_from_slice(b",\"object\":");
+        match include {
+            IncludeObject::None => out.extend_from_slice(b"null"),
+            IncludeObject::Metadata => write_metadata(entry, beta, out),
+            IncludeObject::Object => stored(entry).write(entry.modified, out),
+        }
+        out.push(b'}');
+    })
+}
+
+fn write_row(printer: &'static table::Printer, entry: &Entry, now: i64, out: &mut Vec<u8>) {
+    let stored = stored(entry);
+    match stored.row(|object| LastingRow::of(printer, object, now)) {
+        Some(row) => row.write(now, out),
+        None => printer.row(&stored.object(entry.modified), now).write(out),
+    }
 }
 
 pub fn table_of_object(request: &Request, object: &Value, beta: bool, now: i64) -> Value {
@@ -68,6 +87,9 @@ fn table(request: &Request, metadata: Value, rows: Vec<Value>, beta: bool) -> Va
 
 fn column_definitions(request: &Request) -> Vec<Value> {
     let resource = &request.resource;
+    if let Some(version) = resource.custom() {
+        return custom::columns::definitions(version);
+    }
     let columns = table::columns(&resource.group, &resource.kind);
     let describe = |column: &table::Column| {
         json!({
@@ -83,7 +105,13 @@ fn column_definitions(request: &Request) -> Vec<Value> {
 
 fn row(request: &Request, object: &Value, beta: bool, now: i64) -> Value {
     let resource = &request.resource;
-    let row = table::row(&resource.group, &resource.kind, object, now);
+    let row = match resource.custom() {
+        Some(version) => table::Row {
+            cells: custom::columns::cells(version, object, now),
+            conditions: Vec::new(),
+        },
+        None => table::row(&resource.group, &resource.kind, object, now),
+    };
     let mut line = json!({"cells": row.cells});
     if !row.conditions.is_empty() {
         line["conditions"] = json!(row.conditions);
@@ -126,23 +154,15 @@ impl EventEncoder {
     ) {
         match self.request.representation {
             Representation::Object(_) => {
-                out.extend_from_slice(&stored(entry).event(kind, revision));
+                stored(entry).write_event(kind, revision, out);
             }
             _ => self.represent(kind, entry, revision, out),
         }
     }
 
-    /// An object that was there before the watch began. Nobody else needs the line, so it is not
-    /// kept as that of an event is.
+    /// An object that was there before the watch began.
     pub fn initial(&mut self, entry: &Entry, out: &mut Vec<u8>) {
-        match self.request.representation {
-            Representation::Object(_) => {
-                out.extend_from_slice(b"{\"type\":\"ADDED\",\"object\":");
-                stored(entry).write(entry.modified, out);
-                out.extend_from_slice(b"}\n");
-            }
-            _ => self.represent(EventType::Added, entry, entry.modified, out),
-        }
+        self.encode(EventType::Added, entry, entry.modified, out);
     }
 
     fn represent(&mut self, kind: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {

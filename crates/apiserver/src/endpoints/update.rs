@@ -12,8 +12,8 @@ use crate::admission::{self, Attributes, Operation};
 use crate::allocation;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
+use crate::field_ownership;
 use crate::object;
-use crate::registry::builtin;
 use crate::registry::strategy::{Context, begin_update, check_update};
 use crate::server::Server;
 use crate::status::Error;
@@ -24,7 +24,7 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
     expect_kind(request, &mut object)?;
     expect_place(request, &mut object)?;
     let resource = &request.resource;
-    let properties = builtin::strategy(&resource.group, &resource.kind).properties();
+    let properties = resource.strategy().properties();
     let is_new = request.target.subresource.is_empty()
         && properties.allows_create_on_update
         && read(server, request).await?.is_none();
@@ -45,7 +45,7 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
 }
 
 /// Name and namespace are those of the path.
-fn expect_place(request: &Request, object: &mut Value) -> Result<(), Error> {
+pub fn expect_place(request: &Request, object: &mut Value) -> Result<(), Error> {
     let target = &request.target;
     match object::name(object) {
         "" => {
@@ -91,11 +91,12 @@ pub async fn prepare(
     let Changed { mut object, mut extra } = draft;
     expect_same(request, &object, current)?;
     let resource = &request.resource;
-    let strategy = builtin::strategy(&resource.group, &resource.kind);
+    let strategy = resource.strategy();
     let attributes = Attributes::of(request, Operation::Update, Some(current));
     if rules == Rules::OfKind {
         strategy.default(&mut object);
         bounds::check(&object)?;
+        field_ownership::record(server, request, Some(current), &mut object);
     }
     let changed = admission::mutate(server, &attributes, &mut object).await?;
     if changed == admission::Changed::ByWebhooks {

@@ -1,7 +1,7 @@
 //! WATCH: what happened since a revision, then what happens, one line each.
 //!
-//! A watcher is a position in the store's history. What is sent is encoded by the first watcher
-//! that needs it. A revision that is gone ends the stream with an ERROR event, never the request.
+//! A watcher is a position in the store's history. What is sent are stored bytes, with their
+//! revision put in. A revision that is gone ends the stream with an ERROR event, never the request.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -56,6 +56,7 @@ pub async fn watch(server: &Arc<Server>, request: &Request) -> Result<Answer, Er
         stop: server.stop.clone(),
         is_over: false,
         standing: Standing::of(server, request, "watch"),
+        ended: request.resource.custom().map(|version| version.life.ended()),
         _permit: permit,
     };
     if let Err(error) = watcher.begin(server, request, start).await {
@@ -158,6 +159,8 @@ struct Watcher {
     stop: watch::Receiver<bool>,
     is_over: bool,
     standing: Standing,
+    /// For custom resources: true when their definition is another or gone.
+    ended: Option<watch::Receiver<bool>>,
     _permit: Permit,
 }
 
@@ -248,6 +251,8 @@ impl Watcher {
             // Before the changes: a busy watch must not outrun the loss of its right.
             () = self.standing.lost() => return self.is_over = true,
             batch = watch.next() => Some(batch),
+            // After them: the last objects go before their kind does.
+            () = ended(&mut self.ended) => return self.is_over = true,
             () = stopped(&mut self.stop) => return self.is_over = true,
             () = self.timer.as_mut() => None,
         };
@@ -329,6 +334,13 @@ impl Watcher {
         let event = json!({"type": "ERROR", "object": error.to_status()});
         self.pending.extend_from_slice(format!("{event}\n").as_bytes());
         self.close();
+    }
+}
+
+async fn ended(ended: &mut Option<watch::Receiver<bool>>) {
+    match ended {
+        Some(ended) => stopped(ended).await,
+        None => std::future::pending().await,
     }
 }
 

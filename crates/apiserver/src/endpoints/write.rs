@@ -13,27 +13,48 @@ use crate::conversion;
 use crate::decode::{self, Format};
 use crate::facts::Type;
 use crate::field_error::FieldError;
+use crate::field_ownership::is_unchanged;
 use crate::object;
 use crate::persist::{self, stored};
 use crate::quantity;
 use crate::rbac;
 use crate::request::negotiate::{BodyType, body_type};
 use crate::request::options::FieldValidation;
+use crate::resources::Origin;
 use crate::server::{Server, store_failure};
 use crate::status::Error;
 
 /// How often a change is tried again when others write the same object.
 const CONFLICT_RETRIES_MAX: usize = 32;
 
+/// What the body of a custom resource may be.
+const ACCEPTED_CUSTOM: &str = "application/json, application/yaml";
+
 /// Reads the body as an object.
 pub fn decode(request: &Request) -> Result<Value, Error> {
-    decode_as(request, request.resource.facts.type_id.get())
+    match &request.resource.origin {
+        Origin::Builtin { type_id, .. } => decode_as(request, type_id.get()),
+        Origin::Custom(version) => {
+            let format = body_format(request)?;
+            if format == Format::Protobuf {
+                return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM));
+            }
+            accept(request, decode::custom_object(&request.body, format, version))
+        }
+    }
 }
 
 /// Reads the body as an object of a built-in type.
 pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
     let format = body_format(request)?;
-    let decoded = decode::object(&request.body, format, of, canonical_quantity);
+    accept(request, decode::object(&request.body, format, of, canonical_quantity))
+}
+
+/// What was decoded, if the client would have it with what is wrong with it.
+fn accept(
+    request: &Request,
+    decoded: Result<decode::Object, decode::Error>,
+) -> Result<Value, Error> {
     let resource = &request.resource;
     let cannot = |why: &str| {
         let (kind, version) = (&resource.kind, &resource.version);
@@ -61,18 +82,22 @@ pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
 
 /// A patched object must still be one of its type; what no field is for is dropped, or refused.
 pub fn normalise(request: &Request, object: &mut Value) -> Result<(), Error> {
-    let of = request.resource.facts.type_id.get();
     let resource = &request.resource;
     let refused = |text: String| {
         let error = FieldError::invalid("patch", Value::Null, text);
         Error::invalid(&resource.kind, &resource.group, &request.target.name, &[error])
     };
-    let decoded = decode::strict::normalise(object, of, canonical_quantity);
-    let decoded = decoded.map_err(|error| match error {
+    let unknown = match &resource.origin {
+        Origin::Builtin { type_id, .. } => {
+            decode::strict::normalise(object, type_id.get(), canonical_quantity)
+                .map(|decoded| decoded.unknown)
+        }
+        Origin::Custom(version) => decode::read_custom(object, version),
+    };
+    let unknown = unknown.map_err(|error| match error {
         decode::Error::TooLarge => bounds::too_large(),
         error => refused(error.to_string()),
-    });
-    let unknown = decoded?.unknown;
+    })?;
     bounds::check(object)?;
     let problems: Vec<_> = unknown.iter().map(|path| decode::unknown_field(path)).collect();
     match request.options.field_validation {
@@ -138,8 +163,8 @@ pub async fn read(server: &Server, request: &Request) -> Result<Option<Current>,
     let key = resource.key(&request.target.namespace, &request.target.name)?;
     let entry = server.store.get(&key, None).await.map_err(store_failure)?;
     let Some(entry) = entry else { return Ok(None) };
+    let entry = conversion::served_entry(resource, entry).await?;
     let object = stored(&entry).object(entry.modified);
-    let object = conversion::served_object(resource, object).await?;
     Ok(Some(Current { object, revision: entry.modified }))
 }
 
@@ -234,12 +259,6 @@ async fn change_under(
     Err(Error::conflict(about, name, "others keep changing it; please try again"))
 }
 
-fn is_unchanged(object: &Value, current: &Value) -> bool {
-    let mut current = current.clone();
-    object::remove_meta(&mut current, "resourceVersion");
-    *object == current
-}
-
 /// Commits a changed object, or its removal; `None` when somebody else was faster.
 async fn commit_change(
     server: &Server,
@@ -283,9 +302,14 @@ fn holds_namespace(request: &Request, object: &Value) -> bool {
 /// The object as the store keeps it.
 pub async fn encode(request: &Request, object: &Value) -> Result<Mutation, Error> {
     let resource = &request.resource;
-    let object = conversion::stored_object(resource, object.clone()).await?;
-    let fields = crate::selectors::field_table::values(&resource.group, &resource.kind, &object);
-    Ok(Mutation::Put(persist::encode(&object, &fields)))
+    let converted = match &resource.conversion {
+        // Most are stored as they are served, and need not be copied.
+        None => None,
+        Some(_) => Some(conversion::stored_object(resource, object.clone()).await?),
+    };
+    let object = converted.as_ref().unwrap_or(object);
+    let fields = resource.field_values(object);
+    Ok(Mutation::Put(persist::encode(object, &fields)))
 }
 
 /// One object's change, what it means to the quotas of its namespace, and what is written with it.

@@ -40,5 +40,10 @@ pub fn type_by_name(name: &str) -> Option<&'static Type> {
     types.binary_search_by(|one| one.name.cmp(name)).ok().map(|at| &types[at])
 }
 
+pub fn type_id_by_name(name: &str) -> Option<TypeId> {
+    let at = types().binary_search_by(|one| one.name.cmp(name)).ok()?;
+    u16::try_from(at).ok().map(TypeId)
+}
+
 #[cfg(test)]
 mod tests;

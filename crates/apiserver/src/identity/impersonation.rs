@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use super::{
-    GROUP_AUTHENTICATED, GROUP_UNAUTHENTICATED, USER_ANONYMOUS, User, service_account_groups,
-    split_service_account,
+    COMPONENT, GROUP_AUTHENTICATED, GROUP_UNAUTHENTICATED, USER_ANONYMOUS, User,
+    service_account_groups, split_service_account,
 };
 use crate::rbac::Attributes;
 use crate::status::Error;
@@ -81,7 +81,8 @@ impl Impersonation {
     }
 
     /// The user the request goes on as.
-    pub fn into_user(self) -> User {
+    pub fn into_user(mut self) -> User {
+        self.extra.remove(COMPONENT);
         let mut groups = self.groups;
         if let (true, Some((namespace, _))) = (groups.is_empty(), split_service_account(&self.user))
         {

@@ -26,7 +26,7 @@ pub mod static_tokens;
 pub mod tls;
 pub mod token_requests;
 pub mod tokens;
-mod x509;
+pub(crate) mod x509;
 pub(crate) mod yaml_text;
 
 #[cfg(test)]
@@ -42,6 +42,9 @@ pub use x509::AlternativeName;
 
 /// The key of a user's extra fields that tells credentials apart in an audit.
 pub const CREDENTIAL_ID: &str = "authentication.kubernetes.io/credential-id";
+
+/// The key of a user's extra fields that only parts of this program have.
+const COMPONENT: &str = "setpoint.io/component";
 
 pub const GROUP_MASTERS: &str = "system:masters";
 pub const GROUP_AUTHENTICATED: &str = "system:authenticated";
@@ -84,7 +87,15 @@ impl User {
 
     /// A part of this program, for example `system:kube-controller-manager`.
     pub fn component(name: &str) -> User {
-        User::authenticated(name, [] as [&str; 0])
+        let mut user = User::authenticated(name, [] as [&str; 0]);
+        user.extra.insert(COMPONENT.to_owned(), vec!["true".to_owned()]);
+        user
+    }
+
+    /// Whether this is a part of this program itself, whatever it is called. No credential and
+    /// no impersonation makes one.
+    pub fn is_component(&self) -> bool {
+        self.extra.contains_key(COMPONENT)
     }
 
     /// The agent of a node, as its certificate would make it.

@@ -77,26 +77,39 @@ pub fn server_config(options: Options) -> Result<ServerConfig, Error> {
     Ok(config)
 }
 
-/// The user of a certificate that a handshake has verified. The time is looked at again, because
-/// connections and session tickets outlive certificates.
-pub fn user_of_certificate(certificate: &[u8], now: i64) -> Option<User> {
-    let summary = x509::summary(certificate)?;
-    if now < summary.not_before || now > summary.not_after {
-        return None;
+/// Who holds a certificate that a handshake has verified.
+#[derive(Clone, Debug)]
+pub struct Holder {
+    user: Arc<User>,
+    not_before: i64,
+    not_after: i64,
+}
+
+impl Holder {
+    pub fn of_certificate(certificate: &[u8]) -> Option<Holder> {
+        let summary = x509::summary(certificate)?;
+        let subject = summary.subject;
+        if subject.common_name.is_empty() {
+            return None;
+        }
+        let mut user = User::authenticated(&subject.common_name, subject.organizations);
+        user.uid = subject.uid;
+        let hash = digest::digest(&digest::SHA256, certificate);
+        let mut id = "X509SHA256=".to_owned();
+        for byte in hash.as_ref() {
+            let _ = write!(id, "{byte:02x}");
+        }
+        user.extra.insert(CREDENTIAL_ID.to_owned(), vec![id]);
+        let (not_before, not_after) = (summary.not_before, summary.not_after);
+        Some(Holder { user: Arc::new(user), not_before, not_after })
     }
-    let subject = summary.subject;
-    if subject.common_name.is_empty() {
-        return None;
+
+    /// The user, while the certificate holds. The time is looked at again for each request,
+    /// because connections and session tickets outlive certificates.
+    pub fn user(&self, now: i64) -> Option<Arc<User>> {
+        let holds = (self.not_before..=self.not_after).contains(&now);
+        holds.then(|| self.user.clone())
     }
-    let mut user = User::authenticated(&subject.common_name, subject.organizations);
-    user.uid = subject.uid;
-    let hash = digest::digest(&digest::SHA256, certificate);
-    let mut id = "X509SHA256=".to_owned();
-    for byte in hash.as_ref() {
-        let _ = write!(id, "{byte:02x}");
-    }
-    user.extra.insert(CREDENTIAL_ID.to_owned(), vec![id]);
-    Some(user)
 }
 
 fn certified(issued: &Issued) -> Result<Arc<CertifiedKey>, Error> {

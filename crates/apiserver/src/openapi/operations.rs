@@ -6,8 +6,7 @@
 use serde_json::{Value, json};
 
 use super::schemas::schema_name;
-use crate::facts::Subresource;
-use crate::resources::Resource;
+use crate::resources::{Resource, Subresource};
 
 /// An option: its name, its type and what it is for.
 type Parameter = (&'static str, &'static str, &'static str);
@@ -74,7 +73,7 @@ struct Thing<'a> {
     version: &'a str,
     kind: &'a str,
     /// Where its schema is; none for what is only options.
-    schema: Option<&'static str>,
+    schema: Option<&'a str>,
 }
 
 pub fn describe(resource: &Resource, paths: &mut Value) {
@@ -88,11 +87,12 @@ pub fn describe(resource: &Resource, paths: &mut Value) {
         false => everywhere.clone(),
     };
     let item = format!("{collection}/{{name}}");
+    let name = schema_name(resource);
     let thing = Thing {
         group: &resource.group,
         version: &resource.version,
         kind: &resource.kind,
-        schema: Some(schema_name(resource)),
+        schema: Some(&name),
     };
     let serves = |verb: &str| resource.serves(verb);
     if resource.namespaced {
@@ -100,17 +100,21 @@ pub fn describe(resource: &Resource, paths: &mut Value) {
     }
     add(paths, &collection, &thing, &OF_COLLECTION, serves);
     add(paths, &item, &thing, &OF_ITEM, serves);
-    for subresource in resource.facts.subresources {
-        describe_subresource(paths, &item, subresource);
+    for subresource in &resource.subresources {
+        describe_subresource(paths, &item, subresource, &name);
     }
 }
 
-fn describe_subresource(paths: &mut Value, item: &str, subresource: &Subresource) {
+fn describe_subresource(paths: &mut Value, item: &str, subresource: &Subresource, whole: &str) {
+    let is_whole = subresource.name == "status";
     let thing = Thing {
-        group: subresource.group,
-        version: subresource.version,
-        kind: subresource.kind,
-        schema: subresource.type_id.map(|id| id.get().name),
+        group: &subresource.group,
+        version: &subresource.version,
+        kind: &subresource.kind,
+        schema: match subresource.type_id {
+            Some(id) => Some(id.get().name),
+            None => is_whole.then_some(whole),
+        },
     };
     let path = format!("{item}/{}", subresource.name);
     let serves = |verb: &str| subresource.verbs.contains(&verb);

@@ -1,36 +1,45 @@
 //! The schemas of types, with what clients need to merge and to explain them.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
+use schema::publish::{self, Identity};
 use serde_json::{Value, json};
 
 use super::descriptions;
-use crate::facts::{Field, List, Patch, SchemaDefault, Shape, Type};
+use crate::facts::{self, Field, List, Patch, SchemaDefault, Shape, Type};
 use crate::resources::Resource;
 
+const OBJECT_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ObjectMeta";
+const LIST_META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1.ListMeta";
 #[cfg(test)]
 const META: &str = "io.k8s.apimachinery.pkg.apis.meta.v1";
 
 /// The schemas of one document: kinds, and every type they use.
 #[derive(Default)]
 pub struct Schemas {
-    made: BTreeMap<&'static str, Value>,
+    made: BTreeMap<Cow<'static, str>, Value>,
     waiting: Vec<&'static Type>,
 }
 
-pub fn schema_name(resource: &Resource) -> &'static str {
-    resource.facts.type_id.get().name
+pub fn schema_name(resource: &Resource) -> Cow<'static, str> {
+    match resource.builtin_type() {
+        Some(of) => of.name.into(),
+        None => identity(resource).schema_name().into(),
+    }
+}
+
+fn identity(resource: &Resource) -> Identity<'_> {
+    Identity { group: &resource.group, version: &resource.version, kind: &resource.kind }
 }
 
 impl Schemas {
     pub fn add_kind(&mut self, resource: &Resource) {
-        let of = resource.facts.type_id.get();
-        self.want(of);
-        for subresource in resource.facts.subresources {
-            if let Some(id) = subresource.type_id {
-                self.want(id.get());
-            }
+        for id in resource.subresources.iter().filter_map(|one| one.type_id) {
+            self.want(id.get());
         }
+        let Some(of) = resource.builtin_type() else { return self.add_custom(resource) };
+        self.want(of);
         self.make_waiting();
         if let Some(schema) = self.made.get_mut(of.name) {
             schema["x-kubernetes-group-version-kind"] = json!([{
@@ -39,17 +48,38 @@ impl Schemas {
         }
     }
 
+    fn add_custom(&mut self, resource: &Resource) {
+        for name in [OBJECT_META, LIST_META] {
+            if let Some(of) = facts::type_by_name(name) {
+                self.want(of);
+            }
+        }
+        self.make_waiting();
+        let Some(version) = resource.custom() else { return };
+        let identity = identity(resource);
+        let mut whole = publish::resource(Some(&version.schema), &identity);
+        if !version.selectable.is_empty() {
+            let field = |(name, _): &(String, _)| json!({"fieldPath": name});
+            let fields: Vec<_> = version.selectable.iter().map(field).collect();
+            whole["x-kubernetes-selectable-fields"] = fields.into();
+        }
+        self.made.insert(identity.schema_name().into(), whole);
+        let list = publish::list(&identity, &resource.list_kind, &resource.plural);
+        let of_list = Identity { kind: &resource.list_kind, ..identity };
+        self.made.insert(of_list.schema_name().into(), list);
+    }
+
     pub fn finish(self) -> Value {
         let mut schemas = json!({});
         for (name, schema) in self.made {
-            schemas[name] = schema;
+            schemas[&*name] = schema;
         }
         schemas
     }
 
     fn want(&mut self, of: &'static Type) {
         if !self.made.contains_key(of.name) {
-            self.made.insert(of.name, Value::Null);
+            self.made.insert(of.name.into(), Value::Null);
             self.waiting.push(of);
         }
     }
@@ -57,7 +87,7 @@ impl Schemas {
     fn make_waiting(&mut self) {
         while let Some(of) = self.waiting.pop() {
             let schema = self.object(of);
-            self.made.insert(of.name, schema);
+            self.made.insert(of.name.into(), schema);
         }
     }
 

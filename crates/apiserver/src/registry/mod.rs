@@ -13,6 +13,7 @@ pub mod names;
 
 pub mod amount;
 pub mod checks;
+pub mod custom;
 pub mod edit;
 pub mod field;
 pub mod label_selector;

@@ -116,6 +116,9 @@ pub trait Strategy: Send + Sync + 'static {
         Deletion::Now
     }
 
+    /// Prepares an object that is marked for deletion for the first time.
+    fn begin_deletion(&self, _object: &mut Value, _now: &str) {}
+
     /// The status of an object at birth.
     fn empty_status(&self) -> Value {
         json!({})

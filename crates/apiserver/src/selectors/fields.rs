@@ -96,6 +96,17 @@ impl Selector {
         Ok(self)
     }
 
+    /// The same for a custom kind, which has fields of its own.
+    pub fn among(self, is_own: impl Fn(&str) -> bool) -> Result<Selector, Error> {
+        for term in &self.terms {
+            let field = term.field.as_str();
+            if !["metadata.name", "metadata.namespace"].contains(&field) && !is_own(field) {
+                return Err(Error(format!("field label not supported: {field}")));
+            }
+        }
+        Ok(self)
+    }
+
     pub fn is_everything(&self) -> bool {
         self.terms.is_empty()
     }

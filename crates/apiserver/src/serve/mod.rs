@@ -27,8 +27,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 
 use crate::answer::Body;
-use crate::identity::User;
-use crate::identity::tls::user_of_certificate;
+use crate::identity::tls::Holder;
 use crate::server::Server;
 use activity::Activity;
 pub use listen::Listen;
@@ -103,13 +102,12 @@ pub async fn serve_within(
             let _ = stream.set_nodelay(true);
             let stream = shake_hands(acceptor, stream, limits.handshake_max).await?;
             let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
-            let certificate: Option<Arc<[u8]>> = certificate.map(|one| one.as_ref().into());
+            // Read once for the connection, not for each of its requests.
+            let holder = certificate.and_then(|one| Holder::of_certificate(one));
             let answer = move |request: Request<Incoming>| {
-                let (server, certificate) = (server.clone(), certificate.clone());
-                async move {
-                    let user = user(&server, certificate.as_deref());
-                    server.handle(request, user).await
-                }
+                let user = holder.as_ref().and_then(|holder| holder.user(server.now()));
+                let server = server.clone();
+                async move { server.handle(request, user).await }
             };
             Some((stream, answer))
         }
@@ -265,9 +263,4 @@ fn builder(limits: Limits) -> auto::Builder<TokioExecutor> {
         .keep_alive_interval(PING_INTERVAL)
         .keep_alive_timeout(PING_MAX);
     builder
-}
-
-/// The holder of the certificate, if there is one.
-fn user(server: &Server, certificate: Option<&[u8]>) -> Option<Arc<User>> {
-    user_of_certificate(certificate?, server.now()).map(Arc::new)
 }

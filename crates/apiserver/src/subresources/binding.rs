@@ -5,6 +5,7 @@
 use serde_json::{Value, json};
 
 use super::success;
+use crate::admission::webhooks::admit_posted;
 use crate::answer::Answer;
 use crate::endpoints::Request;
 use crate::endpoints::write::{change_by_server, decode_as};
@@ -21,10 +22,10 @@ const ABOUT: About<'static> = About { group: "", resource: "pods/binding" };
 pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error> {
     let of =
         facts::type_by_name("io.k8s.api.core.v1.Binding").ok_or_else(Error::no_such_resource)?;
-    let binding = decode_as(request, of)?;
+    let mut binding = decode_as(request, of)?;
     let mut of_pod = request.clone();
     of_pod.resource = server.registry.find("", "pods").ok_or_else(Error::no_such_resource)?;
-    of_pod.target.subresource.clear();
+    of_pod.target.subresource = "binding".to_owned();
     match (request.target.name.as_str(), object::name(&binding)) {
         ("", "") => return Err(Error::bad_request("name is required in the Binding object")),
         ("", name) => of_pod.target.name = name.to_owned(),
@@ -41,6 +42,10 @@ pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error>
             "the namespace of the provided object does not match the namespace sent on the request",
         ));
     }
+    let mut posted = request.clone();
+    posted.target = of_pod.target.clone();
+    posted.resource = of_pod.resource.clone();
+    admit_posted(server, &posted, &mut binding).await?;
     let errors = faults(&binding);
     if !errors.is_empty() {
         return Err(Error::invalid("Binding", "", object::name(&binding), &errors));

@@ -10,6 +10,7 @@ use store::{Mutation, Operation, PageRequest, Precondition, Revision};
 use super::binding::{condition, set_condition};
 use super::success;
 use crate::admission::resource_quota::Written;
+use crate::admission::webhooks::admit_posted;
 use crate::answer::Answer;
 use crate::endpoints::Request;
 use crate::endpoints::delete::{DeleteOptions, Planned, check_preconditions, plan};
@@ -34,11 +35,12 @@ const BUDGET: About<'static> = About { group: "policy", resource: "poddisruption
 pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error> {
     let of =
         facts::type_by_name("io.k8s.api.policy.v1.Eviction").ok_or_else(Error::no_such_resource)?;
-    let eviction = decode_as(request, of)?;
+    let mut eviction = decode_as(request, of)?;
     let name = object::name(&eviction);
     if !name.is_empty() && name != request.target.name {
         return Err(Error::bad_request("name in URL does not match name in Eviction object"));
     }
+    admit_posted(server, request, &mut eviction).await?;
     let options = DeleteOptions::read(request, edit::at(&eviction, &["deleteOptions"]))?;
     let mut of_pod = request.clone();
     of_pod.target.subresource.clear();

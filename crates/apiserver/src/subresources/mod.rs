@@ -4,6 +4,7 @@ pub mod binding;
 pub mod connect;
 pub mod eviction;
 pub mod scale;
+mod scale_apply;
 pub mod token;
 
 use serde_json::json;

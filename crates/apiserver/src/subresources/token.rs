@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::admission::webhooks::admit_posted;
 use crate::answer::Answer;
 use crate::endpoints::Request;
 use crate::endpoints::write::{decode_as, read};
@@ -14,10 +15,11 @@ use crate::status::Error;
 pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error> {
     let of = facts::type_by_name("io.k8s.api.authentication.v1.TokenRequest")
         .ok_or_else(Error::no_such_resource)?;
-    let body = decode_as(request, of)?;
+    let mut body = decode_as(request, of)?;
     let account = read(server, request).await?;
     let account =
         account.ok_or_else(|| Error::not_found(request.resource.about(), &request.target.name))?;
+    admit_posted(server, request, &mut body).await?;
     let bound = bound_object(server, request, &body).await?;
     let find = |_: BoundKind, _: &str| bound.clone();
     let granted = token_request(

@@ -7,7 +7,10 @@
 //! Upstream: pkg/printers/internalversion/printers.go, always with the wide columns
 
 mod kinds;
+mod lasting;
 mod read;
+
+pub use lasting::LastingRow;
 
 use serde_json::Value;
 

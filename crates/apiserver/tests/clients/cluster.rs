@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use apiserver::identity::{GROUP_MASTERS, User, kubeconfig};
 use apiserver::local::local_client;
+use apiserver::registry::custom::follow::follow;
 use apiserver::serve::serve;
 use apiserver::server::Server;
 use apiserver::start;
@@ -47,6 +48,7 @@ impl Cluster {
         let server = handle.server.clone();
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
+        tasks.spawn(follow(handle.server.clone()));
         tasks.spawn(serve(handle.server, listener, handle.tls));
         let kubectl = PathBuf::from("kubectl");
         Cluster { directory, server, kubectl, url, _stop: stop_sender, _tasks: tasks }

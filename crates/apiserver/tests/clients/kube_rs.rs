@@ -276,3 +276,30 @@ async fn a_pod_is_evicted() {
         }
     }
 }
+
+#[tokio::test]
+async fn configurations_are_applied_and_conflicts_are_told() {
+    let cluster = Cluster::start().await;
+    for (space, client) in places(&cluster).await {
+        let deployments: Api<Deployment> = Api::namespaced(client, space);
+        let mut wanted = serde_json::to_value(deployment()).unwrap();
+        let applied = |wanted: &serde_json::Value| Patch::Apply(wanted.clone());
+        let mine = PatchParams::apply("mine");
+        let made = deployments.patch("web", &mine, &applied(&wanted)).await.unwrap();
+        let again = deployments.patch("web", &mine, &applied(&wanted)).await.unwrap();
+        assert_eq!(made.resource_version(), again.resource_version());
+        wanted["spec"]["replicas"] = json!(5);
+        let other = PatchParams::apply("other");
+        let refused = deployments.patch("web", &other, &applied(&wanted)).await;
+        let text = "Apply failed with 1 conflict: conflict with \"mine\": .spec.replicas";
+        assert_eq!(refusal(refused), (409, text.to_owned()));
+        let forced = deployments.patch("web", &other.force(), &applied(&wanted)).await.unwrap();
+        assert_eq!(forced.spec.unwrap().replicas, Some(5));
+        let owners = forced.metadata.managed_fields.unwrap();
+        let names: Vec<_> = owners.iter().filter_map(|one| one.manager.as_deref()).collect();
+        assert_eq!(names, ["mine", "other"], "{space}");
+        // An object of a type is a configuration too.
+        let typed = deployments.patch("web", &mine, &Patch::Apply(deployment())).await;
+        assert_eq!(refusal(typed).0, 409);
+    }
+}

@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
 
 mod cluster;
+mod custom;
 mod kube_rs;
 mod kubectl;
 mod local;

@@ -29,3 +29,9 @@ async fn tokens_and_certificates_say_who_it_is() {
     let cluster = Cluster::start().await;
     run(&cluster, include_str!("python/identity.py")).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn configurations_are_applied() {
+    let cluster = Cluster::start().await;
+    run(&cluster, include_str!("python/apply.py")).await;
+}

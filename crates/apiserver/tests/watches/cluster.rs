@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use apiserver::registry::custom::follow::follow;
 use apiserver::serve::{Limits, serve_within};
 use apiserver::server::Server;
 use apiserver::start;
@@ -65,6 +66,7 @@ impl Cluster {
         let credentials = Credentials::of(&admin.entry("test", "https://localhost"), listen);
         let (mut serving, mut followers) = (JoinSet::new(), JoinSet::new());
         followers.spawn(handle.roles.follow());
+        followers.spawn(follow(handle.server.clone()));
         let server = handle.server.clone();
         serving.spawn(serve_within(handle.server, listener, handle.tls, choices.limits));
         Cluster { server, credentials, directory, keeps_directory, stop, serving, followers }

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use apiserver::answer::Body;
 use apiserver::identity::User;
+use apiserver::registry::custom::follow::follow;
 use apiserver::server::Server;
 use apiserver::start;
 use bytes::Bytes;
@@ -55,6 +56,7 @@ impl Api {
         let handle = start::start(options, store, Arc::new(System)).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
+        tasks.spawn(follow(handle.server.clone()));
         Ok(Api { server: handle.server, _stop: stop_sender, _tasks: tasks })
     }
 

@@ -4,7 +4,10 @@
 
 mod admission;
 mod api;
+mod apply;
 mod bounds;
+mod owners;
+mod ownership;
 mod quotas;
 mod roles;
 mod secrets;

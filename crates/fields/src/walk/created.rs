@@ -52,7 +52,8 @@ fn fields<S: Shape>(
             reset.map_or(&NOTHING, |node| &node.below),
         );
         let before = empty.get(name);
-        let itself = before.is_none() && stripped.is_none_or(|node| !node.member);
+        let is_owned = stripped.is_none_or(|node| !node.member);
+        let mut itself = before.is_none() && is_owned;
         let child_shape = shape.member(name);
         let mut below = Fields::new();
         match (before, value, child_shape) {
@@ -71,6 +72,14 @@ fn fields<S: Shape>(
             }
             (None, _, None) => {}
             (Some(before), value, _) if before == value => {}
+            // Of a null that is filled only what is in it is new; a leaf is another one.
+            (Some(Value::Null), value, child) if rest.0.is_empty() && rest.1.is_empty() => {
+                match child.filter(|child| is_filled(*child, value)) {
+                    Some(child) => whole(child, value, &mut below),
+                    None => itself = is_owned,
+                }
+            }
+            (Some(before), value, _) if is_scalar(before) && is_scalar(value) => itself = is_owned,
             // A value that is there in another form, or one that is stripped in part.
             _ => return None,
         }
@@ -86,6 +95,19 @@ fn fields<S: Shape>(
 
 fn is_granular<S: Shape>(shape: S, value: &Object) -> bool {
     !value.is_empty() && shape.atom().map == Some(Map::Granular)
+}
+
+/// Whether a value holds something that is owned apart from it.
+fn is_filled<S: Shape>(shape: S, value: &Value) -> bool {
+    match (shape.atom().form(value), value) {
+        (Some(Form::List(List::Set | List::Keyed(_))), Value::Array(items)) => !items.is_empty(),
+        (Some(Form::Map(Map::Granular)), Value::Object(fields)) => !fields.is_empty(),
+        _ => false,
+    }
+}
+
+fn is_scalar(value: &Value) -> bool {
+    !value.is_null() && !value.is_array() && !value.is_object()
 }
 
 /// Writes everything below a value that was not there at all.

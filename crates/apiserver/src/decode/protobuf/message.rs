@@ -4,8 +4,12 @@ use serde_json::{Map, Number, Value};
 
 use super::special;
 use super::wire::{Reader, Tag, Wire};
-use crate::decode::{DEPTH_MAX, Error};
+use crate::decode::Error;
 use crate::facts::{Field, Shape, Type};
+
+/// How deep a message may be nested: less than JSON, because a level takes several functions, and
+/// with them kilobytes of a stack that has two megabytes where nothing is optimised.
+pub const DEPTH_MAX: usize = 200;
 
 /// What a message holds the fields of: a type, or a struct that is inlined in one.
 #[derive(Clone, Copy)]

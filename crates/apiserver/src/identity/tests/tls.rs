@@ -14,7 +14,7 @@ use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
 
 use crate::identity::certificates::{Authority, ClientRequest, Issued};
 use crate::identity::key_files::tests::Memory;
-use crate::identity::tls::{Options, Serving, server_config, user_of_certificate};
+use crate::identity::tls::{Holder, Options, Serving, server_config};
 use crate::identity::x509::AlternativeName;
 use crate::identity::{CREDENTIAL_ID, User};
 
@@ -139,6 +139,10 @@ fn shake(
 
 fn user_of(server: &ServerConnection, now: i64) -> Option<User> {
     user_of_certificate(server.peer_certificates()?.first()?, now)
+}
+
+fn user_of_certificate(certificate: &[u8], now: i64) -> Option<User> {
+    Holder::of_certificate(certificate)?.user(now).map(|user| User::clone(&user))
 }
 
 #[test]

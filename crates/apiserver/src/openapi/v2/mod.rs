@@ -70,8 +70,13 @@ fn each(map: &Value, change: impl Fn(&Value) -> Value) -> Value {
 /// A schema, with references beside whatever else is said.
 fn schema(of: &Value) -> Value {
     let mut changed = Map::new();
+    let keeps_unknown = of["x-kubernetes-preserve-unknown-fields"] == true;
     for (name, value) in of.as_object().into_iter().flatten() {
         match name.as_str() {
+            // What the older words cannot say is left out.
+            "anyOf" | "oneOf" | "not" | "nullable" => {}
+            "properties" | "items" if keeps_unknown => {}
+            "allOf" if value[0].get("$ref").is_none() => {}
             "allOf" => changed.extend(schema(&value[0]).as_object().cloned().unwrap_or_default()),
             "$ref" => {
                 let text = value.as_str().unwrap_or_default();

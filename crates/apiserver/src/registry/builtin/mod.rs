@@ -21,6 +21,7 @@ mod stateful_set;
 mod workload;
 
 mod config_map;
+mod custom_resource_definition;
 mod limit_range;
 mod namespace;
 mod node;
@@ -52,6 +53,7 @@ mod lease;
 mod pod_disruption_budget;
 mod rbac;
 mod runtime_class;
+pub(crate) mod webhook_client;
 mod webhook_configuration;
 
 mod difference;
@@ -91,6 +93,11 @@ static TABLE: &[Row] = &[
     (ADMISSION, "ValidatingAdmissionPolicy", &webhook_configuration::AdmissionPolicy),
     (ADMISSION, "ValidatingAdmissionPolicyBinding", &webhook_configuration::AdmissionPolicyBinding),
     (ADMISSION, "ValidatingWebhookConfiguration", &WebhookConfiguration::Validating),
+    (
+        "apiextensions.k8s.io",
+        "CustomResourceDefinition",
+        &custom_resource_definition::CustomResourceDefinition,
+    ),
     ("apiregistration.k8s.io", "APIService", &api_service::ApiService),
     ("apps", "ControllerRevision", &controller_revision::ControllerRevision),
     ("apps", "DaemonSet", &daemon_set::DaemonSet),

@@ -4,15 +4,19 @@
 
 use serde_json::{Value, json};
 
-use crate::registry::base64;
+use super::webhook_client;
+use crate::admission::webhooks::conditions;
 use crate::registry::checks::{self, Errors};
 use crate::registry::edit::{self, each_mut, object, set_default};
 use crate::registry::field::Field;
 use crate::registry::label_selector;
 use crate::registry::names;
-use crate::registry::strategy::{Properties, Strategy};
+use crate::registry::strategy::{Context, Properties, Strategy};
+use crate::webhooks::writer;
 
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
+/// The most conditions of a webhook.
+const MATCH_CONDITIONS_MAX: usize = 64;
 const PROPERTIES: Properties =
     Properties { allows_unconditional_update: false, ..Properties::WITH_GENERATION };
 
@@ -44,6 +48,14 @@ impl Strategy for WebhookConfiguration {
                 set_default(rule, "scope", "*");
             }
         }
+    }
+
+    fn prepare_create(&self, configuration: &mut Value, context: &Context<'_>) {
+        writer::mark_created(configuration, context.requester);
+    }
+
+    fn prepare_update(&self, configuration: &mut Value, old: &Value, context: &Context<'_>) {
+        writer::mark_updated(configuration, old, &["webhooks"], context.requester);
     }
 
     fn validate(&self, configuration: &Value) -> Errors {
@@ -101,7 +113,10 @@ fn validate_webhook(webhook: &Field<'_>, errors: &mut Errors) {
     for selector in ["namespaceSelector", "objectSelector"] {
         label_selector::validate(&webhook.at(selector), errors);
     }
-    validate_client(&webhook.at("clientConfig"), errors);
+    webhook_client::validate(&webhook.at("clientConfig"), errors);
+    validate_conditions(webhook, errors);
+    let again = webhook.at("reinvocationPolicy");
+    checks::absent_or_one_of(&again, &["IfNeeded", "Never"], errors);
     if webhook.count("admissionReviewVersions") == 0 {
         let detail = "must specify one of v1, v1beta1";
         errors.push(webhook.at("admissionReviewVersions").required(detail));
@@ -131,6 +146,7 @@ fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
             errors.push(rule.at(name).invalid(format!("{detail} {what}")));
         }
     }
+    validate_resources(rule, errors);
     for operation in rule.items("operations") {
         checks::one_of(&operation, &OPERATIONS, errors);
     }
@@ -138,32 +154,68 @@ fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
     checks::absent_or_one_of(&scope, &["*", "Cluster", "Namespaced"], errors);
 }
 
-fn validate_client(client: &Field<'_>, errors: &mut Errors) {
-    let service = client.at("service");
-    match (client.has("url"), service.is_set()) {
-        (true, false) => {
-            let url = client.at("url");
-            if !url.as_text().starts_with("https://") {
-                let detail = "'https' is the only allowed URL scheme; desired format: \
-                              https://host[/path]";
-                errors.push(url.invalid(detail));
+/// No resource may be named twice over.
+fn validate_resources(rule: &Field<'_>, errors: &mut Errors) {
+    let resources = rule.at("resources");
+    let (mut wild_parts, mut wild_resources): (Vec<&str>, Vec<&str>) = Default::default();
+    let mut has_plain = false;
+    for item in rule.items("resources") {
+        let text = item.as_text();
+        let Some((resource, part)) = text.split_once('/') else {
+            match text {
+                "" => errors.push(item.required("")),
+                _ => has_plain |= text != "*",
             }
+            continue;
+        };
+        if wild_parts.contains(&resource) {
+            let detail = format!("if '{resource}/*' is present, must not specify {text}");
+            errors.push(item.invalid(detail));
         }
-        (false, true) => {
-            checks::present(&service.at("name"), errors);
-            checks::present(&service.at("namespace"), errors);
-            let port = service.at("port");
-            checks::in_range(&port, 1, 65535, errors);
-            let path = service.at("path");
-            if path.is_set() && !path.as_text().starts_with('/') {
-                errors.push(path.invalid("must start with a '/'"));
-            }
+        if wild_resources.contains(&part) {
+            let detail = format!("if '*/{part}' is present, must not specify {text}");
+            errors.push(item.invalid(detail));
         }
-        _ => errors.push(client.required("exactly one of url or service is required")),
+        if part == "*" {
+            wild_parts.push(resource);
+        }
+        if resource == "*" {
+            wild_resources.push(part);
+        }
     }
-    let bundle = client.at("caBundle");
-    if bundle.is_set() && base64::decode(bundle.as_text()).is_none() {
-        errors.push(bundle.invalid("unable to load root certificates"));
+    let names = |wanted: &str| rule.list("resources").iter().any(|it| it == wanted);
+    if rule.count("resources") > 1 && names("*/*") {
+        let detail = "if '*/*' is present, must not specify other resources";
+        errors.push(resources.invalid(detail));
+    }
+    if names("*") && has_plain {
+        let detail = "if '*' is present, must not specify other resources without subresources";
+        errors.push(resources.invalid(detail));
+    }
+}
+
+fn validate_conditions(webhook: &Field<'_>, errors: &mut Errors) {
+    if webhook.count("matchConditions") > MATCH_CONDITIONS_MAX {
+        return errors.push(webhook.at("matchConditions").too_many(MATCH_CONDITIONS_MAX));
+    }
+    let mut seen: Vec<&str> = Vec::new();
+    for condition in webhook.items("matchConditions") {
+        let (expression, name) = (condition.at("expression"), condition.at("name"));
+        if expression.as_text().trim().is_empty() {
+            errors.push(expression.required(""));
+        } else if let Err(problems) = conditions::compiled(expression.as_text()) {
+            // Only a fault of the whole has no place.
+            errors.push(match problems.problems.iter().all(|problem| problem.line == 0) {
+                true => expression.invalid("must evaluate to bool"),
+                false => expression.invalid(format!("compilation failed: {problems}")),
+            });
+        }
+        checks::named(&name, names::qualified_name, errors);
+        let text = condition.text("name");
+        if !text.is_empty() && seen.contains(&text) {
+            errors.push(name.duplicate());
+        }
+        seen.push(text);
     }
 }
 

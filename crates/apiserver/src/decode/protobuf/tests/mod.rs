@@ -6,8 +6,9 @@ use proptest::prelude::*;
 use serde_json::{Value, json};
 
 use self::encoder::{encode, number, run, varint};
+use super::message::DEPTH_MAX;
 use super::*;
-use crate::decode::{self, DEPTH_MAX, Format, Object, strict};
+use crate::decode::{self, Format, Object, strict};
 use crate::facts::{self, Field, Shape};
 use crate::quantity;
 
@@ -191,7 +192,8 @@ fn depth_is_limited() {
     assert_eq!(parse(&body(10_000), of), refused);
 
     let default = of.field("default").unwrap().pb;
-    let lists = [vec![b'['; DEPTH_MAX - 1], vec![b']'; DEPTH_MAX - 1]].concat();
+    let most = decode::DEPTH_MAX - 1;
+    let lists = [vec![b'['; most], vec![b']'; most]].concat();
     let body = |json: &[u8]| [b"k8s\0".to_vec(), run(2, &run(default, &run(1, json)))].concat();
     assert!(parse(&body(&lists), of).is_ok());
     let deeper = [b"[", &lists[..], b"]"].concat();

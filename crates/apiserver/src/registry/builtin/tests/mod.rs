@@ -22,7 +22,7 @@ mod storage;
 mod workloads;
 
 const SAMPLES: &str = include_str!("samples.json");
-const CLUSTER_KINDS: [&str; 25] = [
+const CLUSTER_KINDS: [&str; 26] = [
     "/Namespace",
     "/Node",
     "/PersistentVolume",
@@ -30,6 +30,7 @@ const CLUSTER_KINDS: [&str; 25] = [
     "admissionregistration.k8s.io/ValidatingAdmissionPolicy",
     "admissionregistration.k8s.io/ValidatingAdmissionPolicyBinding",
     "admissionregistration.k8s.io/ValidatingWebhookConfiguration",
+    "apiextensions.k8s.io/CustomResourceDefinition",
     "apiregistration.k8s.io/APIService",
     "certificates.k8s.io/CertificateSigningRequest",
     "flowcontrol.apiserver.k8s.io/FlowSchema",

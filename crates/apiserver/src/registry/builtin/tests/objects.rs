@@ -377,7 +377,7 @@ fn webhooks_and_policies() {
         webhooks[0].timeoutSeconds = 31 => webhooks[0].timeoutSeconds: Invalid value: 31: the timeout value must be between 1 and 30 seconds
         webhooks[0].clientConfig = {} => webhooks[0].clientConfig: Required value: exactly one of url or service is required
         webhooks[0].admissionReviewVersions = [] => webhooks[0].admissionReviewVersions: Required value: must specify one of v1, v1beta1
-        webhooks[0].clientConfig.url = "http://x" => webhooks[0].clientConfig.url: Invalid value: "http://x": 'https' is the only allowed URL scheme; desired format: https://host[/path]
+        webhooks[0].clientConfig.url = "http://x" => webhooks[0].clientConfig.url: Invalid value: "http": 'https' is the only allowed URL scheme; desired format: https://host[/path]
         "#,
     );
     check(

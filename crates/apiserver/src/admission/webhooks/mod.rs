@@ -1,0 +1,131 @@
+//! Webhooks: other programs that change or refuse what is written.
+//!
+//! | file | |
+//! |---|---|
+//! | `configuration.rs` | a webhook, compiled once from its configuration |
+//! | `follow.rs` | the configurations of the store, as they change |
+//! | `rules.rs`, `conditions.rs`, `matching.rs` | whether a webhook is asked about a write |
+//! | `versions.rs` | the object in the version that the webhook knows |
+//! | `review.rs` | AdmissionReview: the question and the answer |
+//! | `call.rs` | one question to one webhook |
+//! | `mutating.rs`, `validating.rs` | all webhooks of one kind |
+//!
+//! Where none is registered, a write costs one look at a flag. Nothing is held during a call, so
+//! that a webhook may itself ask the server. Configurations of webhooks and of policies are never
+//! shown to webhooks, so that a broken one can be taken away.
+//!
+//! Upstream: apiserver/pkg/admission/plugin/webhook
+
+mod call;
+pub mod conditions;
+mod configuration;
+mod follow;
+mod matching;
+mod mutating;
+mod review;
+mod rules;
+mod validating;
+mod versions;
+
+use serde_json::Value;
+
+use super::{Attributes, Changed, Operation};
+use crate::endpoints::Request;
+use crate::object;
+use crate::server::Server;
+use crate::status::Error;
+use crate::subresources::scale::{scale, set_replicas};
+
+pub use follow::{Configurations, Webhooks};
+pub use mutating::Invoked;
+
+const GROUP: &str = "admissionregistration.k8s.io";
+const EXEMPT: [&str; 6] = [
+    "mutatingadmissionpolicies",
+    "mutatingadmissionpolicybindings",
+    "mutatingwebhookconfigurations",
+    "validatingadmissionpolicies",
+    "validatingadmissionpolicybindings",
+    "validatingwebhookconfigurations",
+];
+
+/// Lets webhooks change the object; says whether they did. Who was asked is noted, so that they
+/// can be asked again once the plugins have looked at what became of it.
+pub async fn mutate(
+    server: &Server,
+    attributes: &Attributes<'_>,
+    object: &mut Value,
+    invoked: &mut Invoked,
+) -> Result<Changed, Error> {
+    let Some(webhooks) = server.webhooks.mutating.current() else { return Ok(Changed::No) };
+    // What is deleted is not known yet; its webhooks are asked when it is.
+    if is_exempt(attributes) || attributes.operation == Operation::Delete {
+        return Ok(Changed::No);
+    }
+    if attributes.subresource != "scale" {
+        let asking = matching::Asking::new(server, attributes, attributes.old);
+        return mutating::run(&asking, &webhooks, object, invoked).await;
+    }
+    // Whoever scales does not see the rest.
+    let mut part = scale(attributes.request, object)?;
+    let old = attributes.old.map(|old| scale(attributes.request, old)).transpose()?;
+    let asking = matching::Asking::new(server, attributes, old.as_ref());
+    let changed = mutating::run(&asking, &webhooks, &mut part, invoked).await?;
+    if changed == Changed::ByWebhooks {
+        let replicas = part["spec"]["replicas"].as_i64().unwrap_or(0);
+        set_replicas(attributes.request, object, replicas);
+    }
+    Ok(changed)
+}
+
+/// Lets webhooks refuse the object as it is to be stored, or its deletion.
+pub async fn validate(
+    server: &Server,
+    attributes: &Attributes<'_>,
+    object: &Value,
+) -> Result<(), Error> {
+    if is_exempt(attributes) {
+        return Ok(());
+    }
+    if attributes.operation == Operation::Delete
+        && let Some(webhooks) = server.webhooks.mutating.current()
+    {
+        let asking = matching::Asking::new(server, attributes, attributes.old);
+        let mut nothing = Value::Null;
+        mutating::run(&asking, &webhooks, &mut nothing, &mut Invoked::default()).await?;
+    }
+    let Some(webhooks) = server.webhooks.validating.current() else { return Ok(()) };
+    if attributes.subresource != "scale" {
+        let asking = matching::Asking::new(server, attributes, attributes.old);
+        return validating::run(&asking, &webhooks, object).await;
+    }
+    let old = attributes.old.map(|old| scale(attributes.request, old)).transpose()?;
+    let asking = matching::Asking::new(server, attributes, old.as_ref());
+    validating::run(&asking, &webhooks, &scale(attributes.request, object)?).await
+}
+
+/// Shows webhooks what was posted to a subresource that has a kind of its own, such as a Binding.
+pub async fn admit_posted(
+    server: &Server,
+    request: &Request,
+    posted: &mut Value,
+) -> Result<(), Error> {
+    let attributes = Attributes::of(request, Operation::Create, None);
+    let mut invoked = Invoked::default();
+    if mutate(server, &attributes, posted, &mut invoked).await? == Changed::ByWebhooks {
+        mutate(server, &attributes, posted, invoked.again_over(posted)).await?;
+    }
+    validate(server, &attributes, posted).await
+}
+
+fn is_exempt(attributes: &Attributes<'_>) -> bool {
+    let resource = attributes.resource;
+    // A pod that gets its node was shown as the Binding that was posted.
+    let is_bound = attributes.operation == Operation::Update && attributes.subresource == "binding";
+    is_bound || resource.group == GROUP && EXEMPT.contains(&resource.plural.as_str())
+}
+
+/// The name of what is written; new objects have it only themselves.
+fn name<'a>(attributes: &Attributes<'a>, object: &'a Value) -> &'a str {
+    if attributes.name.is_empty() { object::name(object) } else { attributes.name }
+}

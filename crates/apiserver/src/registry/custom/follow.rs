@@ -1,0 +1,256 @@
+//! Follows the definitions of the store: what they make of the registry, and what is said of them.
+//!
+//! The process that writes a definition catches up before it answers, so that what was defined is
+//! served at once; every other process on the store follows. All of them compute the same status,
+//! and whoever is first writes it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::Value;
+use store::{
+    Commit, Key, KeyRange, Mutation, Operation, PageRequest, Precondition, Provenance, Revision,
+};
+use tokio::sync::Mutex;
+use tracing::warn;
+
+use super::cleanup;
+use super::conditions;
+use super::definition::Definition;
+use super::names::Taken;
+use crate::object;
+use crate::persist::{self, stored};
+use crate::resources::{Registry, Resource};
+use crate::server::{Server, store_failure};
+use crate::status::Error;
+use crate::time::rfc3339;
+
+const GROUP: &str = "apiextensions.k8s.io";
+const PLURAL: &str = "customresourcedefinitions";
+const PREFIX: &str = "customresourcedefinitions/";
+/// On whose behalf the status is written.
+const ACTOR: &str = "system:apiserver";
+/// How often the status is computed anew when others write the same definitions.
+const ATTEMPTS_MAX: usize = 16;
+/// How long to wait before definitions are read again.
+const RELOAD_PAUSE: Duration = Duration::from_secs(1);
+
+/// Whether writes of a resource change what is served.
+pub fn is_definition(resource: &Resource) -> bool {
+    resource.group == GROUP && resource.plural == PLURAL
+}
+
+/// What is known of the definitions of the store.
+#[derive(Default)]
+pub struct Definitions(Mutex<BTreeMap<Key, Known>>);
+
+struct Known {
+    modified: Revision,
+    object: Value,
+    compiled: Arc<Definition>,
+}
+
+impl Definitions {
+    /// Brings the registry, and the status of all definitions, up to date.
+    ///
+    /// # Errors
+    /// The store cannot be read or written.
+    pub async fn catch_up(&self, server: &Arc<Server>) -> Result<(), Error> {
+        let mut known = self.0.lock().await;
+        let mut attempts = 0;
+        // One definition is settled at a time.
+        while attempts < ATTEMPTS_MAX + known.len() {
+            attempts += 1;
+            read(server, &mut known).await?;
+            if write_status(server, &known).await? {
+                publish(server, &known);
+                return Ok(());
+            }
+        }
+        Err(Error::unavailable("others keep changing the definitions"))
+    }
+
+    /// The definitions whose objects are to go.
+    async fn terminating(&self) -> Vec<(Value, Arc<Definition>)> {
+        let known = self.0.lock().await;
+        let ending = known.values().filter(|one| object::is_terminating(&one.object));
+        ending.map(|one| (one.object.clone(), one.compiled.clone())).collect()
+    }
+}
+
+/// Reads what changed, compiles what says something else than before.
+async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), Error> {
+    let range = KeyRange::prefix(PREFIX);
+    let page = server.store.list(&range, PageRequest::all(), None).await.map_err(store_failure)?;
+    let is_there = |key: &Key| page.entries.binary_search_by(|entry| entry.key.cmp(key)).is_ok();
+    known.retain(|key, one| {
+        let stays = is_there(key);
+        if !stays {
+            one.compiled.life.end();
+        }
+        stays
+    });
+    for entry in &page.entries {
+        let before = known.get(&entry.key);
+        if before.is_some_and(|before| before.modified == entry.modified) {
+            continue;
+        }
+        let object = stored(entry).object(entry.modified);
+        // A status, or the mark of a deletion, says nothing else of what is served.
+        let is_same = |before: &Known| {
+            before.compiled.uid == object::uid(&object) && before.object["spec"] == object["spec"]
+        };
+        let compiled = match before {
+            Some(before) if is_same(before) => before.compiled.clone(),
+            _ => Arc::new(Definition::read(&object)),
+        };
+        let modified = entry.modified;
+        let replaced = known.insert(entry.key.clone(), Known { modified, object, compiled });
+        if let (Some(old), Some(new)) = (replaced, known.get(&entry.key))
+            && !Arc::ptr_eq(&old.compiled, &new.compiled)
+        {
+            old.compiled.life.end();
+        }
+    }
+    Ok(())
+}
+
+/// Writes what is to be said of the definitions; false when somebody else was faster.
+async fn write_status(server: &Server, known: &BTreeMap<Key, Known>) -> Result<bool, Error> {
+    let now = rfc3339(server.environment.now());
+    let mut operations = Vec::new();
+    for (key, one) in known {
+        let mut taken = Taken::default();
+        let others = known.iter().filter(|(other, _)| *other != key);
+        for (_, other) in others.filter(|(_, other)| other.compiled.group == one.compiled.group) {
+            taken.add(&other.object["status"]["acceptedNames"]);
+        }
+        let mut object = one.object.clone();
+        conditions::settle(&mut object, &taken, &now);
+        if object == one.object {
+            continue;
+        }
+        object::remove_meta(&mut object, "resourceVersion");
+        let mutation = Mutation::Put(persist::encode(&object, &[]));
+        operations.push(Operation {
+            key: key.clone(),
+            mutation,
+            when: Precondition::At(one.modified),
+        });
+        // One at a time: the names of the next depend on those of this one.
+        break;
+    }
+    if operations.is_empty() {
+        return Ok(true);
+    }
+    commit(server, operations).await?;
+    Ok(false)
+}
+
+/// Commits, unless somebody else was faster.
+pub(super) async fn commit(server: &Server, operations: Vec<Operation>) -> Result<(), Error> {
+    let provenance = Provenance::of(server.environment.now(), ACTOR);
+    match server.store.commit(Commit { operations, epoch: None, provenance }).await {
+        Ok(_) | Err(store::Error::Conflict { .. }) => Ok(()),
+        Err(error) => Err(store_failure(error)),
+    }
+}
+
+/// Puts what is served into the registry.
+fn publish(server: &Arc<Server>, known: &BTreeMap<Key, Known>) {
+    let weak = Arc::downgrade(server);
+    let mut resources = Vec::new();
+    for one in known.values() {
+        one.compiled.life.set_terminating(object::is_terminating(&one.object));
+        if conditions::is_served(&one.object) {
+            let accepted = &one.object["status"]["acceptedNames"];
+            resources.extend(one.compiled.resources(accepted, &weak));
+        }
+    }
+    let before = server.registry.now();
+    server.registry.replace(Registry::builtin().with(resources));
+    for group in changed_groups(&before, &server.registry.now()) {
+        server.documents.forget(&group);
+    }
+}
+
+/// The groups whose documents say something else than before.
+fn changed_groups(before: &Registry, after: &Registry) -> Vec<String> {
+    let custom = |registry: &Registry| -> Vec<(String, String)> {
+        let custom = registry.all().filter_map(|one| Some((one, one.custom()?)));
+        let form = |one: &Resource, stamp: &str| {
+            format!("{}{}{:?}{stamp}", one.plural, one.list_kind, one.subresources)
+        };
+        custom.map(|(one, version)| (one.group.clone(), form(one, &version.stamp))).collect()
+    };
+    let (before, after) = (custom(before), custom(after));
+    let mut groups: Vec<String> = before
+        .iter()
+        .filter(|one| !after.contains(one))
+        .chain(after.iter().filter(|one| !before.contains(one)))
+        .map(|(group, _)| group.clone())
+        .collect();
+    groups.sort();
+    groups.dedup();
+    groups
+}
+
+/// Serves what others define, and ends what is no longer defined; to be run for as long as the
+/// server serves.
+pub async fn follow(server: Arc<Server>) {
+    let position = server.store.revision();
+    Follow { server, position }.run().await;
+}
+
+/// Follows the store for one server.
+struct Follow {
+    server: Arc<Server>,
+    position: Revision,
+}
+
+impl Follow {
+    /// Follows until the store is closed.
+    async fn run(mut self) {
+        loop {
+            while let Err(error) = self.settle().await {
+                warn!(error = error.message, "definitions could not be followed");
+                tokio::time::sleep(RELOAD_PAUSE).await;
+            }
+            match self.next().await {
+                Ok(()) => {}
+                Err(store::Error::Stopped { .. }) => return,
+                Err(error) => {
+                    warn!(%error, "definitions are read again");
+                    self.position = self.server.store.revision();
+                }
+            }
+        }
+    }
+
+    /// Catches up, and deletes the objects of definitions that are to go.
+    async fn settle(&mut self) -> Result<(), Error> {
+        self.position = self.server.store.revision();
+        self.server.definitions.catch_up(&self.server).await?;
+        for (object, definition) in self.server.definitions.terminating().await {
+            cleanup::advance(&self.server, &object, &definition).await?;
+        }
+        Ok(())
+    }
+
+    /// Returns when a definition changed, or an object of one that is to go.
+    async fn next(&mut self) -> Result<(), store::Error> {
+        let ending = self.server.definitions.terminating().await;
+        let prefixes: Vec<String> = ending.iter().map(|(_, one)| one.prefix()).collect();
+        let is_watched = |key: &str| {
+            key.starts_with(PREFIX) || prefixes.iter().any(|prefix| key.starts_with(prefix))
+        };
+        let mut watch = self.server.store.watch(KeyRange::all(), self.position).await?;
+        loop {
+            let batch = watch.next().await?;
+            if batch.changes.iter().any(|change| is_watched(change.key.as_str())) {
+                return Ok(());
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The rules of custom objects: those of their schema, and what upstream does to all of them.
+//!
+//! Upstream: apiextensions-apiserver/pkg/registry/customresource/{strategy,status_strategy}.go
+
+use serde_json::Value;
+
+use super::Version;
+use crate::field_error::FieldError;
+use crate::registry::checks::Errors;
+use crate::registry::edit;
+use crate::registry::strategy::{Context, Properties, Strategy};
+
+impl Strategy for Version {
+    fn properties(&self) -> Properties {
+        Properties {
+            has_status: self.has_status,
+            // Taken away below: nothing is better than an empty one.
+            keeps_status_on_create: true,
+            has_generation: true,
+            allows_unconditional_update: false,
+            ..Properties::DEFAULT
+        }
+    }
+
+    fn default(&self, object: &mut Value) {
+        // Admission may have added what the schema does not know.
+        schema::prune(object, &self.schema);
+        schema::default(object, &self.schema);
+    }
+
+    fn prepare_create(&self, object: &mut Value, _context: &Context<'_>) {
+        if self.has_status {
+            edit::remove(object, "status");
+        }
+    }
+
+    fn prepare_update(&self, object: &mut Value, old: &Value, context: &Context<'_>) {
+        if context.subresource != "status" {
+            return;
+        }
+        // All of the metadata is that of the old object, but for who owns the status.
+        let mut metadata = old["metadata"].clone();
+        for name in ["managedFields", "resourceVersion"] {
+            edit::copy_field(&mut metadata, &object["metadata"], name);
+        }
+        edit::set(object, "metadata", metadata);
+    }
+
+    fn validate(&self, object: &Value) -> Errors {
+        self.check(object, None).0
+    }
+
+    fn validate_update(&self, object: &Value, old: &Value, _subresource: &str) -> Errors {
+        self.check(object, Some(old)).0
+    }
+
+    fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
+        self.check(object, old).1
+    }
+
+    /// Without a subresource the status is a part of the object like any other.
+    fn changes_generation(&self, object: &Value, old: &Value) -> bool {
+        let is_content = |name: &String| {
+            !(["apiVersion", "kind", "metadata"].contains(&name.as_str())
+                || self.has_status && name == "status")
+        };
+        let all = [object, old].into_iter().filter_map(Value::as_object).flat_map(|map| map.keys());
+        all.filter(|name| is_content(name)).any(|name| object.get(name) != old.get(name))
+    }
+}
+
+impl Version {
+    /// What is wrong with an object, and what is only worth a warning.
+    fn check(&self, object: &Value, old: Option<&Value>) -> (Errors, Vec<String>) {
+        let options = schema::Options { rules: self.rules(), metadata: None };
+        let outcome = schema::validate(object, old, &self.schema, &options);
+        (outcome.violations.into_iter().map(FieldError::from).collect(), outcome.warnings)
+    }
+}
