@@ -105,9 +105,10 @@ async fn watch(
     client: &kube::Client,
     from: u64,
 ) -> Result<(Ended, u64), kube::Error> {
+    let collection = cache.kind.collection("");
     let path = format!(
-        "{}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}&resourceVersion={from}",
-        cache.kind.collection("")
+        "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}\
+         &resourceVersion={from}"
     );
     let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     let events = client.request_events::<Value>(request).await?;

@@ -49,11 +49,12 @@ impl Cluster {
         let (stop, stopping) = watch::channel(false);
         let options = Options {
             directory: directory.clone(),
-            listen: "127.0.0.1:0".parse().unwrap(),
+            listen: "127.0.0.1:0".parse().expect("a simulation must be set up"),
             host: "localhost".to_owned(),
             stop: stopping,
         };
-        let handle = start(options, store.clone(), environment).await.unwrap();
+        let handle =
+            start(options, store.clone(), environment).await.expect("a simulation must be set up");
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
         Cluster { server: handle.server, store, environment: controllers, stop, tasks, directory }
@@ -97,7 +98,11 @@ impl Cluster {
 
     pub async fn create(&self, kind: Kind, object: Value) -> Object {
         let context = self.context();
-        context.requests("test", Default::default()).create(kind, &object).await.unwrap()
+        context
+            .requests("test", Default::default())
+            .create(kind, &object)
+            .await
+            .expect("a simulation must be set up")
     }
 }
 
@@ -121,7 +126,10 @@ pub async fn until(context: &Context, kind: Kind, holds: impl Fn(&[Arc<Object>])
     };
     if tokio::time::timeout(PATIENCE, wait).await.is_err() {
         let all: Vec<Value> = cache.all().iter().map(|object| object.value.clone()).collect();
-        panic!("{kind}: {}", serde_json::to_string_pretty(&all).unwrap());
+        panic!(
+            "{kind}: {}",
+            serde_json::to_string_pretty(&all).expect("a simulation must be set up")
+        );
     }
 }
 

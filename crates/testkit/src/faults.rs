@@ -96,12 +96,12 @@ impl Faults {
 
     /// Every request so far.
     pub fn made(&self) -> Vec<Made> {
-        self.made.lock().unwrap().clone()
+        self.made.lock().expect("a simulation must be set up").clone()
     }
 
     /// Whether every planned fault has happened.
     pub fn is_spent(&self) -> bool {
-        self.planned.lock().unwrap().is_empty()
+        self.planned.lock().expect("a simulation must be set up").is_empty()
     }
 
     /// A client whose requests go through here.
@@ -115,10 +115,10 @@ impl Faults {
     }
 
     fn begin(&self, sort: &Sort, path: &str) -> (usize, Option<Fault>) {
-        let mut made = self.made.lock().unwrap();
+        let mut made = self.made.lock().expect("a simulation must be set up");
         let number = made.iter().filter(|one| one.sort == *sort).count();
         made.push(Made { sort: sort.clone(), number, path: path.to_owned(), code: 0 });
-        let mut planned = self.planned.lock().unwrap();
+        let mut planned = self.planned.lock().expect("a simulation must be set up");
         let at = planned.iter().position(|one| one.sort == *sort && one.number == number);
         (made.len() - 1, at.map(|at| planned.remove(at).fault))
     }
@@ -155,7 +155,8 @@ impl Faults {
             Some(Fault::CrashAfter) => return self.die().await,
             _ => {}
         }
-        self.made.lock().unwrap()[index].code = answer.status().as_u16();
+        self.made.lock().expect("a simulation must be set up")[index].code =
+            answer.status().as_u16();
         Ok(answer)
     }
 
@@ -207,7 +208,7 @@ fn refusal(code: u16) -> Response<apiserver::answer::Body> {
         "message": "a fault of the simulation", "reason": "", "code": code});
     let body = Full::new(Bytes::from(status.to_string())).boxed_unsync();
     let mut response = Response::new(body);
-    *response.status_mut() = http::StatusCode::from_u16(code).unwrap();
+    *response.status_mut() = http::StatusCode::from_u16(code).expect("a simulation must be set up");
     response
 }
 

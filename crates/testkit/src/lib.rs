@@ -2,8 +2,6 @@
 //!
 //! For tests only: what cannot be set up panics.
 
-#![allow(clippy::unwrap_used, reason = "a test that cannot be set up fails")]
-
 pub mod cluster;
 pub mod faults;
 pub mod pods;

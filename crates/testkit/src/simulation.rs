@@ -89,10 +89,10 @@ pub fn run(trial: Trial, planned: Vec<Planned>) -> End {
             .enable_all()
             .start_paused(true)
             .build()
-            .unwrap();
+            .expect("a simulation must be set up");
         runtime.block_on(simulate(trial, planned))
     });
-    thread.join().unwrap()
+    thread.join().expect("a simulation must be set up")
 }
 
 async fn simulate(trial: Trial, planned: Vec<Planned>) -> End {
@@ -139,7 +139,11 @@ async fn settle(cluster: &Cluster) -> bool {
 /// What the store holds, without what differs from run to run.
 async fn objects(cluster: &Cluster) -> BTreeMap<String, Value> {
     let page = PageRequest { limit: None, ..PageRequest::default() };
-    let page = cluster.store.list(&KeyRange::all(), page, None).await.unwrap();
+    let page = cluster
+        .store
+        .list(&KeyRange::all(), page, None)
+        .await
+        .expect("a simulation must be set up");
     let mut objects = BTreeMap::new();
     for entry in page.entries {
         let key = entry.key.as_str();

@@ -35,7 +35,7 @@ impl World {
 
     /// The next number of the seed (splitmix64).
     pub fn draw(&self) -> u64 {
-        let mut state = self.numbers.lock().unwrap();
+        let mut state = self.numbers.lock().expect("a simulation must be set up");
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = *state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -56,7 +56,7 @@ impl store::Environment for World {
 
 impl reconcile::Environment for World {
     fn now(&self) -> Timestamp {
-        Timestamp::from_microsecond(self.microseconds()).unwrap()
+        Timestamp::from_microsecond(self.microseconds()).expect("a simulation must be set up")
     }
 
     fn random(&self) -> u64 {

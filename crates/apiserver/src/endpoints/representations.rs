@@ -49,9 +49,13 @@ pub fn table_of_list(request: &Request, found: Found, beta: bool, now: i64) -> A
     let resource = &request.resource;
     let printer = table::printer(&resource.group, &resource.kind);
     let include = request.options.include_object;
+    let version = resource.custom().cloned();
     items(head, found.entries, move |entry, out| {
         out.push(b'{');
-        write_row(printer, entry, now, out);
+        match &version {
+            Some(version) => custom_row(version, entry, now).write(out),
+            None => write_row(printer, entry, now, out),
+        }
         out.extend_from_slice(b",\"object\":");
         match include {
             IncludeObject::None => out.extend_from_slice(b"null"),
@@ -68,6 +72,12 @@ fn write_row(printer: &'static table::Printer, entry: &Entry, now: i64, out: &mu
         Some(row) => row.write(now, out),
         None => printer.row(&stored.object(entry.modified), now).write(out),
     }
+}
+
+/// A row as a definition wants it.
+fn custom_row(version: &custom::Version, entry: &Entry, now: i64) -> table::Row {
+    let object = stored(entry).object(entry.modified);
+    table::Row { cells: custom::columns::cells(version, &object, now), conditions: Vec::new() }
 }
 
 pub fn table_of_object(request: &Request, object: &Value, beta: bool, now: i64) -> Value {

@@ -98,6 +98,8 @@ fn table(table: &Value) -> String {
 fn mask(value: &mut Value) {
     match value {
         Value::Object(map) => {
+            // Who owns which field has cases of its own.
+            map.remove("managedFields");
             for (name, value) in map {
                 let is_masked =
                     MASKED.contains(&name.as_str()) || name.ends_with("/controller-uid");
