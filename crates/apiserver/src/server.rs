@@ -34,7 +34,7 @@ use crate::request::path::{self, Path, Target};
 use crate::resources::Served;
 use crate::selectors::fields;
 use crate::status::Error;
-use crate::traffic::{REQUEST_MAX, Traffic, is_long_running};
+use crate::traffic::{REQUEST_MAX, Traffic, WRITE_MAX, is_long_running};
 use crate::webhooks::client::Client;
 use crate::{ids, subresources, time};
 
@@ -111,12 +111,13 @@ impl Server {
                     warnings: warnings.clone(),
                 };
                 let is_long = route.is_long_running();
+                let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
                 let answer = AssertUnwindSafe(self.answer(parts, body, route, asked));
                 let answer = answer.catch_unwind();
                 let answer = if is_long {
                     Ok(answer.await)
                 } else {
-                    tokio::time::timeout(REQUEST_MAX, answer).await
+                    tokio::time::timeout(limit, answer).await
                 };
                 answered(answer)
             }
