@@ -1,16 +1,50 @@
 //! The built-in controllers. Each is a folder with the same names: `mod.rs` (the type and what
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
+pub mod claims;
 pub mod kinds;
+pub mod options;
 pub mod pods;
 pub mod replica_set;
 
-use reconcile::{Context, run};
+use std::pin::Pin;
+
+pub use options::Options;
+use reconcile::supervise::supervise;
+use reconcile::{Context, Reconciler, run};
 use tokio::task::JoinSet;
 
-/// Starts every controller; one line each.
-pub fn start(context: &Context) -> JoinSet<()> {
+/// A running controller.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// One controller: its name, which is also its service account in kube-system, and how it starts.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub name: &'static str,
+    pub start: fn(Context, &Options) -> Task,
+}
+
+/// A controller that is one reconciler.
+const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
+    Entry { name: R::NAME, start }
+}
+
+/// Every controller, one line each.
+pub const ALL: &[Entry] = &[
+    entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
+];
+
+fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
+    Box::pin(run::run(context, reconciler))
+}
+
+/// Starts every controller, each with the context of its own identity, and again if it panics.
+pub fn start(context_of: impl Fn(&'static str) -> Context, options: &Options) -> JoinSet<()> {
     let mut tasks = JoinSet::new();
-    tasks.spawn(run::run(context.clone(), replica_set::Controller));
+    for entry in ALL {
+        let (entry, options) = (*entry, options.clone());
+        let start = move |context: Context| (entry.start)(context, &options);
+        tasks.spawn(supervise(entry.name, context_of(entry.name), start));
+    }
     tasks
 }

@@ -1,7 +1,7 @@
-//! What controllers ask of a pod.
+//! What controllers ask of a pod, and how they make one.
 
 use k8s_openapi::jiff::Timestamp;
-use reconcile::{Object, conditions};
+use reconcile::{Kind, Object, conditions, owners};
 use serde_json::Value;
 
 /// The annotation by which a user says which pod to delete first: the lowest.
@@ -71,4 +71,16 @@ pub fn deletion_rank(pod: &Object, others_on_node: usize) -> impl Ord + use<> {
         later(pod.created()),
         pod.name.clone(),
     )
+}
+
+/// A pod as a template wants it, controlled by its owner.
+pub fn from_template(template: &Value, name: &str, owner_kind: Kind, owner: &Object) -> Value {
+    let mut pod = owners::child(crate::kinds::POD, name, owner_kind, owner);
+    for field in ["labels", "annotations", "finalizers"] {
+        if !template["metadata"][field].is_null() {
+            pod["metadata"][field] = template["metadata"][field].clone();
+        }
+    }
+    pod["spec"] = template["spec"].clone();
+    pod
 }

@@ -10,7 +10,6 @@ use serde_json::{Value, json};
 use crate::Error;
 use crate::kind::Kind;
 use crate::object::{Name, Object};
-use crate::owners;
 use crate::plan::{Step, Target};
 use crate::requests::Requests;
 
@@ -183,24 +182,6 @@ pub fn difference(old: &Value, new: &Value) -> Option<Value> {
         patch.insert(key.clone(), Value::Null);
     }
     Some(Value::Object(patch))
-}
-
-/// Whether an object of this kind is controlled by an owner.
-pub fn is_controlled_by(object: &Object, owner: &Object) -> bool {
-    object.controller() == Some(owner.uid.as_str())
-}
-
-/// A child as its owner wants it: named, owned, of its kind.
-pub fn child(kind: Kind, name: &str, owner_kind: Kind, owner: &Object) -> Value {
-    json!({
-        "apiVersion": kind.api_version(),
-        "kind": kind.kind,
-        "metadata": {
-            "namespace": &*owner.name.namespace,
-            "name": name,
-            "ownerReferences": [owners::controller_reference(owner_kind, owner)],
-        },
-    })
 }
 
 #[cfg(test)]

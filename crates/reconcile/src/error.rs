@@ -56,6 +56,11 @@ impl Error {
         }
     }
 
+    /// Whether the server understood and would not: a user may want to know why.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self.code(), Some(400..=499)) && !matches!(self.code(), Some(404 | 409 | 429))
+    }
+
     pub fn is_conflict(&self) -> bool {
         self.code() == Some(409)
     }

@@ -36,6 +36,7 @@ pub mod reconciler;
 pub mod requests;
 pub mod run;
 pub mod selector;
+pub mod supervise;
 
 pub use cache::{Cache, Change};
 pub use caches::Caches;

@@ -26,6 +26,7 @@ struct Counts {
     queue_depth: usize,
     resources: usize,
     writes: u64,
+    restarts: u64,
 }
 
 impl Metrics {
@@ -62,6 +63,11 @@ impl Metrics {
 
     pub fn wrote(&self, controller: &'static str, writes: u64) {
         self.update(controller, |counts| counts.writes += writes);
+    }
+
+    /// A component panicked or ended and is started again.
+    pub fn restarted(&self, controller: &'static str) {
+        self.update(controller, |counts| counts.restarts += 1);
     }
 
     fn update(&self, controller: &'static str, change: impl FnOnce(&mut Counts)) {
@@ -101,6 +107,10 @@ impl Metrics {
         self.head(&mut text, "reconcile_writes_total", "counter", "Writes that were made.");
         for (name, counts) in &controllers {
             self.line(&mut text, "reconcile_writes_total", &label(name), counts.writes);
+        }
+        self.head(&mut text, "controller_restarts_total", "counter", "Starts after a panic.");
+        for (name, counts) in &controllers {
+            self.line(&mut text, "controller_restarts_total", &label(name), counts.restarts);
         }
         text
     }

@@ -15,7 +15,7 @@ use crate::Error;
 use crate::conditions::time;
 use crate::kind::Kind;
 use crate::names;
-use crate::object::{Name, Object};
+use crate::object::Object;
 use crate::plan::{Notice, Target};
 use crate::requests::Requests;
 
@@ -130,13 +130,6 @@ fn cut(message: &str) -> &str {
         end -= 1;
     }
     &message[..end]
-}
-
-/// What an event is about, for those who read events.
-pub fn involved(event: &Object) -> Name {
-    let about = &event.value["involvedObject"];
-    let text = |field: &str| about[field].as_str().unwrap_or_default();
-    Name::new(text("namespace"), text("name"))
 }
 
 #[cfg(test)]

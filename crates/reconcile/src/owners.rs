@@ -17,6 +17,19 @@ pub fn controller_reference(kind: Kind, owner: &Object) -> Value {
     })
 }
 
+/// A child as its owner wants it: named, owned, of its kind.
+pub fn child(kind: Kind, name: &str, owner_kind: Kind, owner: &Object) -> Value {
+    json!({
+        "apiVersion": kind.api_version(),
+        "kind": kind.kind,
+        "metadata": {
+            "namespace": &*owner.name.namespace,
+            "name": name,
+            "ownerReferences": [controller_reference(owner_kind, owner)],
+        },
+    })
+}
+
 /// The name of the owner that controls an object, if it is of this kind.
 pub fn controller_name(object: &Object, owner: Kind) -> Option<Name> {
     let owners = object.value["metadata"]["ownerReferences"].as_array()?;

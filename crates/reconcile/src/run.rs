@@ -99,8 +99,10 @@ fn subscribe<R: Reconciler>(
     let mut caches = Vec::new();
     for (kind, waker) in watches.wakers {
         let cache = context.cache(kind);
-        let shared = shared.clone();
+        // A controller that ended is not told any more.
+        let shared = Arc::downgrade(shared);
         let tell = move |change: &Change| {
+            let Some(shared) = shared.upgrade() else { return };
             // A waker that panics must not end the feed of everybody else.
             match catch_unwind(AssertUnwindSafe(|| waker(change))) {
                 Ok(names) if names.is_empty() => {}
@@ -258,17 +260,28 @@ impl<R: Reconciler> Runner<R> {
         let observed = self.reconciler.observe(&self.context, &object).await?;
         let now = self.context.environment.now();
         let plan = self.reconciler.plan(&object, &observed, now)?;
+        let refused;
         let mut written = Written::default();
         let mut result = act::perform(&requests, &plan.steps, &mut written).await;
-        // A status tells what was found also when a step was refused, but only on the object that
-        // it was decided for.
+        let report = match &result {
+            Ok(()) => Some(&plan),
+            // The connection broke, or another was faster: the next try tells.
+            Err(error) if !error.is_refusal() => None,
+            Err(error) => {
+                refused = self.reconciler.refused(&object, &observed, error, now);
+                refused.as_ref()
+            }
+        };
+        // A status belongs to the object that it was decided for.
         let is_own = written.revisions.contains_key(&R::KIND);
-        if let (Ok(()), Some(status), false) = (&result, &plan.status, is_own) {
-            result = act::write_status(&requests, R::KIND, &object, status, &mut written).await;
+        if let (Some(status), false) = (report.and_then(|report| report.status.as_ref()), is_own) {
+            let told =
+                act::write_status(&requests, R::KIND, &object, status, &mut written).await;
+            result = result.and(told);
         }
         self.context.metrics.wrote(R::NAME, written.writes);
         self.remember(name, written);
-        for notice in &plan.notices {
+        for notice in report.into_iter().flat_map(|report| &report.notices) {
             self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
         }
         result.map(|()| plan.wake)

@@ -11,6 +11,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Context, Error, Kind, Object, Plan, Reconciler, Watches};
 
+use crate::claims;
 use crate::kinds::{POD, REPLICA_SET};
 
 pub use observe::Observed;
@@ -25,7 +26,7 @@ impl Reconciler for Controller {
     fn watches(&self, watches: &mut Watches) {
         watches.owned(POD, REPLICA_SET);
         let sets = watches.cache(REPLICA_SET);
-        watches.by(POD, move |change| observe::sets_that_may_adopt(&sets, change));
+        watches.by(POD, move |change| claims::owners_that_may_adopt(&sets, change));
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {

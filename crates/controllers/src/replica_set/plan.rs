@@ -5,11 +5,11 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::plan::{Notice, Target};
-use reconcile::{Error, Object, Plan, Selector, act, names, owners};
-use serde_json::{Value, json};
+use reconcile::{Error, Object, Plan, Selector, names};
 
 use super::observe::Observed;
 use super::status;
+use crate::claims;
 use crate::kinds::{POD, REPLICA_SET};
 use crate::pods;
 
@@ -19,18 +19,7 @@ const BURST_MAX: usize = 500;
 pub fn plan(object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
     let selector = Selector::read(&object.value["spec"]["selector"])?;
     let mut plan = Plan::nothing();
-    let mut held: Vec<&Arc<Object>> = Vec::new();
-    for pod in &observed.owned {
-        if selector.matches(pod) {
-            held.push(pod);
-        } else if !pod.is_terminating() {
-            plan.patch(Target::of(POD, pod), release(object, pod));
-        }
-    }
-    for orphan in &observed.orphans {
-        plan.patch(Target::of(POD, orphan), adopt(object, orphan));
-        held.push(orphan);
-    }
+    let held = claims::settle(&mut plan, (REPLICA_SET, object), POD, &selector, observed);
     if !object.is_terminating() {
         scale(&mut plan, object, &held);
     }
@@ -56,7 +45,8 @@ fn scale(plan: &mut Plan, object: &Object, held: &[&Arc<Object>]) {
     if active.len() < wanted {
         let missing = (wanted - active.len()).min(BURST_MAX);
         for name in free_names(object, held, missing) {
-            plan.create(POD, pod(object, &name));
+            let template = &object.value["spec"]["template"];
+            plan.create(POD, pods::from_template(template, &name, REPLICA_SET, object));
             plan.notices.push(Notice::normal("SuccessfulCreate", format!("Created pod: {name}")));
         }
     } else {
@@ -93,32 +83,4 @@ fn first_to_go(active: Vec<&Arc<Object>>) -> Vec<&Arc<Object>> {
         pods::deletion_rank(pod, others)
     });
     ranked
-}
-
-fn pod(object: &Object, name: &str) -> Value {
-    let template = &object.value["spec"]["template"];
-    let mut pod = act::child(POD, name, REPLICA_SET, object);
-    for field in ["labels", "annotations", "finalizers"] {
-        if !template["metadata"][field].is_null() {
-            pod["metadata"][field] = template["metadata"][field].clone();
-        }
-    }
-    pod["spec"] = template["spec"].clone();
-    pod
-}
-
-fn adopt(object: &Object, pod: &Object) -> Value {
-    let mut references = references(pod);
-    references.push(owners::controller_reference(REPLICA_SET, object));
-    json!({"metadata": {"ownerReferences": references}})
-}
-
-fn release(object: &Object, pod: &Object) -> Value {
-    let mut references = references(pod);
-    references.retain(|reference| reference["uid"] != object.uid.as_str());
-    json!({"metadata": {"ownerReferences": references}})
-}
-
-fn references(pod: &Object) -> Vec<Value> {
-    pod.value["metadata"]["ownerReferences"].as_array().cloned().unwrap_or_default()
 }
