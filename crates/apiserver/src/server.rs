@@ -28,6 +28,7 @@ use crate::metrics::{Counted, Metrics, Subject};
 use crate::openapi::Documents;
 use crate::rbac::{Attributes, Authorizer, Decision, denial};
 use crate::registry::custom::follow::{Definitions, is_definition};
+use crate::request::cause::{self, Cause};
 use crate::request::negotiate::{Offer, negotiate};
 use crate::request::options::Options;
 use crate::request::path::{self, Path, Target};
@@ -185,6 +186,7 @@ impl Server {
                 }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, (verb, target), options, asked)?;
+                cause::check_epoch(self, &request.target, &request.cause).await?;
                 let answer = self.dispatch(verb, &request).await?;
                 if is_definition(&request.resource) && !READING.contains(&verb) {
                     // What was defined is served when the client knows that it is defined.
@@ -312,6 +314,7 @@ impl Server {
             body: asked.body,
             user: asked.user,
             id: asked.id,
+            cause: Cause::read(&parts.headers)?,
             warnings: asked.warnings,
         })
     }
@@ -516,6 +519,8 @@ pub fn store_failure(error: store::Error) -> Error {
         }
         store::Error::TooLarge { max, .. } => Error::too_large(max),
         store::Error::Invalid { what } => Error::bad_request(what),
+        // Whoever led no longer does; trying again is for its successor.
+        error @ store::Error::Fenced { .. } => Error::fenced(error),
         error @ store::Error::OutcomeUnknown { .. } => Error::timeout(error, 1),
         error if !error.is_terminal() => Error::unavailable(error.to_string()),
         error => Error::internal(error),

@@ -30,9 +30,8 @@ const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
 }
 
 /// Every controller, one line each.
-pub const ALL: &[Entry] = &[
-    entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
-];
+pub const ALL: &[Entry] =
+    &[entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller))];
 
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
     Box::pin(run::run(context, reconciler))
