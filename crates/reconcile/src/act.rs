@@ -141,9 +141,14 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    let Some(difference) = difference(&object.value["status"], status) else { return Ok(()) };
+    if difference(&object.value["status"], status).is_none() {
+        return Ok(());
+    }
+    // A whole object: the roles of controllers allow to update a status, not to patch it.
     let target = Target::unchanged(kind, object).part("status");
-    let object = requests.patch(&target, &json!({"status": difference})).await?;
+    let mut whole = object.value.clone();
+    whole["status"] = status.clone();
+    let object = requests.replace(&target, &whole).await?;
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())

@@ -84,6 +84,14 @@ impl Requests {
         answer.map(Object::new).map_err(|source| Error::request(what(), source))
     }
 
+    /// Replaces an object, or a part of it, if it is still at the revision that it names.
+    pub async fn replace(&self, target: &Target, object: &Value) -> Result<Object, Error> {
+        let path = format!("{}?fieldManager={}", target_path(target), self.manager);
+        let answer = self.send(Method::PUT, &path, "application/json", Some(object)).await;
+        let what = || format!("replace {target}");
+        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+    }
+
     /// A merge patch of an object that was seen, if it is still the one.
     pub async fn patch(&self, target: &Target, patch: &Value) -> Result<Object, Error> {
         let mut patch = patch.clone();
