@@ -18,6 +18,7 @@ use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
+use crate::beside::Beside;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::finish::{Wishes, finish};
 use crate::health::{self, Checked};
@@ -70,6 +71,8 @@ pub struct Server {
     pub webhook_client: Client,
     pub traffic: Traffic,
     pub metrics: Metrics,
+    /// What else runs in the process.
+    pub beside: Beside,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -203,10 +206,11 @@ impl Server {
         if let Some(answer) = self.documents.answer(&self.registry.now(), parts, self.now()) {
             return answer;
         }
-        let checked = Checked { store: &*self.store, is_stopping: *self.stop.borrow() };
+        let is_stopping = *self.stop.borrow();
+        let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         if path == "/metrics" {
-            return Ok(self.metrics.answer(&self.traffic, &*self.store));
+            return Ok(self.metrics.answer(&self.traffic, &*self.store, &self.beside));
         }
         if let Some(answer) = health::answer(&checked, path, query) {
             return Ok(answer);
