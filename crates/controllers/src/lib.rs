@@ -2,7 +2,10 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod discovery;
+pub mod garbage_collector;
 pub mod kinds;
+pub mod namespace;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
@@ -29,9 +32,19 @@ const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
     Entry { name: R::NAME, start }
 }
 
+/// A component of its own kind.
+const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> Entry {
+    Entry { name, start }
+}
+
 /// Every controller, one line each.
 pub const ALL: &[Entry] =
     &[entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller))];
+pub const ALL: &[Entry] = &[
+    component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
+    entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
+    entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
+];
 
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
     Box::pin(run::run(context, reconciler))

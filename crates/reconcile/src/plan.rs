@@ -1,6 +1,7 @@
 //! What a reconcile wants done, as data. `Display` is stable: goldens are made of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -27,6 +28,11 @@ pub enum Step {
     Apply { kind: Kind, object: Value },
     /// Changes an object that was seen, by a merge patch, if it is still the one.
     Patch { target: Target, patch: Value },
+    /// Makes an object that was seen, or a part of it, as a whole what is given, if it still says
+    /// what it said. For those who may update but not patch.
+    Replace { target: Target, object: Value },
+    /// Deletes every object of a kind in a namespace; the server deletes what it finds by UID.
+    DeleteCollection { kind: Kind, namespace: Arc<str> },
     /// Deletes an object that was seen, if it is still the one; that it is gone is not an error.
     Delete { target: Target, options: Deletion },
 }
@@ -153,6 +159,10 @@ impl Plan {
         self.steps.push(Step::Patch { target, patch });
     }
 
+    pub fn replace(&mut self, target: Target, object: Value) {
+        self.steps.push(Step::Replace { target, object });
+    }
+
     pub fn delete(&mut self, target: Target) {
         self.steps.push(Step::Delete { target, options: Deletion::default() });
     }
@@ -168,6 +178,10 @@ impl fmt::Display for Step {
             Step::Create { kind, object } => write!(f, "create {kind} {}", of(object)),
             Step::Apply { kind, object } => write!(f, "apply {kind} {}", of(object)),
             Step::Patch { target, patch } => write!(f, "patch {target} {patch}"),
+            Step::Replace { target, .. } => write!(f, "replace {target}"),
+            Step::DeleteCollection { kind, namespace } => {
+                write!(f, "delete every {kind} in {namespace}")
+            }
             Step::Delete { target, .. } => write!(f, "delete {target}"),
         }
     }
