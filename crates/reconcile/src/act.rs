@@ -88,7 +88,8 @@ fn sort(step: &Step) -> (u8, Kind) {
         Step::Create { kind, .. } => (0, *kind),
         Step::Apply { kind, .. } => (1, *kind),
         Step::Patch { target, .. } => (2, target.kind),
-        Step::Delete { target, .. } => (3, target.kind),
+        Step::Replace { target, .. } => (3, target.kind),
+        Step::Delete { target, .. } => (4, target.kind),
     }
 }
 
@@ -101,6 +102,10 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
         }
         Step::Patch { target, patch } => {
             let object = requests.patch(target, patch).await?;
+            Ok(Done::At(target.kind, object.revision))
+        }
+        Step::Replace { target, object } => {
+            let object = requests.replace(target, object).await?;
             Ok(Done::At(target.kind, object.revision))
         }
         Step::Delete { target, options } => match requests.delete(target, options).await {
@@ -133,7 +138,8 @@ async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done,
     }
 }
 
-/// Writes the status if it differs from what the object says.
+/// Writes the status if it differs from what the object says. The whole object is sent: the roles
+/// of controllers allow them to update a status, not to patch it.
 pub async fn write_status(
     requests: &Requests,
     kind: Kind,
@@ -141,9 +147,13 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    let Some(difference) = difference(&object.value["status"], status) else { return Ok(()) };
+    if object.value["status"] == *status {
+        return Ok(());
+    }
     let target = Target::unchanged(kind, object).part("status");
-    let object = requests.patch(&target, &json!({"status": difference})).await?;
+    let mut whole = object.value.clone();
+    whole["status"] = status.clone();
+    let object = requests.replace(&target, &whole).await?;
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())

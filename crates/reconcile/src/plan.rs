@@ -27,6 +27,9 @@ pub enum Step {
     Apply { kind: Kind, object: Value },
     /// Changes an object that was seen, by a merge patch, if it is still the one.
     Patch { target: Target, patch: Value },
+    /// Puts an object in the place of one that was seen, as long as that says what it said: for
+    /// writers who may update a kind but not patch it.
+    Replace { target: Target, object: Value },
     /// Deletes an object that was seen, if it is still the one; that it is gone is not an error.
     Delete { target: Target, options: Deletion },
 }
@@ -153,6 +156,12 @@ impl Plan {
         self.steps.push(Step::Patch { target, patch });
     }
 
+    /// Writes an object that was seen in its changed form.
+    pub fn replace(&mut self, kind: Kind, seen: &Object, changed: Value) {
+        let target = Target::unchanged(kind, seen);
+        self.steps.push(Step::Replace { target, object: changed });
+    }
+
     pub fn delete(&mut self, target: Target) {
         self.steps.push(Step::Delete { target, options: Deletion::default() });
     }
@@ -168,6 +177,7 @@ impl fmt::Display for Step {
             Step::Create { kind, object } => write!(f, "create {kind} {}", of(object)),
             Step::Apply { kind, object } => write!(f, "apply {kind} {}", of(object)),
             Step::Patch { target, patch } => write!(f, "patch {target} {patch}"),
+            Step::Replace { target, .. } => write!(f, "replace {target}"),
             Step::Delete { target, .. } => write!(f, "delete {target}"),
         }
     }

@@ -98,6 +98,19 @@ impl Requests {
         answer.map(Object::new).map_err(|source| Error::request(what(), source))
     }
 
+    /// Puts an object, or a part of it, in the place of one that was seen, if it is still the one.
+    pub async fn replace(&self, target: &Target, object: &Value) -> Result<Object, Error> {
+        let mut object = object.clone();
+        object["metadata"]["uid"] = json!(target.uid);
+        if let Some(revision) = target.revision {
+            object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        }
+        let path = format!("{}?fieldManager={}", target_path(target), self.manager);
+        let answer = self.send(Method::PUT, &path, "application/json", Some(&object)).await;
+        let what = || format!("update {target}");
+        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+    }
+
     /// Deletes an object that was seen. The answer is the object, if it still goes through its
     /// finalizers or its grace period.
     pub async fn delete(
