@@ -2,10 +2,13 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod endpoint_slice;
+pub mod endpoints;
 pub mod kinds;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
+pub mod service_pods;
 
 use std::pin::Pin;
 
@@ -31,6 +34,10 @@ const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
 
 /// Every controller, one line each.
 pub const ALL: &[Entry] = &[
+    entry::<endpoint_slice::Controller>(|context, _| {
+        run_boxed(context, endpoint_slice::Controller)
+    }),
+    entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
 ];
 
