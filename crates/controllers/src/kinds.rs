@@ -11,3 +11,8 @@ pub const DEFINITION: Kind = Kind::cluster(
     "CustomResourceDefinition",
     "customresourcedefinitions",
 );
+pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+pub const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
+pub const ENDPOINT_SLICE: Kind =
+    Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");

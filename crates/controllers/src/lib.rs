@@ -4,11 +4,14 @@
 pub mod claims;
 pub mod discovery;
 pub mod garbage_collector;
+pub mod endpoint_slice;
+pub mod endpoints;
 pub mod kinds;
 pub mod namespace;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
+pub mod service_pods;
 
 use std::pin::Pin;
 
@@ -43,6 +46,10 @@ pub const ALL: &[Entry] =
 pub const ALL: &[Entry] = &[
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
+    entry::<endpoint_slice::Controller>(|context, _| {
+        run_boxed(context, endpoint_slice::Controller)
+    }),
+    entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
 ];
 

@@ -146,7 +146,8 @@ async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done,
     }
 }
 
-/// Writes the status if it differs from what the object says.
+/// Writes the status if it differs from what the object says. The whole object is sent: the roles
+/// of controllers allow them to update a status, not to patch it.
 pub async fn write_status(
     requests: &Requests,
     kind: Kind,
