@@ -88,6 +88,7 @@ fn sort(step: &Step) -> (u8, Kind) {
         Step::Create { kind, .. } => (0, *kind),
         Step::Apply { kind, .. } => (1, *kind),
         Step::Patch { target, .. } => (2, target.kind),
+        Step::Update { target, .. } => (4, target.kind),
         Step::Delete { target, .. } => (3, target.kind),
     }
 }
@@ -101,6 +102,10 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
         }
         Step::Patch { target, patch } => {
             let object = requests.patch(target, patch).await?;
+            Ok(Done::At(target.kind, object.revision))
+        }
+        Step::Update { target, object, .. } => {
+            let object = requests.update(target, object).await?;
             Ok(Done::At(target.kind, object.revision))
         }
         Step::Delete { target, options } => match requests.delete(target, options).await {
@@ -122,7 +127,7 @@ async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done,
         Err(error) => return Err(error),
     };
     let wanted = Object::new(object.clone());
-    match requests.get(kind, &wanted.name).await? {
+    match requests.find(kind, &wanted.name).await? {
         Some(found) if found.controller() == wanted.controller() => {
             Ok(Done::At(kind, found.revision))
         }
@@ -141,9 +146,14 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    let Some(difference) = difference(&object.value["status"], status) else { return Ok(()) };
+    if object.value["status"] == *status {
+        return Ok(());
+    }
     let target = Target::unchanged(kind, object).part("status");
-    let object = requests.patch(&target, &json!({"status": difference})).await?;
+    // The roles of controllers let them update a status, not patch it.
+    let mut whole = object.value.clone();
+    whole["status"] = status.clone();
+    let object = requests.update(&target, &whole).await?;
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())

@@ -56,6 +56,18 @@ impl Requests {
         }
     }
 
+    /// The same for those who may list a kind but not get one of its objects, as the roles of
+    /// some controllers say.
+    pub async fn find(&self, kind: Kind, name: &Name) -> Result<Option<Object>, Error> {
+        let path = kind.collection(&name.namespace);
+        let path = format!("{path}?fieldSelector=metadata.name%3D{}", name.name);
+        let answer = self.send(Method::GET, &path, "", None).await;
+        let what = || format!("look for {kind} {name}");
+        let mut list = answer.map_err(|source| Error::request(what(), source))?;
+        let items = list["items"].as_array_mut();
+        Ok(items.and_then(|items| items.drain(..).next()).map(Object::new))
+    }
+
     pub async fn create(&self, kind: Kind, object: &Value) -> Result<Object, Error> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let path = format!("{}?fieldManager={}", kind.collection(namespace), self.manager);
@@ -95,6 +107,19 @@ impl Requests {
         let body_type = "application/merge-patch+json";
         let answer = self.send(Method::PATCH, &path, body_type, Some(&patch)).await;
         let what = || format!("patch {target}");
+        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+    }
+
+    /// Replaces an object that was seen, or one part of it, if it is still as it was.
+    pub async fn update(&self, target: &Target, object: &Value) -> Result<Object, Error> {
+        let mut object = object.clone();
+        object["metadata"]["uid"] = json!(target.uid);
+        if let Some(revision) = target.revision {
+            object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        }
+        let path = format!("{}?fieldManager={}", target_path(target), self.manager);
+        let answer = self.send(Method::PUT, &path, "application/json", Some(&object)).await;
+        let what = || format!("update {target}");
         answer.map(Object::new).map_err(|source| Error::request(what(), source))
     }
 

@@ -275,8 +275,7 @@ impl<R: Reconciler> Runner<R> {
         // A status belongs to the object that it was decided for.
         let is_own = written.revisions.contains_key(&R::KIND);
         if let (Some(status), false) = (report.and_then(|report| report.status.as_ref()), is_own) {
-            let told =
-                act::write_status(&requests, R::KIND, &object, status, &mut written).await;
+            let told = act::write_status(&requests, R::KIND, &object, status, &mut written).await;
             result = result.and(told);
         }
         self.context.metrics.wrote(R::NAME, written.writes);
