@@ -2,5 +2,13 @@
 
 use reconcile::Kind;
 
+pub const CONTROLLER_REVISION: Kind =
+    Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions");
+pub const DAEMON_SET: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
+pub const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+pub const PERSISTENT_VOLUME_CLAIM: Kind =
+    Kind::namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 pub const REPLICA_SET: Kind = Kind::namespaced("apps", "v1", "ReplicaSet", "replicasets");
+pub const STATEFUL_SET: Kind = Kind::namespaced("apps", "v1", "StatefulSet", "statefulsets");

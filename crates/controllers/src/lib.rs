@@ -2,10 +2,12 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod deployment;
 pub mod kinds;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
+pub mod share;
 
 use std::pin::Pin;
 
@@ -31,6 +33,9 @@ const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
 
 /// Every controller, one line each.
 pub const ALL: &[Entry] = &[
+    entry::<deployment::Controller>(|context, options| {
+        run_boxed(context, deployment::Controller { matching: options.deployment_match })
+    }),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
 ];
 
