@@ -105,7 +105,7 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
             Ok(Done::At(target.kind, object.revision))
         }
         Step::Update { target, object, .. } => {
-            let object = requests.update(target, object).await?;
+            let object = requests.replace(target, object).await?;
             Ok(Done::At(target.kind, object.revision))
         }
         Step::Delete { target, options } => match requests.delete(target, options).await {
@@ -146,14 +146,14 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    if object.value["status"] == *status {
+    if difference(&object.value["status"], status).is_none() {
         return Ok(());
     }
+    // A whole object: the roles of controllers allow to update a status, not to patch it.
     let target = Target::unchanged(kind, object).part("status");
-    // The roles of controllers let them update a status, not patch it.
     let mut whole = object.value.clone();
     whole["status"] = status.clone();
-    let object = requests.update(&target, &whole).await?;
+    let object = requests.replace(&target, &whole).await?;
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())

@@ -96,6 +96,14 @@ impl Requests {
         answer.map(Object::new).map_err(|source| Error::request(what(), source))
     }
 
+    /// Replaces an object, or a part of it, if it is still at the revision that it names.
+    pub async fn replace(&self, target: &Target, object: &Value) -> Result<Object, Error> {
+        let path = format!("{}?fieldManager={}", target_path(target), self.manager);
+        let answer = self.send(Method::PUT, &path, "application/json", Some(object)).await;
+        let what = || format!("replace {target}");
+        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+    }
+
     /// A merge patch of an object that was seen, if it is still the one.
     pub async fn patch(&self, target: &Target, patch: &Value) -> Result<Object, Error> {
         let mut patch = patch.clone();
@@ -107,19 +115,6 @@ impl Requests {
         let body_type = "application/merge-patch+json";
         let answer = self.send(Method::PATCH, &path, body_type, Some(&patch)).await;
         let what = || format!("patch {target}");
-        answer.map(Object::new).map_err(|source| Error::request(what(), source))
-    }
-
-    /// Replaces an object that was seen, or one part of it, if it is still as it was.
-    pub async fn update(&self, target: &Target, object: &Value) -> Result<Object, Error> {
-        let mut object = object.clone();
-        object["metadata"]["uid"] = json!(target.uid);
-        if let Some(revision) = target.revision {
-            object["metadata"]["resourceVersion"] = json!(revision.to_string());
-        }
-        let path = format!("{}?fieldManager={}", target_path(target), self.manager);
-        let answer = self.send(Method::PUT, &path, "application/json", Some(&object)).await;
-        let what = || format!("update {target}");
         answer.map(Object::new).map_err(|source| Error::request(what(), source))
     }
 
