@@ -9,3 +9,4 @@ pub const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints")
 pub const ENDPOINT_SLICE: Kind =
     Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
 pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+pub const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");

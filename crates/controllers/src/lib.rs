@@ -5,10 +5,12 @@ pub mod claims;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod kinds;
+pub mod node_lifecycle;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
 pub mod service_pods;
+pub mod taint_eviction;
 
 use std::pin::Pin;
 
@@ -38,6 +40,7 @@ pub const ALL: &[Entry] = &[
         run_boxed(context, endpoint_slice::Controller)
     }),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
+    entry::<node_lifecycle::Controller>(node_lifecycle::start),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
 ];
 
