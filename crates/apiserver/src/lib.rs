@@ -8,6 +8,7 @@ pub mod age;
 pub mod allocation;
 pub mod answer;
 pub mod authenticate;
+pub mod beside;
 pub mod bootstrap;
 pub mod calendar;
 pub mod conversion;

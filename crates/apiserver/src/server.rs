@@ -18,6 +18,7 @@ use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
+use crate::beside::Beside;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::finish::{Wishes, finish};
 use crate::health::{self, Checked};
@@ -28,6 +29,7 @@ use crate::metrics::{Counted, Metrics, Subject};
 use crate::openapi::Documents;
 use crate::rbac::{Attributes, Authorizer, Decision, denial};
 use crate::registry::custom::follow::{Definitions, is_definition};
+use crate::request::cause::{self, Cause};
 use crate::request::negotiate::{Offer, negotiate};
 use crate::request::options::Options;
 use crate::request::path::{self, Path, Target};
@@ -69,6 +71,8 @@ pub struct Server {
     pub webhook_client: Client,
     pub traffic: Traffic,
     pub metrics: Metrics,
+    /// What else runs in the process.
+    pub beside: Beside,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -185,6 +189,7 @@ impl Server {
                 }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, (verb, target), options, asked)?;
+                cause::check_epoch(self, &request.target, &request.cause).await?;
                 let answer = self.dispatch(verb, &request).await?;
                 if is_definition(&request.resource) && !READING.contains(&verb) {
                     // What was defined is served when the client knows that it is defined.
@@ -201,10 +206,11 @@ impl Server {
         if let Some(answer) = self.documents.answer(&self.registry.now(), parts, self.now()) {
             return answer;
         }
-        let checked = Checked { store: &*self.store, is_stopping: *self.stop.borrow() };
+        let is_stopping = *self.stop.borrow();
+        let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         if path == "/metrics" {
-            return Ok(self.metrics.answer(&self.traffic, &*self.store));
+            return Ok(self.metrics.answer(&self.traffic, &*self.store, &self.beside));
         }
         if let Some(answer) = health::answer(&checked, path, query) {
             return Ok(answer);
@@ -312,6 +318,7 @@ impl Server {
             body: asked.body,
             user: asked.user,
             id: asked.id,
+            cause: Cause::read(&parts.headers)?,
             warnings: asked.warnings,
         })
     }
@@ -516,6 +523,8 @@ pub fn store_failure(error: store::Error) -> Error {
         }
         store::Error::TooLarge { max, .. } => Error::too_large(max),
         store::Error::Invalid { what } => Error::bad_request(what),
+        // Whoever led no longer does; trying again is for its successor.
+        error @ store::Error::Fenced { .. } => Error::fenced(error),
         error @ store::Error::OutcomeUnknown { .. } => Error::timeout(error, 1),
         error if !error.is_terminal() => Error::unavailable(error.to_string()),
         error => Error::internal(error),

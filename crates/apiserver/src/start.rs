@@ -154,6 +154,7 @@ pub async fn start_with(
         webhook_client: Default::default(),
         traffic: Default::default(),
         metrics: Default::default(),
+        beside: Default::default(),
         stop: options.stop,
     });
     let caught_up = server.definitions.catch_up(&server).await;

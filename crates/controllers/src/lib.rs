@@ -2,10 +2,13 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod discovery;
+pub mod garbage_collector;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod kinds;
 pub mod node_lifecycle;
+pub mod namespace;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
@@ -34,8 +37,17 @@ const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
     Entry { name: R::NAME, start }
 }
 
+/// A component of its own kind.
+const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> Entry {
+    Entry { name, start }
+}
+
 /// Every controller, one line each.
+pub const ALL: &[Entry] =
+    &[entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller))];
 pub const ALL: &[Entry] = &[
+    component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
+    entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
     entry::<endpoint_slice::Controller>(|context, _| {
         run_boxed(context, endpoint_slice::Controller)
     }),

@@ -13,6 +13,8 @@ use crate::object::{Name, Object};
 use crate::plan::{Step, Target};
 use crate::requests::Requests;
 
+/// Stands for kinds where they do not matter.
+const ANY: Kind = Kind::cluster("", "", "", "");
 /// Steps that run together at most.
 const STEPS_TOGETHER_MAX: usize = 64;
 
@@ -88,8 +90,10 @@ fn sort(step: &Step) -> (u8, Kind) {
         Step::Create { kind, .. } => (0, *kind),
         Step::Apply { kind, .. } => (1, *kind),
         Step::Patch { target, .. } => (2, target.kind),
-        Step::Replace { target, .. } => (3, target.kind),
-        Step::Delete { target, .. } => (4, target.kind),
+        Step::Delete { target, .. } => (3, target.kind),
+        Step::Replace { target, .. } => (4, target.kind),
+        // Kinds in one namespace do not depend on each other.
+        Step::DeleteCollection { .. } => (5, ANY),
     }
 }
 
@@ -107,6 +111,10 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
         Step::Replace { target, object } => {
             let object = requests.replace(target, object).await?;
             Ok(Done::At(target.kind, object.revision))
+        }
+        Step::DeleteCollection { kind, namespace } => {
+            requests.delete_collection(*kind, namespace).await?;
+            Ok(Done::Nothing)
         }
         Step::Delete { target, options } => match requests.delete(target, options).await {
             Ok(Some(going)) if going.is_terminating() => Ok(Done::At(target.kind, going.revision)),
@@ -127,7 +135,7 @@ async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done,
         Err(error) => return Err(error),
     };
     let wanted = Object::new(object.clone());
-    match requests.get(kind, &wanted.name).await? {
+    match requests.find(kind, &wanted.name).await? {
         Some(found) if found.controller() == wanted.controller() => {
             Ok(Done::At(kind, found.revision))
         }
@@ -147,9 +155,10 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    if object.value["status"] == *status {
+    if difference(&object.value["status"], status).is_none() {
         return Ok(());
     }
+    // A whole object: the roles of controllers allow to update a status, not to patch it.
     let target = Target::unchanged(kind, object).part("status");
     let mut whole = object.value.clone();
     whole["status"] = status.clone();

@@ -1,6 +1,7 @@
 //! What a reconcile wants done, as data. `Display` is stable: goldens are made of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -27,9 +28,11 @@ pub enum Step {
     Apply { kind: Kind, object: Value },
     /// Changes an object that was seen, by a merge patch, if it is still the one.
     Patch { target: Target, patch: Value },
-    /// Puts an object in the place of one that was seen, as long as that says what it said: for
-    /// writers who may update a kind but not patch it.
+    /// Makes an object that was seen, or a part of it, as a whole what is given, if it still says
+    /// what it said. For those who may update but not patch.
     Replace { target: Target, object: Value },
+    /// Deletes every object of a kind in a namespace; the server deletes what it finds by UID.
+    DeleteCollection { kind: Kind, namespace: Arc<str> },
     /// Deletes an object that was seen, if it is still the one; that it is gone is not an error.
     Delete { target: Target, options: Deletion },
 }
@@ -156,10 +159,8 @@ impl Plan {
         self.steps.push(Step::Patch { target, patch });
     }
 
-    /// Writes an object that was seen in its changed form.
-    pub fn replace(&mut self, kind: Kind, seen: &Object, changed: Value) {
-        let target = Target::unchanged(kind, seen);
-        self.steps.push(Step::Replace { target, object: changed });
+    pub fn replace(&mut self, target: Target, object: Value) {
+        self.steps.push(Step::Replace { target, object });
     }
 
     pub fn delete(&mut self, target: Target) {
@@ -178,6 +179,9 @@ impl fmt::Display for Step {
             Step::Apply { kind, object } => write!(f, "apply {kind} {}", of(object)),
             Step::Patch { target, patch } => write!(f, "patch {target} {patch}"),
             Step::Replace { target, .. } => write!(f, "replace {target}"),
+            Step::DeleteCollection { kind, namespace } => {
+                write!(f, "delete every {kind} in {namespace}")
+            }
             Step::Delete { target, .. } => write!(f, "delete {target}"),
         }
     }

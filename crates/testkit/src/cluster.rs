@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use apiserver::identity::User;
 use apiserver::local::local_client;
+use apiserver::registry::custom::follow::follow;
 use apiserver::server::Server;
 use apiserver::start::{Options, start};
 use reconcile::leader::Term;
@@ -57,6 +58,7 @@ impl Cluster {
             start(options, store.clone(), environment).await.expect("a simulation must be set up");
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
+        tasks.spawn(follow(handle.server.clone()));
         Cluster { server: handle.server, store, environment: controllers, stop, tasks, directory }
     }
 

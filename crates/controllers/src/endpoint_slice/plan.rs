@@ -175,7 +175,7 @@ fn rewrite(
     slice["ports"] = ports.clone();
     slice["endpoints"] = json!(endpoints);
     note_trigger(&mut slice, service, observed);
-    plan.replace(ENDPOINT_SLICE, seen, slice);
+    plan.replace(Target::unchanged(ENDPOINT_SLICE, seen), slice);
 }
 
 fn note_trigger(slice: &mut Value, service: &Object, observed: &Observed) {

@@ -31,7 +31,7 @@ pub fn plan(service: &Object, observed: &Observed) -> Plan {
         Some(seen) if !seen.is_terminating() && differs(service, seen, &wanted) => {
             let mut object = seen.value.clone();
             fill(&mut object, service, observed, &wanted);
-            plan.replace(ENDPOINTS, seen, object);
+            plan.replace(Target::unchanged(ENDPOINTS, seen), object);
         }
         Some(_) => {}
     }
