@@ -29,7 +29,6 @@ pub mod object;
 pub mod openapi;
 pub mod patch;
 pub mod persist;
-pub mod quantity;
 pub mod rbac;
 pub mod registry;
 pub mod request;
@@ -46,3 +45,5 @@ pub mod time;
 pub mod timestamp;
 pub mod traffic;
 pub mod webhooks;
+
+pub use amounts::quantity;

@@ -3,12 +3,12 @@
 
 pub mod claims;
 pub mod discovery;
-pub mod garbage_collector;
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod garbage_collector;
 pub mod kinds;
-pub mod node_lifecycle;
 pub mod namespace;
+pub mod node_lifecycle;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
@@ -43,8 +43,6 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 }
 
 /// Every controller, one line each.
-pub const ALL: &[Entry] =
-    &[entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller))];
 pub const ALL: &[Entry] = &[
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
