@@ -349,7 +349,7 @@ impl Server {
                 request.warnings.add(text.as_str());
             }
             if verb == "create" && version.life.is_terminating() {
-                return Err(Error::terminating_definition(verb));
+                return Err(Error::terminating_definition(resource.about()));
             }
         }
         match request.target.subresource.as_str() {

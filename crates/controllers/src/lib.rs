@@ -2,6 +2,7 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod deployment;
 pub mod discovery;
 pub mod endpoint_slice;
 pub mod endpoints;
@@ -14,6 +15,7 @@ pub mod pods;
 pub mod replica_set;
 pub mod service_pods;
 pub mod taint_eviction;
+pub mod share;
 
 use std::pin::Pin;
 
@@ -43,14 +45,16 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 }
 
 /// Every controller, one line each.
+#[rustfmt::skip]
 pub const ALL: &[Entry] = &[
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
-    entry::<endpoint_slice::Controller>(|context, _| {
-        run_boxed(context, endpoint_slice::Controller)
-    }),
+    entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<node_lifecycle::Controller>(node_lifecycle::start),
+    entry::<deployment::Controller>(|context, options| {
+        run_boxed(context, deployment::Controller::new(options))
+    }),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
 ];
 

@@ -108,7 +108,7 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
             let object = requests.patch(target, patch).await?;
             Ok(Done::At(target.kind, object.revision))
         }
-        Step::Replace { target, object } => {
+        Step::Replace { target, object, .. } => {
             let object = requests.replace(target, object).await?;
             Ok(Done::At(target.kind, object.revision))
         }

@@ -45,7 +45,7 @@ fn after(plan: &Plan, before: &[Arc<Object>]) -> Vec<Arc<Object>> {
     for step in &plan.steps {
         match step {
             Step::Create { object, .. } => held.push(Arc::new(Object::new(object.clone()))),
-            Step::Replace { target, object } => {
+            Step::Replace { target, object, .. } => {
                 held.retain(|slice| slice.name != target.name);
                 held.push(Arc::new(Object::new(object.clone())));
             }

@@ -1,6 +1,6 @@
 //! What the Endpoints of a service say.
 
-use reconcile::plan::Notice;
+use reconcile::plan::{Notice, Target};
 use reconcile::{Error, Object, Plan};
 use serde_json::{Value, json};
 

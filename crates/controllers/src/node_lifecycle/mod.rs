@@ -20,6 +20,7 @@ use tokio::time::Instant;
 
 use crate::kinds::{LEASE, NODE};
 use crate::taint_eviction::Evictor;
+use crate::options::Nodes;
 use crate::{Options, Task};
 
 use memory::Memory;
@@ -45,17 +46,17 @@ pub struct Patience {
 }
 
 impl Patience {
-    fn of(options: &Options) -> Patience {
-        let with_lease = options.node_grace;
+    fn of(options: &Nodes) -> Patience {
+        let with_lease = options.grace;
         // A status may come late once before its node is given up.
         let with_status = with_lease.max(options.heartbeat_interval * 2);
-        Patience { with_lease, with_status, at_start: options.node_start_grace.max(with_lease) }
+        Patience { with_lease, with_status, at_start: options.start_grace.max(with_lease) }
     }
 }
 
 impl Controller {
     pub fn new(options: &Options) -> Controller {
-        Controller { memory: Arc::default(), patience: Patience::of(options) }
+        Controller { memory: Arc::default(), patience: Patience::of(&options.nodes) }
     }
 }
 
