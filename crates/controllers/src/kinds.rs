@@ -24,3 +24,6 @@ pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 pub const REPLICA_SET: Kind = Kind::namespaced("apps", "v1", "ReplicaSet", "replicasets");
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 pub const STATEFUL_SET: Kind = Kind::namespaced("apps", "v1", "StatefulSet", "statefulsets");
+pub const RESOURCE_QUOTA: Kind = Kind::namespaced("", "v1", "ResourceQuota", "resourcequotas");
+pub const CLUSTER_ROLE: Kind =
+    Kind::cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");

@@ -19,8 +19,8 @@ use reconcile::{Context, Error, Kind, Object, Plan, Reconciler, Watches, run};
 use tokio::time::Instant;
 
 use crate::kinds::{LEASE, NODE};
-use crate::taint_eviction::Evictor;
 use crate::options::Nodes;
+use crate::taint_eviction::Evictor;
 use crate::{Options, Task};
 
 use memory::Memory;
