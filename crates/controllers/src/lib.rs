@@ -2,6 +2,7 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod cluster_role_aggregation;
 pub mod deployment;
 pub mod discovery;
 pub mod endpoint_slice;
@@ -9,11 +10,14 @@ pub mod endpoints;
 pub mod garbage_collector;
 pub mod kinds;
 pub mod namespace;
+pub mod node_lifecycle;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
+pub mod resource_quota;
 pub mod service_pods;
 pub mod share;
+pub mod taint_eviction;
 
 use std::pin::Pin;
 
@@ -49,6 +53,11 @@ pub const ALL: &[Entry] = &[
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
     entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
+    entry::<node_lifecycle::Controller>(node_lifecycle::start),
+    entry::<resource_quota::Controller>(|context, _| run_boxed(context, resource_quota::Controller::default())),
+    entry::<cluster_role_aggregation::Controller>(|context, _| {
+        run_boxed(context, cluster_role_aggregation::Controller)
+    }),
     entry::<deployment::Controller>(|context, options| {
         run_boxed(context, deployment::Controller::new(options))
     }),

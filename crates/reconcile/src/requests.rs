@@ -217,7 +217,7 @@ fn target_path(target: &Target) -> String {
 }
 
 /// A continue token may hold anything.
-pub(crate) fn escape(token: &str) -> String {
+pub fn escape(token: &str) -> String {
     let mut escaped = String::new();
     for byte in token.bytes() {
         match byte {

@@ -166,6 +166,8 @@ fn mask(value: &mut Value) {
             {
                 fields.remove(field);
             }
+            // The time of a taint has a name of its own.
+            fields.remove("timeAdded");
             fields.retain(|name, _| !name.ends_with("Time") && !name.ends_with("Timestamp"));
             fields.values_mut().for_each(mask);
         }
