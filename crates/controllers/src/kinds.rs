@@ -11,3 +11,6 @@ pub const DEFINITION: Kind = Kind::cluster(
     "CustomResourceDefinition",
     "customresourcedefinitions",
 );
+pub const JOB: Kind = Kind::namespaced("batch", "v1", "Job", "jobs");
+pub const CRON_JOB: Kind = Kind::namespaced("batch", "v1", "CronJob", "cronjobs");
+pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");

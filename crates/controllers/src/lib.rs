@@ -4,6 +4,7 @@
 pub mod claims;
 pub mod discovery;
 pub mod garbage_collector;
+pub mod job;
 pub mod kinds;
 pub mod namespace;
 pub mod options;
@@ -40,6 +41,7 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 /// Every controller, one line each.
 pub const ALL: &[Entry] = &[
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
+    component(job::NAME, |context, _| Box::pin(job::run(context))),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
 ];
