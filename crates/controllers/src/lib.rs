@@ -2,6 +2,7 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod cron_job;
 pub mod discovery;
 pub mod garbage_collector;
 pub mod job;
@@ -40,6 +41,7 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 
 /// Every controller, one line each.
 pub const ALL: &[Entry] = &[
+    entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),

@@ -72,7 +72,11 @@ impl<'a> Spec<'a> {
         if self.is_indexed { self.completions.unwrap_or(0) } else { 0 }
     }
 
+    /// Since when the job runs; one that is about to be resumed will begin anew.
     pub fn start(&self) -> Option<Timestamp> {
+        if conditions::is_true(&self.job.value["status"], "Suspended") {
+            return None;
+        }
         self.job.value["status"]["startTime"].as_str()?.parse().ok()
     }
 
