@@ -4,6 +4,7 @@
 
 mod cli;
 mod client;
+mod components;
 mod config;
 mod directories;
 mod health;

@@ -140,6 +140,10 @@ impl Up {
         }
         let components: Vec<_> = self.serving.components.iter().map(|one| one.name()).collect();
         command.arg("--components").arg(components.join(","));
+        if self.serving.fake_nodes > 0 {
+            command.args(["--fake-nodes", &self.serving.fake_nodes.to_string()]);
+            command.args(["--fake-node-resources", &self.serving.fake_node_resources.text]);
+        }
         if let Some(kind) = self.serving.store {
             command.args(["--store", &kind.to_string()]);
         }

@@ -3,7 +3,10 @@
 
 pub mod claims;
 pub mod cron_job;
+pub mod deployment;
 pub mod discovery;
+pub mod endpoint_slice;
+pub mod endpoints;
 pub mod garbage_collector;
 pub mod job;
 pub mod kinds;
@@ -11,6 +14,8 @@ pub mod namespace;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
+pub mod service_pods;
+pub mod share;
 
 use std::pin::Pin;
 
@@ -40,11 +45,17 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 }
 
 /// Every controller, one line each.
+#[rustfmt::skip]
 pub const ALL: &[Entry] = &[
     entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
+    entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
+    entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
+    entry::<deployment::Controller>(|context, options| {
+        run_boxed(context, deployment::Controller::new(options))
+    }),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
 ];
 

@@ -108,7 +108,7 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
             let object = requests.patch(target, patch).await?;
             Ok(Done::At(target.kind, object.revision))
         }
-        Step::Replace { target, object } => {
+        Step::Replace { target, object, .. } => {
             let object = requests.replace(target, object).await?;
             Ok(Done::At(target.kind, object.revision))
         }
@@ -146,7 +146,8 @@ async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done,
     }
 }
 
-/// Writes the status if it differs from what the object says.
+/// Writes the status if it differs from what the object says. The whole object is sent: the roles
+/// of controllers allow them to update a status, not to patch it.
 pub async fn write_status(
     requests: &Requests,
     kind: Kind,
@@ -154,14 +155,14 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    if object.value["status"] == *status {
+    if difference(&object.value["status"], status).is_none() {
         return Ok(());
     }
-    // An update and not a patch: that is what the roles of controllers allow.
-    let mut wanted = object.value.clone();
-    wanted["status"] = status.clone();
+    // A whole object: the roles of controllers allow to update a status, not to patch it.
     let target = Target::unchanged(kind, object).part("status");
-    let object = requests.replace(&target, &wanted).await?;
+    let mut whole = object.value.clone();
+    whole["status"] = status.clone();
+    let object = requests.replace(&target, &whole).await?;
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())

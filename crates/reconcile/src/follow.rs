@@ -156,7 +156,7 @@ async fn list(cache: &impl Sink, client: &kube::Client) -> Result<u64, kube::Err
                 // Items of a list may leave out what the list says once.
                 item["apiVersion"] = Value::from(api_version.clone());
                 item["kind"] = Value::from(kind);
-                Object::new(item)
+                kept(item)
             }));
         }
         if next.is_empty() {
@@ -189,12 +189,12 @@ async fn watch(
         match event? {
             None => return Ok((Ended::Stream, at)),
             Some(WatchEvent::Added(value) | WatchEvent::Modified(value)) => {
-                let object = Object::new(value);
+                let object = kept(value);
                 at = at.max(object.revision);
                 cache.put(object);
             }
             Some(WatchEvent::Deleted(value)) => {
-                let object = Object::new(value);
+                let object = kept(value);
                 at = at.max(object.revision);
                 cache.remove(&object);
             }
@@ -206,6 +206,15 @@ async fn watch(
             Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
         }
     }
+}
+
+/// An object as a cache keeps it: who owns which field is half of many objects, and nobody's
+/// business here. A write that leaves it out leaves it as it is.
+fn kept(mut value: Value) -> Object {
+    if let Some(meta) = value["metadata"].as_object_mut() {
+        meta.remove("managedFields");
+    }
+    Object::new(value)
 }
 
 fn get(cache: &impl Sink, path: String) -> http::request::Builder {
