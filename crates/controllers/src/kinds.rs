@@ -4,6 +4,7 @@ use reconcile::Kind;
 
 pub const CONTROLLER_REVISION: Kind =
     Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions");
+pub const CRON_JOB: Kind = Kind::namespaced("batch", "v1", "CronJob", "cronjobs");
 pub const DAEMON_SET: Kind = Kind::namespaced("apps", "v1", "DaemonSet", "daemonsets");
 pub const DEFINITION: Kind = Kind::cluster(
     "apiextensions.k8s.io",
@@ -11,13 +12,11 @@ pub const DEFINITION: Kind = Kind::cluster(
     "CustomResourceDefinition",
     "customresourcedefinitions",
 );
-pub const JOB: Kind = Kind::namespaced("batch", "v1", "Job", "jobs");
-pub const CRON_JOB: Kind = Kind::namespaced("batch", "v1", "CronJob", "cronjobs");
-pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 pub const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
 pub const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 pub const ENDPOINT_SLICE: Kind =
     Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+pub const JOB: Kind = Kind::namespaced("batch", "v1", "Job", "jobs");
 pub const NAMESPACE: Kind = Kind::cluster("", "v1", "Namespace", "namespaces");
 pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 pub const PERSISTENT_VOLUME_CLAIM: Kind =
