@@ -27,6 +27,9 @@ pub enum Step {
     Apply { kind: Kind, object: Value },
     /// Changes an object that was seen, by a merge patch, if it is still the one.
     Patch { target: Target, patch: Value },
+    /// Writes an object that was seen as a whole, if it says what it said: for those whose role
+    /// allows no patch.
+    Update { target: Target, object: Value },
     /// Deletes an object that was seen, if it is still the one; that it is gone is not an error.
     Delete { target: Target, options: Deletion },
 }
@@ -153,6 +156,10 @@ impl Plan {
         self.steps.push(Step::Patch { target, patch });
     }
 
+    pub fn update(&mut self, target: Target, object: Value) {
+        self.steps.push(Step::Update { target, object });
+    }
+
     pub fn delete(&mut self, target: Target) {
         self.steps.push(Step::Delete { target, options: Deletion::default() });
     }
@@ -168,6 +175,7 @@ impl fmt::Display for Step {
             Step::Create { kind, object } => write!(f, "create {kind} {}", of(object)),
             Step::Apply { kind, object } => write!(f, "apply {kind} {}", of(object)),
             Step::Patch { target, patch } => write!(f, "patch {target} {patch}"),
+            Step::Update { target, .. } => write!(f, "update {target}"),
             Step::Delete { target, .. } => write!(f, "delete {target}"),
         }
     }

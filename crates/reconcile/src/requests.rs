@@ -87,7 +87,9 @@ impl Requests {
     /// A merge patch of an object that was seen, if it is still the one.
     pub async fn patch(&self, target: &Target, patch: &Value) -> Result<Object, Error> {
         let mut patch = patch.clone();
-        patch["metadata"]["uid"] = json!(target.uid);
+        if !target.uid.is_empty() {
+            patch["metadata"]["uid"] = json!(target.uid);
+        }
         if let Some(revision) = target.revision {
             patch["metadata"]["resourceVersion"] = json!(revision.to_string());
         }
@@ -95,6 +97,19 @@ impl Requests {
         let body_type = "application/merge-patch+json";
         let answer = self.send(Method::PATCH, &path, body_type, Some(&patch)).await;
         let what = || format!("patch {target}");
+        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+    }
+
+    /// Writes an object that was seen as a whole, if it is still as it was seen.
+    pub async fn update(&self, target: &Target, object: &Value) -> Result<Object, Error> {
+        let mut object = object.clone();
+        object["metadata"]["uid"] = json!(target.uid);
+        if let Some(revision) = target.revision {
+            object["metadata"]["resourceVersion"] = json!(revision.to_string());
+        }
+        let path = format!("{}?fieldManager={}", target_path(target), self.manager);
+        let answer = self.send(Method::PUT, &path, "application/json", Some(&object)).await;
+        let what = || format!("update {target}");
         answer.map(Object::new).map_err(|source| Error::request(what(), source))
     }
 
