@@ -279,7 +279,8 @@ impl<R: Reconciler> Runner<R> {
         let plan = self.reconciler.plan(&object, &observed, now)?;
         let refused;
         let mut written = Written::default();
-        let mut result = act::perform(&requests, &plan.steps, &mut written).await;
+        let mut result =
+            act::perform((&requests, &self.context.caches), &plan.steps, &mut written).await;
         let report = match &result {
             Ok(()) => Some(&plan),
             // The connection broke, or another was faster: the next try tells.
