@@ -72,7 +72,12 @@ pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, CONTROLLERS_LEASE));
-    let options = controllers::Options::default();
+    let cluster = &plan.loaded.config.cluster;
+    let nodes = controllers::options::Nodes {
+        heartbeat_interval: cluster.heartbeat_interval,
+        ..Default::default()
+    };
+    let options = controllers::Options { deployment_match: cluster.deployment_match, nodes };
     let mut running = controllers::start(
         |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
         &options,

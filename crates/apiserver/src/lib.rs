@@ -29,6 +29,7 @@ pub mod object;
 pub mod openapi;
 pub mod patch;
 pub mod persist;
+pub mod profile;
 pub mod rbac;
 pub mod registry;
 pub mod request;

@@ -27,6 +27,7 @@ use crate::identity::static_tokens::StaticTokens;
 use crate::identity::tokens::Tokens;
 use crate::metrics::{Counted, Metrics, Subject};
 use crate::openapi::Documents;
+use crate::profile::Profile;
 use crate::rbac::{Attributes, Authorizer, Decision, denial};
 use crate::registry::custom::follow::{Definitions, is_definition};
 use crate::request::cause::{self, Cause};
@@ -71,6 +72,8 @@ pub struct Server {
     pub webhook_client: Client,
     pub traffic: Traffic,
     pub metrics: Metrics,
+    /// In whose manner new objects begin.
+    pub profile: Profile,
     /// What else runs in the process.
     pub beside: Beside,
     /// True from when the server is to stop.
