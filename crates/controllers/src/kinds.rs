@@ -27,3 +27,7 @@ pub const STATEFUL_SET: Kind = Kind::namespaced("apps", "v1", "StatefulSet", "st
 pub const RESOURCE_QUOTA: Kind = Kind::namespaced("", "v1", "ResourceQuota", "resourcequotas");
 pub const CLUSTER_ROLE: Kind =
     Kind::cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
+pub const PERSISTENT_VOLUME: Kind =
+    Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes");
+pub const STORAGE_CLASS: Kind =
+    Kind::cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses");
