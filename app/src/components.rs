@@ -73,16 +73,18 @@ pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, CONTROLLERS_LEASE));
     let cluster = &plan.loaded.config.cluster;
-    let nodes = controllers::options::Nodes {
-        heartbeat_interval: cluster.heartbeat_interval,
-        ..Default::default()
-    };
-    let options = controllers::Options { deployment_match: cluster.deployment_match, nodes };
+    let mut options = controllers::Options::default();
+    options.deployment_match = cluster.deployment_match;
+    options.nodes.heartbeat_interval = cluster.heartbeat_interval;
     let mut running = controllers::start(
         |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
         &options,
     );
     tasks.spawn("controllers", async move { while running.join_next().await.is_some() {} });
+    // The controllers' own roles are for what others make.
+    let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
+    let install = controllers::volume_binder::install_default_class(shared.context(user, alone()));
+    tasks.spawn_until_stop("default-class", install);
 }
 
 /// Who else may run the same components decides whether there is an election.

@@ -3,11 +3,13 @@
 
 pub mod claims;
 pub mod cluster_role_aggregation;
+pub mod cron_job;
 pub mod deployment;
 pub mod discovery;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod garbage_collector;
+pub mod job;
 pub mod kinds;
 pub mod namespace;
 pub mod node_lifecycle;
@@ -51,7 +53,9 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 /// Every controller, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
+    component(job::NAME, |context, _| Box::pin(job::run(context))),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
     entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),

@@ -31,7 +31,7 @@ use crate::Task;
 use crate::kinds::{NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS};
 
 pub use observe::{ForClaim, ForVolume};
-pub use provision::{PROVISIONER, default_class};
+pub use provision::{PROVISIONER, default_class, install_default_class};
 
 /// Set on both sides when the controller chose; what a user chose is kept when it is undone.
 const BOUND_BY_CONTROLLER: &str = "pv.kubernetes.io/bound-by-controller";

@@ -4,11 +4,13 @@
 //! held to its node by an affinity.
 
 use amounts::Quantity;
-use reconcile::Object;
+use reconcile::requests::Origin;
+use reconcile::{Context, Object};
 use serde_json::{Value, json};
 
 use super::observe::ForClaim;
 use super::{BOUND_BY_CONTROLLER, PROVISIONED_BY, matching, text};
+use crate::kinds::STORAGE_CLASS;
 
 pub const PROVISIONER: &str = "setpoint.dev/local-path";
 const CLASS: &str = "local-path";
@@ -27,6 +29,20 @@ pub fn default_class() -> Value {
         "volumeBindingMode": "WaitForFirstConsumer",
         "allowVolumeExpansion": true,
     })
+}
+
+/// Makes the default class, if there is none of its name; whoever removes it has it back after the
+/// next start.
+pub async fn install_default_class(context: Context) {
+    // By then the server answers.
+    context.cache(STORAGE_CLASS).reaches(1).await;
+    let requests = context.requests("setpoint", Origin::default());
+    match requests.create(STORAGE_CLASS, &default_class()).await {
+        Err(error) if !error.is_conflict() => {
+            tracing::warn!(error = %error.chain(), "the default class could not be made");
+        }
+        _ => {}
+    }
 }
 
 /// The name of the volume that is made for a claim.
