@@ -81,6 +81,10 @@ fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
         &options,
     );
     tasks.spawn("controllers", async move { while running.join_next().await.is_some() {} });
+    // The controllers' own roles are for what others make.
+    let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
+    let install = controllers::volume_binder::install_default_class(shared.context(user, alone()));
+    tasks.spawn_until_stop("default-class", install);
 }
 
 /// Who else may run the same components decides whether there is an election.

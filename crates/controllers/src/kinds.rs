@@ -22,6 +22,8 @@ pub const JOB: Kind = Kind::namespaced("batch", "v1", "Job", "jobs");
 pub const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
 pub const NAMESPACE: Kind = Kind::cluster("", "v1", "Namespace", "namespaces");
 pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+pub const PERSISTENT_VOLUME: Kind =
+    Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes");
 pub const PERSISTENT_VOLUME_CLAIM: Kind =
     Kind::namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -29,3 +31,5 @@ pub const REPLICA_SET: Kind = Kind::namespaced("apps", "v1", "ReplicaSet", "repl
 pub const RESOURCE_QUOTA: Kind = Kind::namespaced("", "v1", "ResourceQuota", "resourcequotas");
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 pub const STATEFUL_SET: Kind = Kind::namespaced("apps", "v1", "StatefulSet", "statefulsets");
+pub const STORAGE_CLASS: Kind =
+    Kind::cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses");

@@ -20,6 +20,8 @@ pub mod resource_quota;
 pub mod service_pods;
 pub mod share;
 pub mod taint_eviction;
+pub mod volume_binder;
+pub mod volume_protection;
 
 use std::pin::Pin;
 
@@ -58,6 +60,9 @@ pub const ALL: &[Entry] = &[
     entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<node_lifecycle::Controller>(node_lifecycle::start),
+    entry::<volume_binder::Claims>(|context, _| volume_binder::start(context)),
+    entry::<volume_protection::Claims>(|context, _| run_boxed(context, volume_protection::Claims)),
+    entry::<volume_protection::Volumes>(|context, _| run_boxed(context, volume_protection::Volumes)),
     entry::<resource_quota::Controller>(|context, _| run_boxed(context, resource_quota::Controller::default())),
     entry::<cluster_role_aggregation::Controller>(|context, _| {
         run_boxed(context, cluster_role_aggregation::Controller)
