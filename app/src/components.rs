@@ -73,7 +73,10 @@ pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, CONTROLLERS_LEASE));
     let cluster = &plan.loaded.config.cluster;
-    let options = controllers::Options { deployment_match: cluster.deployment_match };
+    let options = controllers::Options {
+        deployment_match: cluster.deployment_match,
+        ..controllers::Options::default()
+    };
     let mut running = controllers::start(
         |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
         &options,

@@ -2,6 +2,7 @@
 
 use reconcile::Kind;
 
+pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
 pub const CONTROLLER_REVISION: Kind =
     Kind::namespaced("apps", "v1", "ControllerRevision", "controllerrevisions");
 pub const CRON_JOB: Kind = Kind::namespaced("batch", "v1", "CronJob", "cronjobs");
@@ -13,6 +14,8 @@ pub const DEFINITION: Kind = Kind::cluster(
     "customresourcedefinitions",
 );
 pub const DEPLOYMENT: Kind = Kind::namespaced("apps", "v1", "Deployment", "deployments");
+pub const DISRUPTION_BUDGET: Kind =
+    Kind::namespaced("policy", "v1", "PodDisruptionBudget", "poddisruptionbudgets");
 pub const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 pub const ENDPOINT_SLICE: Kind =
     Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
@@ -24,4 +27,5 @@ pub const PERSISTENT_VOLUME_CLAIM: Kind =
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 pub const REPLICA_SET: Kind = Kind::namespaced("apps", "v1", "ReplicaSet", "replicasets");
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+pub const SERVICE_ACCOUNT: Kind = Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts");
 pub const STATEFUL_SET: Kind = Kind::namespaced("apps", "v1", "StatefulSet", "statefulsets");
