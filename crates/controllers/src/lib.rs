@@ -2,12 +2,16 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod daemon_set;
 pub mod deployment;
 pub mod kinds;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
+pub mod revisions;
 pub mod share;
+pub mod stateful_set;
+pub mod templates;
 
 use std::pin::Pin;
 
@@ -33,10 +37,14 @@ const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
 
 /// Every controller, one line each.
 pub const ALL: &[Entry] = &[
+    entry::<daemon_set::Controller>(|context, _| {
+        run_boxed(context, daemon_set::Controller::default())
+    }),
     entry::<deployment::Controller>(|context, options| {
         run_boxed(context, deployment::Controller { matching: options.deployment_match })
     }),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
+    entry::<stateful_set::Controller>(|context, _| run_boxed(context, stateful_set::Controller)),
 ];
 
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
