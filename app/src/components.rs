@@ -72,7 +72,10 @@ pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, CONTROLLERS_LEASE));
-    let options = controllers::Options::default();
+    let cluster = &plan.loaded.config.cluster;
+    let mut options = controllers::Options::default();
+    options.deployment_match = cluster.deployment_match;
+    options.nodes.heartbeat_interval = cluster.heartbeat_interval;
     let mut running = controllers::start(
         |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
         &options,

@@ -102,7 +102,9 @@ async fn serve_api(
         host: node_name::of_host(),
         stop: tasks.stop_handle().into_receiver(),
     };
-    let handle = start::start(options, store, Arc::new(System)).await?;
+    let settings =
+        start::Settings { profile: plan.loaded.config.cluster.profile, ..Default::default() };
+    let handle = start::start_with(options, settings, store, Arc::new(System)).await?;
     let admin = handle.keys.admin()?;
     tasks.spawn_until_stop("definitions", follow(handle.server.clone()));
     tasks.spawn("api", serve(handle.server.clone(), listener, handle.tls));

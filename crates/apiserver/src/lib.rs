@@ -29,7 +29,7 @@ pub mod object;
 pub mod openapi;
 pub mod patch;
 pub mod persist;
-pub mod quantity;
+pub mod profile;
 pub mod rbac;
 pub mod registry;
 pub mod request;
@@ -46,3 +46,5 @@ pub mod time;
 pub mod timestamp;
 pub mod traffic;
 pub mod webhooks;
+
+pub use amounts::quantity;

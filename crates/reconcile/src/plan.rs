@@ -1,6 +1,7 @@
 //! What a reconcile wants done, as data. `Display` is stable: goldens are made of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -27,8 +28,11 @@ pub enum Step {
     Apply { kind: Kind, object: Value },
     /// Changes an object that was seen, by a merge patch, if it is still the one.
     Patch { target: Target, patch: Value },
-    /// The same, written as a whole object: for those who may update a kind but not patch it.
-    Update { target: Target, object: Value, patch: Value },
+    /// Makes an object that was seen, or a part of it, as a whole what is given, if it still says
+    /// what it said. For those who may update but not patch. The change is for people.
+    Replace { target: Target, object: Value, change: Option<Value> },
+    /// Deletes every object of a kind in a namespace; the server deletes what it finds by UID.
+    DeleteCollection { kind: Kind, namespace: Arc<str> },
     /// Deletes an object that was seen, if it is still the one; that it is gone is not an error.
     Delete { target: Target, options: Deletion },
 }
@@ -155,12 +159,16 @@ impl Plan {
         self.steps.push(Step::Patch { target, patch });
     }
 
+    pub fn replace(&mut self, target: Target, object: Value) {
+        self.steps.push(Step::Replace { target, object, change: None });
+    }
+
     /// Changes an object as it was seen, whole; a change by another in between is a conflict.
     pub fn update(&mut self, kind: Kind, seen: &Object, subresource: &'static str, patch: Value) {
         let target = Target::unchanged(kind, seen).part(subresource);
         let mut object = seen.value.clone();
         merge(&mut object, &patch);
-        self.steps.push(Step::Update { target, object, patch });
+        self.steps.push(Step::Replace { target, object, change: Some(patch) });
     }
 
     pub fn delete(&mut self, target: Target) {
@@ -198,7 +206,13 @@ impl fmt::Display for Step {
             Step::Create { kind, object } => write!(f, "create {kind} {}", of(object)),
             Step::Apply { kind, object } => write!(f, "apply {kind} {}", of(object)),
             Step::Patch { target, patch } => write!(f, "patch {target} {patch}"),
-            Step::Update { target, patch, .. } => write!(f, "update {target} {patch}"),
+            Step::Replace { target, change: None, .. } => write!(f, "replace {target}"),
+            Step::Replace { target, change: Some(patch), .. } => {
+                write!(f, "update {target} {patch}")
+            }
+            Step::DeleteCollection { kind, namespace } => {
+                write!(f, "delete every {kind} in {namespace}")
+            }
             Step::Delete { target, .. } => write!(f, "delete {target}"),
         }
     }

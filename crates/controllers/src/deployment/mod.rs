@@ -23,7 +23,7 @@ use reconcile::{Cache, Change, Context, Error, Kind, Name, Object, Plan, Reconci
 
 use crate::claims;
 use crate::kinds::{DEPLOYMENT, POD, REPLICA_SET};
-use crate::options::Match;
+use crate::options::{Match, Options};
 use crate::pods;
 
 pub use observe::Observed;
@@ -31,6 +31,12 @@ pub use observe::Observed;
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Controller {
     pub matching: Match,
+}
+
+impl Controller {
+    pub fn new(options: &Options) -> Controller {
+        Controller { matching: options.deployment_match }
+    }
 }
 
 impl Reconciler for Controller {

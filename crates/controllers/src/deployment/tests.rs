@@ -87,7 +87,7 @@ fn line(step: &Step) -> String {
             Value::Null => step.to_string(),
             replicas => format!("scale {} to {replicas}", target.name.name),
         },
-        Step::Update { target, patch, .. } => {
+        Step::Replace { target, change: Some(patch), .. } => {
             format!("update {target} {}", patch["metadata"])
         }
         step => step.to_string(),
