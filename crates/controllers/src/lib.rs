@@ -2,9 +2,9 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
-pub mod daemon_set;
 pub mod cluster_role_aggregation;
 pub mod cron_job;
+pub mod daemon_set;
 pub mod deployment;
 pub mod discovery;
 pub mod endpoint_slice;
@@ -17,14 +17,13 @@ pub mod node_lifecycle;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
-pub mod revisions;
-pub mod share;
-pub mod stateful_set;
-pub mod templates;
 pub mod resource_quota;
+pub mod revisions;
 pub mod service_pods;
 pub mod share;
+pub mod stateful_set;
 pub mod taint_eviction;
+pub mod templates;
 
 use std::pin::Pin;
 
@@ -56,8 +55,7 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 /// Every controller, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
-    entry::<daemon_set::Controller>(|context, _| {
-        run_boxed(context, daemon_set::Controller::default())
+    entry::<daemon_set::Controller>(|context, _| run_boxed(context, daemon_set::Controller::default())),
     entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),

@@ -1,7 +1,8 @@
 //! ControllerRevisions: the templates that a StatefulSet or DaemonSet has had, numbered.
 //!
 //! The name of a revision follows from the template, so that a template that comes back finds its
-//! revision again. `data` is a patch that brings the template back, as `kubectl rollout undo` wants.
+//! revision again. `data` is a patch that brings the template back, as `kubectl rollout undo`
+//! wants.
 //!
 //! Upstream: pkg/controller/history/controller_history.go
 

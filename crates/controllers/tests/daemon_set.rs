@@ -153,9 +153,9 @@ const ROLLED: Trial = Trial {
             add_node(&cluster, &context, "n1").await;
             add_node(&cluster, &context, "n2").await;
             let made = cluster.create(DAEMON_SET, log("one")).await;
-            tokio::time::sleep(Duration::from_secs(900)).await;
+            tokio::time::sleep(Duration::from_secs(1_800)).await;
             change(&context, &made, image("two")).await;
-            tokio::time::sleep(Duration::from_secs(900)).await;
+            tokio::time::sleep(Duration::from_secs(1_800)).await;
             add_node(&cluster, &context, "n3").await;
         })
     },

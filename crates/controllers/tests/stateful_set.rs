@@ -141,7 +141,7 @@ const ROLLED: Trial = Trial {
             for patch in
                 [json!({"spec": {"replicas": 3}}), image("two"), json!({"spec": {"replicas": 1}})]
             {
-                tokio::time::sleep(Duration::from_secs(900)).await;
+                tokio::time::sleep(Duration::from_secs(1_800)).await;
                 change(&context, &made, patch).await;
             }
         })

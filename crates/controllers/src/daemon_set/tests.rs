@@ -135,7 +135,10 @@ fn every_node_gets_a_pod_that_fits_nowhere_else() {
 /// What a node has and what becomes of a set that asks for it, without and with a pod there.
 #[test]
 fn a_pod_is_where_the_node_allows_it() {
-    let taint = |effect: &str| json!({"spec": {"taints": [{"key": "gpu", "value": "yes", "effect": effect}]}});
+    let taint = |effect: &str| {
+        let taint = json!({"key": "gpu", "value": "yes", "effect": effect});
+        json!({"spec": {"taints": [taint]}})
+    };
     let tolerating = json!({"template": {"spec": {"tolerations":
         [{"key": "gpu", "operator": "Equal", "value": "yes"}]}}});
     let selecting = json!({"template": {"spec": {"nodeSelector": {"disk": "fast"}}}});
@@ -248,7 +251,7 @@ fn many_nodes_get_pods_of_different_names() {
     let revision = revision(&set, 1);
     let mut rounds = 0;
     loop {
-        let plan = planned(&set, &observed(&nodes, &pods, &[revision.clone()]));
+        let plan = planned(&set, &observed(&nodes, &pods, std::slice::from_ref(&revision)));
         if plan.steps.is_empty() {
             break;
         }

@@ -81,7 +81,7 @@ fn claims_are_owned_as_the_policy_says() {
         let plan = planned(&set, &seen(&set, &pods, &claims));
         let owner = |name: &str| {
             let found = plan.steps.iter().find_map(|step| match step {
-                Step::Update { target, patch, .. } if &*target.name.name == name => {
+                Step::Replace { target, change: Some(patch), .. } if &*target.name.name == name => {
                     patch["metadata"]["ownerReferences"][0]["kind"].as_str()
                 }
                 _ => None,
