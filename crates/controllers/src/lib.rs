@@ -4,6 +4,7 @@
 pub mod claims;
 pub mod cluster_role_aggregation;
 pub mod cron_job;
+pub mod daemon_set;
 pub mod deployment;
 pub mod discovery;
 pub mod disruption;
@@ -29,6 +30,12 @@ pub mod taint_eviction;
 pub mod ttl_after_finished;
 pub mod volume_binder;
 pub mod volume_protection;
+pub mod revisions;
+pub mod service_pods;
+pub mod share;
+pub mod stateful_set;
+pub mod taint_eviction;
+pub mod templates;
 
 use std::pin::Pin;
 
@@ -60,6 +67,7 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 /// Every controller, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    entry::<daemon_set::Controller>(|context, _| run_boxed(context, daemon_set::Controller::default())),
     entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),
@@ -89,6 +97,7 @@ pub const ALL: &[Entry] = &[
         run_boxed(context, deployment::Controller::new(options))
     }),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
+    entry::<stateful_set::Controller>(|context, _| run_boxed(context, stateful_set::Controller)),
 ];
 
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
