@@ -18,8 +18,6 @@ impl Events {
     pub const POD_ADDED: Events = Events(1 << 5);
     pub const VOLUMES: Events = Events(1 << 6);
     pub const NAMESPACES: Events = Events(1 << 7);
-    /// A member of a gang came, or its group changed.
-    pub const GROUPS: Events = Events(1 << 8);
     pub const ALL: Events = Events(u32::MAX);
 
     pub fn is_none(self) -> bool {

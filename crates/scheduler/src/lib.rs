@@ -11,6 +11,8 @@
 pub mod classes;
 pub mod cycle;
 pub mod events;
+#[cfg(test)]
+mod fixtures;
 pub mod gang;
 pub mod kinds;
 pub mod labels;
@@ -21,6 +23,8 @@ pub mod preempt;
 pub mod profile;
 pub mod quantity;
 pub mod queue;
+#[cfg(test)]
+mod reference;
 pub mod resources;
 pub mod run;
 pub mod snapshot;

@@ -27,15 +27,24 @@ pub struct Gang<'a> {
     pub placed: usize,
 }
 
+/// Why a gang does not start.
+#[derive(Clone, Debug)]
+pub struct Refusal {
+    pub diagnosis: Arc<Diagnosis>,
+    /// Whether it is for want of members, which may be on their way.
+    pub lacks_members: bool,
+}
+
 /// Decides a gang. On success its pods are assumed in the snapshot; else nothing changed.
 pub fn decide(
     snapshot: &mut Snapshot,
     classes: &mut Classes,
     gang: &Gang<'_>,
-) -> Result<Vec<(Arc<PodInfo>, Slot)>, Arc<Diagnosis>> {
+) -> Result<Vec<(Arc<PodInfo>, Slot)>, Refusal> {
     let missing = gang.group.members_min.saturating_sub(gang.placed);
     if let Some(refusal) = refuse_early(snapshot, gang, missing) {
-        return Err(Arc::new(refusal));
+        let lacks_members = gang.pending.len() < missing;
+        return Err(Refusal { diagnosis: Arc::new(refusal), lacks_members });
     }
     let mut found: Vec<(Arc<PodInfo>, Slot)> = Vec::new();
     let mut refusal = None;
@@ -63,7 +72,7 @@ pub fn decide(
             for (pod, _) in &found {
                 snapshot.displace(&pod.uid);
             }
-            Err(refusal)
+            Err(Refusal { diagnosis: refusal, lacks_members: false })
         }
         _ => Ok(found),
     }
@@ -80,7 +89,7 @@ fn refuse_early(snapshot: &Snapshot, gang: &Gang<'_>, missing: usize) -> Option<
              minMember of group: {}",
             gang.group.members_min
         );
-        return Some(Diagnosis::because(nodes, reason, Events::GROUPS));
+        return Some(Diagnosis::because(nodes, reason, Events::NONE));
     }
     if gang.placed > 0 {
         return None;
@@ -93,6 +102,6 @@ fn refuse_early(snapshot: &Snapshot, gang: &Gang<'_>, missing: usize) -> Option<
     });
     let (name, _) = lacking?;
     let reason = format!("not enough free {name} for the minResources of the PodGroup");
-    let wakes = Events::GROUPS | Events::POD_REMOVED | Events::NODE_ADDED | Events::NODE_RESOURCES;
+    let wakes = Events::POD_REMOVED | Events::NODE_ADDED | Events::NODE_RESOURCES;
     Some(Diagnosis::because(nodes, reason, wakes))
 }

@@ -15,13 +15,15 @@ use crate::pod::PodInfo;
 use crate::preempt::{Preemption, preempt};
 use crate::profile::{Policy, Profile};
 use crate::run::reservation::{Reservation, VOLUMES_TIMEOUT};
-use crate::run::state::{Assumed, State};
+use crate::run::state::{Assumed, State, Told};
 use crate::run::work::{Report, Work};
 use crate::snapshot::Slot;
 use crate::verdict::{Diagnosis, Verdict};
 
 /// Decisions before the loop looks around again.
 const DECISIONS_MAX: usize = 256;
+/// How long a gang may be incomplete before its pods are told.
+const MEMBERS_DELAY: Duration = Duration::from_secs(1);
 
 impl State {
     /// Decides until nothing is active, enough is to be done, or it is time to look around.
@@ -71,8 +73,8 @@ impl State {
             .get(key)
             .and_then(|members| Some((members.group.clone()?, members.pods.clone())))
         else {
-            let diagnosis = Diagnosis::because(nodes, gang::NOT_FOUND, Events::GROUPS);
-            return self.tell(first, &Arc::new(diagnosis), "", now);
+            let diagnosis = Diagnosis::because(nodes, gang::NOT_FOUND, Events::NONE);
+            return self.tell_later(first, &Arc::new(diagnosis), now);
         };
         let is_placed = |pod: &PodInfo| pod.is_placed() || self.assumed.contains_key(&pod.uid);
         let placed = members.values().filter(|pod| is_placed(pod) || pod.is_finished).count();
@@ -108,9 +110,15 @@ impl State {
                     }
                 }
             }
-            Err(diagnosis) => {
+            Err(refusal) if refusal.lacks_members => {
                 for (pod, _) in &pending {
-                    self.tell(pod, &diagnosis, "", now);
+                    self.queue.refuse(&pod.uid, Events::NONE, now);
+                }
+                self.tell_later(first, &refusal.diagnosis, now);
+            }
+            Err(refusal) => {
+                for (pod, _) in &pending {
+                    self.tell(pod, &refusal.diagnosis, "", now);
                 }
             }
         }
@@ -252,14 +260,18 @@ impl State {
         nominated: &str,
         now: Instant,
     ) {
-        self.queue.refuse(&pod.uid, diagnosis.wakes | wakes_of(pod), now);
+        self.queue.refuse(&pod.uid, diagnosis.wakes, now);
         self.verdicts.keep(pod.name(), diagnosis);
         let report = Report { message: diagnosis.message(), nominated: nominated.into() };
-        self.reports.insert(pod.uid.clone(), (pod.clone(), report));
+        let told = Told { pod: pod.clone(), report, not_before: now };
+        self.reports.insert(pod.uid.clone(), told);
     }
-}
 
-/// A member of a gang may be helped by others of the gang.
-fn wakes_of(pod: &PodInfo) -> Events {
-    if pod.group.is_some() { Events::GROUPS } else { Events::NONE }
+    /// The same, if it still waits after a while: others of its gang may be on their way.
+    fn tell_later(&mut self, pod: &Arc<PodInfo>, diagnosis: &Arc<Diagnosis>, now: Instant) {
+        self.tell(pod, diagnosis, "", now);
+        if let Some(told) = self.reports.get_mut(&pod.uid) {
+            told.not_before = now + MEMBERS_DELAY;
+        }
+    }
 }

@@ -97,7 +97,7 @@ impl Scheduler {
                 tokio::task::yield_now().await;
                 continue;
             }
-            let due = self.state.next_due();
+            let due = self.state.next_due(Instant::now());
             tokio::select! {
                 biased;
                 () = self.context.stopping() => break,
@@ -132,7 +132,7 @@ impl Scheduler {
         if self.running.bindings < BINDINGS_MAX {
             work.extend(self.state.decide(BINDINGS_MAX - self.running.bindings, now));
         }
-        work.extend(self.state.take_reports(REPORTS_MAX.saturating_sub(self.running.reports)));
+        work.extend(self.state.take_reports(REPORTS_MAX.saturating_sub(self.running.reports), now));
         work.extend(self.state.take_notices(NOTICES_MAX.saturating_sub(self.running.notices)));
         let statuses = self.state.groups.statuses(self.context.environment.now());
         for (key, group, status) in statuses {

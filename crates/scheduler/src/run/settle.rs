@@ -100,12 +100,16 @@ impl State {
     }
 
     /// Pods that are to be told why they wait; each is told one thing at a time.
-    pub fn take_reports(&mut self, room: usize) -> Vec<Work> {
-        let ready = self.reports.keys().filter(|uid| !self.reporting.contains(*uid));
-        let ready: Vec<Arc<str>> = ready.take(room).cloned().collect();
+    pub fn take_reports(&mut self, room: usize, now: Instant) -> Vec<Work> {
+        let ready = self
+            .reports
+            .iter()
+            .filter(|(uid, told)| told.not_before <= now && !self.reporting.contains(*uid));
+        let ready: Vec<Arc<str>> = ready.take(room).map(|(uid, _)| uid.clone()).collect();
         let mut work = Vec::new();
         for uid in ready {
-            let Some((pod, report)) = self.reports.remove(&uid) else { continue };
+            let Some(told) = self.reports.remove(&uid) else { continue };
+            let (pod, report) = (told.pod, told.report);
             if is_told(&pod, &report) {
                 continue;
             }

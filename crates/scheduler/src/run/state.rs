@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use crate::classes::Classes;
 use crate::events::Events;
-use crate::gang::group::Family;
+use crate::gang::group::{Family, GroupKey};
 use crate::kinds::{BUDGET, CLAIM, CLASS, GROUP, NAMESPACE, NODE, POD, VOLCANO_GROUP, VOLUME};
 use crate::pod::PodInfo;
 use crate::profile::Profile;
@@ -36,13 +36,21 @@ pub struct State {
     /// Pods that others go for at this moment.
     pub preempting: BTreeSet<Arc<str>>,
     /// What pods are to be told; the latest counts.
-    pub reports: BTreeMap<Arc<str>, (Arc<PodInfo>, Report)>,
+    pub reports: BTreeMap<Arc<str>, Told>,
     pub reporting: BTreeSet<Arc<str>>,
     pub notices: VecDeque<(Arc<PodInfo>, Notice)>,
     /// Refusals of this round, with what came of looking for victims, by address.
     pub refusals: Map<usize, (Arc<Diagnosis>, Arc<Diagnosis>)>,
     uids: BTreeMap<Name, Arc<str>>,
     events: Events,
+}
+
+/// What a pod is to be told, and when.
+#[derive(Debug)]
+pub struct Told {
+    pub pod: Arc<PodInfo>,
+    pub report: Report,
+    pub not_before: Instant,
 }
 
 /// A pod that was decided.
@@ -90,8 +98,8 @@ impl State {
                     self.snapshot.put_budget(&name, object.as_deref());
                     Events::NONE
                 }
-                GROUP => self.put_group(Family::Coscheduling, &name, object),
-                VOLCANO_GROUP => self.put_group(Family::Volcano, &name, object),
+                GROUP => self.put_group((Family::Coscheduling, name), object, now),
+                VOLCANO_GROUP => self.put_group((Family::Volcano, name), object, now),
                 _ => Events::NONE,
             };
             self.events |= events;
@@ -118,9 +126,23 @@ impl State {
         self.snapshot.put_volume(name, object)
     }
 
-    fn put_group(&mut self, family: Family, name: &Name, object: Option<Arc<Object>>) -> Events {
-        self.groups.put_group(family, name, object);
-        Events::GROUPS
+    fn put_group(
+        &mut self,
+        (family, name): (Family, Name),
+        object: Option<Arc<Object>>,
+        now: Instant,
+    ) -> Events {
+        self.groups.put_group(family, &name, object);
+        self.wake_members(&GroupKey { family, name }, now);
+        Events::NONE
+    }
+
+    /// Members of a gang are tried again when it or one of them changes.
+    fn wake_members(&mut self, key: &GroupKey, now: Instant) {
+        let Some(members) = self.groups.get(key) else { return };
+        for uid in members.pods.keys() {
+            self.queue.wake_one(uid, now);
+        }
     }
 
     /// A pod came, changed or went.
@@ -167,9 +189,12 @@ impl State {
         if !self.assumed.contains_key(&pod.uid) && !self.preempting.contains(&pod.uid) {
             self.snapshot.nominate(&pod, &pod.nominated);
         }
-        let is_new_member = pod.group.is_some() && !self.queue.holds(&pod.uid);
+        let is_new = !self.queue.holds(&pod.uid);
         self.queue.put(&pod, now);
-        if is_new_member { Events::GROUPS } else { Events::NONE }
+        if let (Some(key), true) = (&pod.group, is_new) {
+            self.wake_members(key, now);
+        }
+        Events::NONE
     }
 
     /// A pod is on its node.
@@ -212,9 +237,12 @@ impl State {
     }
 
     /// When something must be looked at although nothing changed.
-    pub fn next_due(&self) -> Option<Instant> {
+    pub fn next_due(&self, now: Instant) -> Option<Instant> {
         let reserved = self.reservations.values().map(|one| one.deadline);
-        reserved.chain(self.queue.next_due()).min()
+        let told = self.reports.values().map(|told| told.not_before);
+        // What is due and still there waits for room, and room wakes the loop.
+        let told = told.filter(|at| *at > now);
+        reserved.chain(told).chain(self.queue.next_due()).min()
     }
 }
 
