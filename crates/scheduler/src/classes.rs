@@ -108,9 +108,7 @@ fn is_simple(view: View<'_>) -> bool {
         return false;
     }
     profile.plugins().iter().all(|plugin| match plugin.scope() {
-        Scope::Cluster => {
-            matches!(plugin.filter(view), Filtering::Skip) && plugin.score(view, &[]).is_none()
-        }
+        Scope::Cluster => !plugin.concerns(view),
         // Scores that only the nodes decide are compared with each other.
         Scope::Node => plugin.score(view, &[]).is_none() && plugin.narrows(&view).is_none(),
         Scope::Load => true,
@@ -133,11 +131,17 @@ impl Class {
     }
 
     fn rebuild(&mut self, view: View<'_>) {
-        let slots = view.snapshot.nodes.len();
         let judge = Judge::new(view);
-        self.fits = (0..slots).map(|slot| judge.node_fits(slot)).collect();
-        let scores = (0..slots).map(|slot| judge.score(slot, self.fits[slot])).collect();
-        self.tree = Tree::new(scores);
+        let mut slots = view.snapshot.live_slots();
+        judge.of_node.iter().for_each(|filter| filter.keep(&mut slots));
+        self.fits = vec![false; view.snapshot.nodes.len()];
+        slots.iter().for_each(|slot| self.fits[*slot] = true);
+        judge.of_load.iter().for_each(|filter| filter.keep(&mut slots));
+        let mut sums = vec![0; slots.len()];
+        judge.scores.iter().for_each(|(weight, score)| score.add(&slots, *weight, &mut sums));
+        let mut leaves = vec![UNFIT; view.snapshot.nodes.len()];
+        slots.iter().zip(sums).for_each(|(slot, sum)| leaves[*slot] = sum);
+        self.tree = Tree::new(leaves);
         self.position = view.snapshot.changes.position();
         self.epoch = view.snapshot.epoch;
     }

@@ -29,8 +29,8 @@ pub fn schedule(snapshot: &Snapshot, pod: &PodInfo, profile: &Profile) -> Verdic
     {
         return Verdict::Place(slot);
     }
-    let fits = |slot: &Slot| filters.iter().all(|(_, filter)| filter.fits(*slot));
-    let feasible: Vec<Slot> = candidates.slots.iter().copied().filter(fits).collect();
+    let mut feasible = candidates.slots.clone();
+    filters.iter().for_each(|(_, filter)| filter.keep(&mut feasible));
     let chosen = match profile.policy {
         Policy::BestScore => best(view, &feasible),
         Policy::FirstReady => {
@@ -95,8 +95,7 @@ impl Candidates {
             candidates.narrowed_by.push(plugin.name());
             candidates.wakes |= plugin.woken_by();
         }
-        candidates.slots =
-            named.unwrap_or_else(|| view.snapshot.live().map(|(slot, _)| slot).collect());
+        candidates.slots = named.unwrap_or_else(|| view.snapshot.live_slots());
         candidates
     }
 }
@@ -117,7 +116,8 @@ pub(crate) fn scores(view: View<'_>, feasible: &[Slot]) -> Vec<i64> {
     let mut totals = vec![0; feasible.len()];
     for plugin in view.profile.plugins() {
         let Some(score) = plugin.score(view, feasible) else { continue };
-        let mut scores: Vec<i64> = feasible.iter().map(|slot| score.score(*slot)).collect();
+        let mut scores = vec![0; feasible.len()];
+        score.add(feasible, 1, &mut scores);
         score.normalize(feasible, &mut scores);
         for (total, score) in totals.iter_mut().zip(scores) {
             *total += plugin.weight() * score;

@@ -41,6 +41,11 @@ pub trait Plugin: Sync {
         Events::NONE
     }
 
+    /// Whether it has anything to say about a pod. Asked often, so it is to be cheap.
+    fn concerns(&self, view: View<'_>) -> bool {
+        !matches!(self.filter(view), Filtering::Skip) || self.score(view, &[]).is_some()
+    }
+
     /// The only nodes that come into question, if the pod names them.
     fn narrows(&self, _view: &View<'_>) -> Option<Vec<Arc<str>>> {
         None
@@ -72,6 +77,11 @@ pub enum Filtering<'a> {
 pub trait Filter {
     fn fits(&self, slot: Slot) -> bool;
 
+    /// Leaves the nodes that fit. One call for all nodes, so that the loop is compiled for the rule.
+    fn keep(&self, slots: &mut Vec<Slot>) {
+        slots.retain(|slot| self.fits(*slot));
+    }
+
     /// Why a node does not fit; asked only about those that do not.
     fn why(&self, slot: Slot) -> Unfit;
 }
@@ -79,6 +89,13 @@ pub trait Filter {
 pub trait Score {
     /// Any number, if `normalize` brings it to 0..=100; else one of those.
     fn score(&self, slot: Slot) -> i64;
+
+    /// Adds the weighted scores of nodes to their sums.
+    fn add(&self, slots: &[Slot], weight: i64, sums: &mut [i64]) {
+        for (slot, sum) in slots.iter().zip(sums) {
+            *sum += weight * self.score(*slot);
+        }
+    }
 
     fn normalize(&self, _feasible: &[Slot], _scores: &mut [i64]) {}
 }

@@ -74,6 +74,19 @@ impl Columns {
         self.requested.get(resource).map_or(0, |column| column[slot])
     }
 
+    /// What nodes have of a resource and what is taken; empty if no node has or takes any.
+    pub fn column(&self, resource: ResourceId) -> (&[i64], &[i64]) {
+        match (self.allocatable.get(resource), self.requested.get(resource)) {
+            (Some(allocatable), Some(requested)) => (allocatable, requested),
+            _ => (&[], &[]),
+        }
+    }
+
+    /// Cpu (0) or memory (1) as they are compared, on every node.
+    pub fn compared_column(&self, which: usize) -> &[i64] {
+        &self.compared[which]
+    }
+
     /// Cpu (0) or memory (1) as they are compared.
     pub fn compared(&self, which: usize, slot: usize) -> i64 {
         self.compared[which][slot]

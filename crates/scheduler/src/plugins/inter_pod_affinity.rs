@@ -33,6 +33,12 @@ impl Plugin for InterPodAffinity {
         Events::POD_ADDED | Events::POD_REMOVED | Events::NODE_LABELS | Events::NAMESPACES
     }
 
+    fn concerns(&self, view: View<'_>) -> bool {
+        let View { snapshot, pod, .. } = view;
+        !pod.template.relations.has_no_terms()
+            || snapshot.holders.meaning(pod, &snapshot.namespaces).next().is_some()
+    }
+
     fn filter<'a>(&self, view: View<'a>) -> Filtering<'a> {
         let View { snapshot, pod, .. } = view;
         let relations = &pod.template.relations;

@@ -2,7 +2,7 @@
 
 use crate::plugin::{Plugin, SCORE_MAX, Scope, Score, View};
 use crate::plugins::node_resources_fit::packed;
-use crate::resources::{CPU, MEMORY, ResourceId};
+use crate::resources::{CPU, MEMORY};
 use crate::snapshot::Slot;
 
 pub struct NodeResourcesBalancedAllocation;
@@ -21,26 +21,38 @@ impl Plugin for NodeResourcesBalancedAllocation {
         if view.pod.template.is_best_effort() || packed(&view).is_some() {
             return None;
         }
-        Some(Box::new(Balance(view)))
+        let shares = [CPU, MEMORY].map(|resource| {
+            let needed = view.pod.template.needed.iter();
+            let own = needed.filter(|(id, _)| *id == resource).map(|(_, amount)| amount).sum();
+            let (all, taken) = view.snapshot.columns.column(resource);
+            Share { own, all, taken }
+        });
+        Some(Box::new(Balance { shares }))
     }
 }
 
-struct Balance<'a>(View<'a>);
+/// How much of a resource would be taken.
+struct Share<'a> {
+    own: i64,
+    all: &'a [i64],
+    taken: &'a [i64],
+}
 
-impl Balance<'_> {
-    fn share(&self, resource: ResourceId, slot: Slot) -> Option<f64> {
-        let columns = &self.0.snapshot.columns;
-        let all = columns.allocatable(resource, slot);
-        let needed = self.0.pod.template.needed.iter();
-        let own: i64 = needed.filter(|(id, _)| *id == resource).map(|(_, it)| it).sum();
-        let taken = columns.requested(resource, slot) + own;
-        (all > 0).then(|| (taken as f64 / all as f64).min(1.0))
+struct Balance<'a> {
+    shares: [Share<'a>; 2],
+}
+
+impl Share<'_> {
+    fn of(&self, slot: Slot) -> Option<f64> {
+        let (all, taken) = (*self.all.get(slot)?, *self.taken.get(slot)?);
+        (all > 0).then(|| ((taken + self.own) as f64 / all as f64).min(1.0))
     }
 }
 
 impl Score for Balance<'_> {
     fn score(&self, slot: Slot) -> i64 {
-        let deviation = match (self.share(CPU, slot), self.share(MEMORY, slot)) {
+        let [cpu, memory] = &self.shares;
+        let deviation = match (cpu.of(slot), memory.of(slot)) {
             (Some(cpu), Some(memory)) => (cpu - memory).abs() / 2.0,
             _ => 0.0,
         };

@@ -24,7 +24,15 @@ impl Plugin for NodeResourcesFit {
     }
 
     fn filter<'a>(&self, view: View<'a>) -> Filtering<'a> {
-        Filtering::Check(Box::new(Fit(view)))
+        let columns = &view.snapshot.columns;
+        let needed = view.pod.template.needed.iter().copied();
+        let needed = std::iter::once((PODS, 1)).chain(needed);
+        let needed = needed.map(|(resource, amount)| {
+            let (all, taken) = columns.column(resource);
+            Need { resource, amount, all, taken }
+        });
+        let keeps_room = view.snapshot.has_nominations();
+        Filtering::Check(Box::new(Fit { view, needed: needed.collect(), keeps_room }))
     }
 
     fn score<'a>(&self, view: View<'a>, _: &[Slot]) -> Option<Box<dyn Score + 'a>> {
@@ -45,43 +53,64 @@ pub fn packed(view: &View<'_>) -> Option<(ResourceId, i64)> {
     })
 }
 
-struct Fit<'a>(View<'a>);
+struct Fit<'a> {
+    view: View<'a>,
+    needed: Vec<Need<'a>>,
+    /// Whether room is kept for anybody.
+    keeps_room: bool,
+}
+
+/// How much of a resource a pod needs, beside what every node has of it and has given.
+struct Need<'a> {
+    resource: ResourceId,
+    amount: i64,
+    all: &'a [i64],
+    taken: &'a [i64],
+}
+
+impl Need<'_> {
+    fn free(&self, slot: Slot) -> i64 {
+        match (self.all.get(slot), self.taken.get(slot)) {
+            (Some(all), Some(taken)) => all - taken,
+            _ => 0,
+        }
+    }
+}
 
 impl Fit<'_> {
-    /// What is left of a resource, without the room that is kept for others.
-    fn free(&self, resource: ResourceId, slot: Slot) -> i64 {
-        let snapshot = self.0.snapshot;
-        let free = snapshot.columns.free(resource, slot);
-        let kept = snapshot.ahead_of(self.0.pod, slot).map(|one| {
+    /// What others have kept of a resource.
+    fn kept(&self, resource: ResourceId, slot: Slot) -> i64 {
+        if !self.keeps_room {
+            return 0;
+        }
+        let kept = self.view.snapshot.ahead_of(self.view.pod, slot).map(|one| {
             let needed = one.template.needed.iter();
             let own: i64 = needed.filter(|(id, _)| *id == resource).map(|(_, it)| it).sum();
             own + i64::from(resource == PODS)
         });
-        free - kept.sum::<i64>()
+        kept.sum()
     }
 
-    fn lacking(&self, slot: Slot) -> impl Iterator<Item = (ResourceId, i64)> + '_ {
-        let needed = self.0.pod.template.needed.iter().copied();
-        let needed = std::iter::once((PODS, 1)).chain(needed);
-        needed.filter(move |(resource, amount)| *amount > self.free(*resource, slot))
+    fn is_lacking(&self, need: &Need<'_>, slot: Slot) -> bool {
+        need.amount > need.free(slot) - self.kept(need.resource, slot)
     }
 }
 
 impl Filter for Fit<'_> {
     fn fits(&self, slot: Slot) -> bool {
-        self.lacking(slot).next().is_none()
+        self.needed.iter().all(|need| !self.is_lacking(need, slot))
     }
 
     fn why(&self, slot: Slot) -> Unfit {
-        let snapshot = self.0.snapshot;
+        let snapshot = self.view.snapshot;
         let mut unfit = Unfit { reasons: Vec::new(), is_resolvable: true };
-        for (resource, amount) in self.lacking(slot) {
-            unfit.reasons.push(match resource {
+        for need in self.needed.iter().filter(|need| self.is_lacking(need, slot)) {
+            unfit.reasons.push(match need.resource {
                 PODS => Cow::Borrowed("Too many pods"),
-                _ => format!("Insufficient {}", snapshot.catalogue.name(resource)).into(),
+                resource => format!("Insufficient {}", snapshot.catalogue.name(resource)).into(),
             });
             // Not even an empty node would do.
-            unfit.is_resolvable &= amount <= snapshot.columns.allocatable(resource, slot);
+            unfit.is_resolvable &= need.amount <= need.all.get(slot).copied().unwrap_or(0);
         }
         unfit
     }
@@ -126,6 +155,8 @@ impl Score for Most<'_> {
 }
 
 fn share(part: i64, whole: i64) -> i64 {
-    let share = i128::from(part) * i128::from(SCORE_MAX) / i128::from(whole);
-    i64::try_from(share).unwrap_or(SCORE_MAX)
+    match part.checked_mul(SCORE_MAX) {
+        Some(product) => product / whole,
+        None => part / (whole / SCORE_MAX).max(1),
+    }
 }

@@ -35,7 +35,8 @@ struct Check<'a>(View<'a>);
 
 impl Filter for Check<'_> {
     fn fits(&self, slot: Slot) -> bool {
-        self.0.snapshot.node(slot).is_some_and(|node| !node.is_unschedulable)
+        self.0.snapshot.is_open(slot)
+            || self.0.snapshot.node(slot).is_some_and(|node| !node.is_unschedulable)
     }
 
     fn why(&self, _: Slot) -> Unfit {

@@ -32,6 +32,10 @@ impl Plugin for PodTopologySpread {
         Events::POD_ADDED | Events::POD_REMOVED | Events::NODE_LABELS | Events::NODE_TAINTS
     }
 
+    fn concerns(&self, view: View<'_>) -> bool {
+        !view.pod.template.relations.spread.is_empty()
+    }
+
     fn filter<'a>(&self, view: View<'a>) -> Filtering<'a> {
         let constraints: Vec<Domains<'a>> = domains(view, true);
         if constraints.is_empty() {
@@ -86,6 +90,9 @@ fn domains<'a>(view: View<'a>, is_hard: bool) -> Vec<Domains<'a>> {
             },
         })
         .collect();
+    if all.is_empty() {
+        return all;
+    }
     let counts = count(view, &all);
     for (domains, counts) in all.iter_mut().zip(counts) {
         domains.counts = counts;

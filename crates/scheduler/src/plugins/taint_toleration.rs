@@ -64,7 +64,7 @@ pub fn tolerates(view: View<'_>, slot: Slot) -> bool {
 
 impl Filter for Check<'_> {
     fn fits(&self, slot: Slot) -> bool {
-        self.refusing(slot).is_none()
+        self.0.snapshot.is_open(slot) || self.refusing(slot).is_none()
     }
 
     fn why(&self, slot: Slot) -> Unfit {

@@ -38,6 +38,10 @@ impl Plugin for VolumeBinding {
         Events::VOLUMES | Events::NODE_LABELS
     }
 
+    fn concerns(&self, view: View<'_>) -> bool {
+        !view.pod.template.claims.is_empty()
+    }
+
     fn filter<'a>(&self, view: View<'a>) -> Filtering<'a> {
         if view.pod.template.claims.is_empty() {
             return Filtering::Skip;

@@ -62,6 +62,8 @@ pub struct Snapshot {
     pub claims_used: Map<Name, usize>,
     /// Changes with everything that can change the score of every node at once.
     pub epoch: u64,
+    /// Whether a node is there, is not cordoned and keeps nobody away.
+    open: Vec<bool>,
     slots_free: Vec<Slot>,
     slot_of: BTreeMap<Arc<str>, Slot>,
     placed: Map<Arc<str>, (Slot, Arc<PodInfo>)>,
@@ -88,6 +90,18 @@ impl Snapshot {
     /// Every node, in the order of slots.
     pub fn live(&self) -> impl Iterator<Item = (Slot, &Node)> {
         self.nodes.iter().enumerate().filter_map(|(slot, node)| Some((slot, node.as_ref()?)))
+    }
+
+    pub fn live_slots(&self) -> Vec<Slot> {
+        if self.slots_free.is_empty() {
+            return (0..self.nodes.len()).collect();
+        }
+        self.live().map(|(slot, _)| slot).collect()
+    }
+
+    /// Whether a node takes any pod, as far as cordons and taints are concerned.
+    pub fn is_open(&self, slot: Slot) -> bool {
+        self.open.get(slot).copied().unwrap_or(false)
     }
 
     /// Every node, in the order of names.

@@ -51,6 +51,12 @@ impl Node {
         }
     }
 
+    /// Whether it takes any pod, as far as cordons and taints are concerned.
+    pub fn is_open(&self) -> bool {
+        !self.is_unschedulable
+            && self.taints.iter().all(|taint| &*taint.effect == "PreferNoSchedule")
+    }
+
     pub fn has_soft_taints(&self) -> bool {
         self.taints.iter().any(|taint| &*taint.effect == "PreferNoSchedule")
     }

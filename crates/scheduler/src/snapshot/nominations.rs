@@ -29,6 +29,11 @@ impl Snapshot {
         }
     }
 
+    /// Whether room is kept for anybody.
+    pub fn has_nominations(&self) -> bool {
+        !self.nominated.is_empty()
+    }
+
     pub fn nomination_of(&self, uid: &str) -> Option<&Arc<str>> {
         self.nominated.get(uid).map(|(name, _)| name)
     }

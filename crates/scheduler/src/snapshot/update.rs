@@ -38,6 +38,7 @@ impl Snapshot {
         node.nominated = old.nominated;
         self.columns.set_allocatable(slot, &node.allocatable);
         self.topologies.update(slot, Some(&node));
+        self.open[slot] = node.is_open();
         self.nodes[slot] = Some(node);
         self.changes.touch_node(slot);
         events
@@ -48,7 +49,9 @@ impl Snapshot {
         if slot == self.nodes.len() {
             self.nodes.push(None);
             self.columns.grow(self.nodes.len());
+            self.open.push(false);
         }
+        self.open[slot] = node.is_open();
         self.slot_of.insert(node.name.clone(), slot);
         self.columns.set_allocatable(slot, &node.allocatable);
         self.topologies.update(slot, Some(&node));
@@ -77,6 +80,7 @@ impl Snapshot {
             homeless.insert(pod.uid.clone(), pod.clone());
         }
         self.columns.clear(slot);
+        self.open[slot] = false;
         self.topologies.update(slot, None);
         self.slots_free.push(slot);
         self.changes.touch_node(slot);
