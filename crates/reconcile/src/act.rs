@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::caches::Caches;
+use crate::defects::{Defect, is_planted};
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::plan::{Step, Target};
@@ -61,6 +62,7 @@ pub async fn perform(
         let mut failure = None;
         for done in done {
             match done {
+                Err(error) if is_ignored(&error) => {}
                 Ok(Done::At(kind, revision)) => {
                     written.saw(kind, revision);
                     written.writes += 1;
@@ -82,6 +84,11 @@ pub async fn perform(
         rest = after;
     }
     Ok(())
+}
+
+/// Whether a failure is taken for a success; only ever so in a build that is meant to be wrong.
+fn is_ignored(error: &Error) -> bool {
+    is_planted(Defect::IgnoreLostAnswer) && error.class() == "connection"
 }
 
 fn sort(step: &Step) -> (u8, Kind) {
@@ -155,14 +162,17 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    if object.value["status"] == *status {
+    if object.value["status"] == *status && !is_planted(Defect::StatusEveryTime) {
         return Ok(());
     }
     // Roles allow to update a status, and few to patch one.
     let mut whole = object.value.clone();
     whole["status"] = status.clone();
     let target = Target::unchanged(kind, object).part("status");
-    let object = requests.update(&target, &whole).await?;
+    let object = match requests.update(&target, &whole).await {
+        Err(error) if is_ignored(&error) => return Ok(()),
+        answer => answer?,
+    };
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())

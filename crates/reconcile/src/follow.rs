@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use crate::backoff::Backoff;
 use crate::cache::Cache;
+use crate::defects::{Defect, is_planted};
 use crate::environment::Environment;
 use crate::object::Object;
 
@@ -19,6 +20,15 @@ const PAGE_OBJECTS_MAX: usize = 500;
 const WATCH_SECONDS: u64 = 290;
 /// How long after that a silent stream counts as dead.
 const SILENCE_SECONDS_MAX: u64 = WATCH_SECONDS + 5;
+
+/// Why a cache could not be filled.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Request(#[from] kube::Error),
+    #[error("the server is at revision {revision}, and {held} was seen before")]
+    Old { revision: u64, held: u64 },
+}
 
 /// Why a watch ended.
 enum Ended {
@@ -42,6 +52,7 @@ pub(crate) async fn follow(
             None => list(&cache, &client).await.map(Some),
             Some(revision) => match watch(&cache, &client, revision).await {
                 Ok((Ended::Stream, at)) => Ok(Some(at)),
+                Ok((Ended::Gone, at)) if is_planted(Defect::NoRelist) => Ok(Some(at)),
                 Ok((Ended::Gone, _)) => Ok(None),
                 Err(error) => Err(error),
             },
@@ -62,7 +73,7 @@ pub(crate) async fn follow(
 }
 
 /// Replaces what the cache holds; returns the revision to watch from.
-async fn list(cache: &Cache, client: &kube::Client) -> Result<u64, kube::Error> {
+async fn list(cache: &Cache, client: &kube::Client) -> Result<u64, Broken> {
     let mut objects = Vec::new();
     let mut next = String::new();
     loop {
@@ -93,6 +104,11 @@ async fn list(cache: &Cache, client: &kube::Client) -> Result<u64, kube::Error> 
             }));
         }
         if next.is_empty() {
+            // A server that lags must not take us back: what we wrote would be undone in our eyes.
+            let held = cache.seen();
+            if revision < held && !is_planted(Defect::TravelBack) {
+                return Err(Broken::Old { revision, held });
+            }
             cache.reset(objects, revision);
             return Ok(revision);
         }
@@ -100,11 +116,7 @@ async fn list(cache: &Cache, client: &kube::Client) -> Result<u64, kube::Error> 
 }
 
 /// Puts every event into the cache until the stream ends; returns how far it came.
-async fn watch(
-    cache: &Cache,
-    client: &kube::Client,
-    from: u64,
-) -> Result<(Ended, u64), kube::Error> {
+async fn watch(cache: &Cache, client: &kube::Client, from: u64) -> Result<(Ended, u64), Broken> {
     let collection = cache.kind.collection("");
     let path = format!(
         "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}\
@@ -136,7 +148,7 @@ async fn watch(
                 cache.advance(at);
             }
             Some(WatchEvent::Error(status)) if status.code == 410 => return Ok((Ended::Gone, at)),
-            Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
+            Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status).into()),
         }
     }
 }

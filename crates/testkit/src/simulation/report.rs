@@ -142,7 +142,7 @@ impl Choice {
             return vec![(Some(seed), planned)];
         }
         let numbered = (1..).zip(candidates);
-        let chosen = numbered.filter(|(_, candidate)| self.is_full || candidate.is_first);
+        let chosen = numbered.filter(|(_, candidate)| self.is_full || candidate.is_sample);
         let one = |(number, candidate): (u64, &Candidate)| {
             (Some(seeds::of(trial.seed, number)), vec![candidate.planned.clone()])
         };
@@ -172,12 +172,7 @@ fn run_all(
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some((seed, planned)) = work.get(at) else { return };
-                    let ran = run(trial, trial.seed, planned.clone());
-                    let mut violations = oracle::check(&Case { reference, run: &ran, also });
-                    if at.is_multiple_of(TWICE) {
-                        let again = run(trial, trial.seed, planned.clone());
-                        violations.extend(oracle::repeats(&ran, &again));
-                    }
+                    let violations = tried(trial, also, reference, at, planned);
                     if !violations.is_empty() {
                         let failure = Failure { seed: *seed, planned: planned.clone(), violations };
                         found.lock().expect("nobody panics here").push((at, failure));
@@ -189,6 +184,30 @@ fn run_all(
     let mut found = found.into_inner().expect("nobody panics here");
     found.sort_by_key(|(at, _)| *at);
     found.into_iter().map(|(_, failure)| failure).collect()
+}
+
+/// What is wrong with one plan. A panic of the component or of its workload is.
+fn tried(
+    trial: Trial,
+    also: Also,
+    reference: &Run,
+    at: usize,
+    planned: &[Planned],
+) -> Vec<Violation> {
+    let judged = std::panic::catch_unwind(|| {
+        let ran = run(trial, trial.seed, planned.to_vec());
+        let mut violations = oracle::check(&Case { reference, run: &ran, also });
+        if at.is_multiple_of(TWICE) {
+            let again = run(trial, trial.seed, planned.to_vec());
+            violations.extend(oracle::repeats(&ran, &again));
+        }
+        violations
+    });
+    judged.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        vec![Violation::new("panic", text.unwrap_or_default())]
+    })
 }
 
 #[expect(clippy::disallowed_methods, reason = "only to print how long it took")]
