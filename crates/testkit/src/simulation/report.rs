@@ -214,3 +214,18 @@ fn tried(
 fn now() -> Instant {
     Instant::now()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_with_the_line_that_replays_it() {
+        let planned = "Twice at POST /api/v1/namespaces/*/pods #3".parse().expect("a plan");
+        let violations = vec![Violation::new("CT-6", "two of them")];
+        let failure = Failure { seed: Some(10_007), planned: vec![planned], violations };
+        let expected = "under Twice at POST /api/v1/namespaces/*/pods #3\n  CT-6: two of them\n  \
+                        replay: cargo xtask sim --scenario job-controller --seed 10007";
+        assert_eq!(failure.describe("job-controller"), expected);
+    }
+}
