@@ -94,6 +94,11 @@ impl Error {
         Error { details: about.details(name), ..Error::new(409, "Conflict", message) }
     }
 
+    /// The writer's term as leader is over.
+    pub fn fenced(why: impl std::fmt::Display) -> Error {
+        Error::new(409, "Conflict", why.to_string())
+    }
+
     /// Others own what an apply would change.
     pub fn apply_conflict(message: String, details: Details) -> Error {
         Error { details: Some(Box::new(details)), ..Error::new(409, "Conflict", message) }

@@ -75,6 +75,7 @@ pub async fn create_object(
         }
         let mut candidate = object.clone();
         begin_create(strategy, &mut candidate, &context);
+        server.profile.begin(&request.resource, &mut candidate, &now);
         let mut extra = allocation::settle(server, request, &mut candidate, None).await?;
         extra.extend(still_defined(server, request).await?);
         let errors = check_create(strategy, &candidate, scope(&request.resource));

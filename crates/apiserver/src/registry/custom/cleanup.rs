@@ -87,6 +87,7 @@ async fn delete(server: &Server, resource: &Arc<Resource>, object: &Value) -> Re
         body: Bytes::new(),
         user: Arc::new(User::authenticated("system:apiserver", [GROUP_MASTERS])),
         id: "".into(),
+        cause: Default::default(),
         warnings: Default::default(),
     };
     match delete_object(server, &request, &DeleteOptions::default()).await {
