@@ -21,14 +21,15 @@ cargo xtask COMMAND
   test [--full] [--fuzz SECONDS] [FILTER]
                           All that a change must pass: formatting, lints, tidy and the tests.
                           Installs the Debian packages that the tests use (as root), builds kubectl
-                          if there is none, installs client libraries below target, and starts
-                          private servers. --full runs the long tests too; FILTER picks tests by a
-                          part of their name; --fuzz is how long each reader of bodies is given
-                          inputs made by chance, 20 seconds if it is not said.
+                          if there is none, installs client libraries below target, builds an
+                          operator in Go (from PyPI if there is none), and starts private servers.
+                          --full runs the long tests too; FILTER picks tests by a part of their
+                          name; --fuzz is how long each reader of bodies is given inputs made by
+                          chance, 20 seconds if it is not said.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
-  bench NAME [ARGS]       Runs a benchmark, in release mode: store, or api, which starts a server
-                          or measures that of `--kubeconfig FILE`.
+  bench NAME [ARGS]       Runs a benchmark, in release mode: store; apply; or api, which starts a
+                          server or measures that of `--kubeconfig FILE`.
   codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
                           files kinds.json and types.json in DIR.
   help                    This text.
