@@ -78,13 +78,19 @@ pub const ALL: &[Entry] = &[
         run_boxed(context, ttl_after_finished::Controller)
     }),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
-    entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
+    entry::<endpoint_slice::Controller>(|context, _| {
+        run_boxed(context, endpoint_slice::Controller)
+    }),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<node_lifecycle::Controller>(node_lifecycle::start),
     entry::<volume_binder::Claims>(|context, _| volume_binder::start(context)),
     entry::<volume_protection::Claims>(|context, _| run_boxed(context, volume_protection::Claims)),
-    entry::<volume_protection::Volumes>(|context, _| run_boxed(context, volume_protection::Volumes)),
-    entry::<resource_quota::Controller>(|context, _| run_boxed(context, resource_quota::Controller::default())),
+    entry::<volume_protection::Volumes>(|context, _| {
+        run_boxed(context, volume_protection::Volumes)
+    }),
+    entry::<resource_quota::Controller>(|context, _| {
+        run_boxed(context, resource_quota::Controller::default())
+    }),
     entry::<cluster_role_aggregation::Controller>(|context, _| {
         run_boxed(context, cluster_role_aggregation::Controller)
     }),

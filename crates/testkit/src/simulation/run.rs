@@ -322,6 +322,8 @@ fn mask(value: &mut Value) {
             // The time of a taint has a name of its own.
             fields.remove("timeAdded");
             fields.retain(|name, _| !name.ends_with("Time") && !name.ends_with("Timestamp"));
+            // So do annotations.
+            fields.retain(|name, _| !name.ends_with("-trigger-time"));
             // The pods of a Job are labelled with its identity.
             fields.retain(|name, _| !name.ends_with("controller-uid"));
             fields.values_mut().for_each(mask);
