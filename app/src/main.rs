@@ -20,6 +20,7 @@ mod shutdown;
 mod socket;
 mod telemetry;
 mod time;
+mod traces;
 
 use std::process::ExitCode;
 

@@ -15,6 +15,7 @@ use crate::directories;
 use crate::node_name;
 use crate::server::Plan;
 use crate::telemetry;
+use crate::traces::Traces;
 
 /// A part that can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -132,9 +133,9 @@ fn parse_resources(text: &str) -> Result<FakeResources, String> {
 }
 
 /// Starts the log and says what should be said about the configuration.
-pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<()> {
+pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<Option<Traces>> {
     let Global { verbose, log_format, .. } = context.global;
-    telemetry::start(&telemetry::Options { verbose, level, format: log_format })?;
+    let traces = telemetry::start(&telemetry::Options { verbose, level, format: log_format })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),
         Source::Defaults { tried } => {
@@ -148,7 +149,7 @@ pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<
     for key in &loaded.remarks.without_effect {
         info!("{key}");
     }
-    Ok(())
+    Ok(traces)
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {

@@ -64,7 +64,7 @@ impl Up {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let plan = self.serving.plan(context)?;
         // The rest is in the log of the program that is started.
-        serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
+        let _traces = serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
         match small_runtime()?.block_on(self.bring_up(context, &plan))? {
             Outcome::Running(mut report) => {
                 if !self.no_kubeconfig {

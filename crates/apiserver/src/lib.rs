@@ -30,7 +30,6 @@ pub mod openapi;
 pub mod patch;
 pub mod persist;
 pub mod profile;
-pub mod quantity;
 pub mod rbac;
 pub mod registry;
 pub mod request;
@@ -47,3 +46,5 @@ pub mod time;
 pub mod timestamp;
 pub mod traffic;
 pub mod webhooks;
+
+pub use amounts::quantity;

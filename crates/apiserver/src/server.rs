@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 use store::{Environment, Store};
 use tokio::sync::watch;
-use tracing::error;
+use tracing::{Instrument, Span, error};
 
 use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
@@ -119,8 +119,9 @@ impl Server {
                 };
                 let is_long = route.is_long_running();
                 let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
-                let answer = AssertUnwindSafe(self.answer(parts, body, route, asked));
-                let answer = answer.catch_unwind();
+                let span = span_of(&parts, &asked);
+                let answer = self.answer(parts, body, route, asked).instrument(span);
+                let answer = AssertUnwindSafe(answer).catch_unwind();
                 let answer = if is_long {
                     Ok(answer.await)
                 } else {
@@ -454,6 +455,19 @@ struct Asked {
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// For collectors of traces; costs nothing where there is none.
+fn span_of(parts: &Parts, asked: &Asked) -> Span {
+    tracing::info_span!(
+        target: "setpoint::spans",
+        "request",
+        otel.kind = "server",
+        http.request.method = parts.method.as_str(),
+        url.path = parts.uri.path(),
+        enduser.id = &*asked.user.name,
+        request.id = &*asked.id,
+    )
 }
 
 /// What the options of a request are called in errors.

@@ -2,7 +2,9 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod cluster_role_aggregation;
 pub mod cron_job;
+pub mod daemon_set;
 pub mod deployment;
 pub mod discovery;
 pub mod disruption;
@@ -12,15 +14,28 @@ pub mod garbage_collector;
 pub mod job;
 pub mod kinds;
 pub mod namespace;
+pub mod node_lifecycle;
 pub mod options;
 pub mod pod_garbage;
 pub mod pods;
 pub mod replica_set;
+pub mod resource_quota;
 pub mod root_ca;
 pub mod service_account;
 pub mod service_pods;
+pub mod service_pods;
 pub mod share;
+pub mod share;
+pub mod taint_eviction;
 pub mod ttl_after_finished;
+pub mod volume_binder;
+pub mod volume_protection;
+pub mod revisions;
+pub mod service_pods;
+pub mod share;
+pub mod stateful_set;
+pub mod taint_eviction;
+pub mod templates;
 
 use std::pin::Pin;
 
@@ -52,6 +67,7 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 /// Every controller, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    entry::<daemon_set::Controller>(|context, _| run_boxed(context, daemon_set::Controller::default())),
     entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),
@@ -71,10 +87,19 @@ pub const ALL: &[Entry] = &[
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
     entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
+    entry::<node_lifecycle::Controller>(node_lifecycle::start),
+    entry::<volume_binder::Claims>(|context, _| volume_binder::start(context)),
+    entry::<volume_protection::Claims>(|context, _| run_boxed(context, volume_protection::Claims)),
+    entry::<volume_protection::Volumes>(|context, _| run_boxed(context, volume_protection::Volumes)),
+    entry::<resource_quota::Controller>(|context, _| run_boxed(context, resource_quota::Controller::default())),
+    entry::<cluster_role_aggregation::Controller>(|context, _| {
+        run_boxed(context, cluster_role_aggregation::Controller)
+    }),
     entry::<deployment::Controller>(|context, options| {
         run_boxed(context, deployment::Controller::new(options))
     }),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
+    entry::<stateful_set::Controller>(|context, _| run_boxed(context, stateful_set::Controller)),
 ];
 
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {

@@ -17,7 +17,8 @@ fn web() -> Value {
     json!({
         "apiVersion": "v1", "kind": "Service",
         "metadata": {"namespace": "default", "name": "web"},
-        "spec": {"selector": {"app": "web"}, "ports": [{"port": 80, "targetPort": 8080}]},
+        "spec": {"clusterIP": "10.96.0.77", "selector": {"app": "web"},
+            "ports": [{"port": 80, "targetPort": 8080}]},
     })
 }
 
@@ -89,25 +90,27 @@ async fn pods_come_into_slices_and_endpoints_and_go_out_of_them() {
     until(&context, ENDPOINTS, |all| all.iter().all(|one| &*one.name.name != "web")).await;
 }
 
-/// A service and pods that come, cease to be ready and go; then the service goes and comes again.
-async fn come_and_go(cluster: Arc<Cluster>, requests: Requests) {
-    let pause = || tokio::time::sleep(Duration::from_secs(900));
+async fn pause() {
+    tokio::time::sleep(Duration::from_secs(300)).await;
+}
+
+/// A service and pods that come, cease to be ready and go.
+async fn come_and_go(cluster: &Cluster, requests: &Requests) -> Object {
     let now = Deletion { grace_seconds: Some(0), ..Deletion::default() };
-    node(&cluster).await;
+    node(cluster).await;
     let service = cluster.create(SERVICE, web()).await;
-    let first = pod(&cluster, &requests, 1).await;
-    pod(&cluster, &requests, 2).await;
+    let first = pod(cluster, requests, 1).await;
+    pod(cluster, requests, 2).await;
     pause().await;
     let unready = json!({"status": {"conditions": [{"type": "Ready", "status": "False"}]}});
     requests.patch(&Target::of(POD, &first).part("status"), &unready).await.expect("a status");
     pause().await;
     requests.delete(&Target::of(POD, &first), &now).await.expect("deleted");
+    pause().await;
     let labels = json!({"metadata": {"labels": {"team": "x"}}});
     requests.patch(&Target::of(SERVICE, &service), &labels).await.expect("labels");
     pause().await;
-    requests.delete(&Target::of(SERVICE, &service), &now).await.expect("deleted");
-    pause().await;
-    cluster.create(SERVICE, web()).await;
+    service
 }
 
 const SLICES: Trial = Trial {
@@ -115,13 +118,29 @@ const SLICES: Trial = Trial {
     seed: 1,
     component: |context| Box::pin(run::run(context, endpoint_slice::Controller)),
     workload: |cluster, context| {
-        Box::pin(come_and_go(cluster, context.requests("test", Default::default())))
+        Box::pin(async move {
+            come_and_go(&cluster, &context.requests("test", Default::default())).await;
+        })
     },
     play: |_| Box::pin(std::future::pending()),
 };
 
-const ENDPOINTS_TRIAL: Trial =
-    Trial { name: "endpoint-controller", component: endpoints::start, ..SLICES };
+/// Then the service goes and comes again.
+const ENDPOINTS_TRIAL: Trial = Trial {
+    name: "endpoint-controller",
+    component: endpoints::start,
+    workload: |cluster, context| {
+        Box::pin(async move {
+            let requests = context.requests("test", Default::default());
+            let service = come_and_go(&cluster, &requests).await;
+            let target = Target::of(SERVICE, &service);
+            requests.delete(&target, &Deletion::default()).await.expect("deleted");
+            pause().await;
+            cluster.create(SERVICE, web()).await;
+        })
+    },
+    ..SLICES
+};
 
 #[test]
 fn no_fault_of_a_request_changes_which_slices_there_are() {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::caches::Caches;
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::plan::{Step, Target};
@@ -45,7 +46,7 @@ enum Done {
 
 /// Performs steps; what was written is noted even when a later step fails.
 pub async fn perform(
-    requests: &Requests,
+    (requests, caches): (&Requests, &Caches),
     steps: &[Step],
     written: &mut Written,
 ) -> Result<(), Error> {
@@ -56,7 +57,7 @@ pub async fn perform(
         let (batch, after) = rest.split_at(same.min(together));
         let mut running = Vec::with_capacity(batch.len());
         for step in batch {
-            running.push(perform_one(requests, step));
+            running.push(perform_one(requests, caches, step));
         }
         let done = futures::future::join_all(running).await;
         let mut failure = None;
@@ -97,9 +98,9 @@ fn sort(step: &Step) -> (u8, Kind) {
     }
 }
 
-async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
+async fn perform_one(requests: &Requests, caches: &Caches, step: &Step) -> Result<Done, Error> {
     match step {
-        Step::Create { kind, object } => create(requests, *kind, object).await,
+        Step::Create { kind, object } => create(requests, caches, *kind, object).await,
         Step::Apply { kind, object } => {
             let object = requests.apply(*kind, object).await?;
             Ok(Done::At(*kind, object.revision))
@@ -127,15 +128,23 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
     }
 }
 
-/// Makes an object. If there is one of the name, it must be the one we meant to make.
-async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done, Error> {
+/// Makes an object. If there is one of the name, it must be the one we meant to make; few roles
+/// allow to read it, so the cache is asked. One that the cache does not show yet is met again when
+/// it does.
+async fn create(
+    requests: &Requests,
+    caches: &Caches,
+    kind: Kind,
+    object: &Value,
+) -> Result<Done, Error> {
     let error = match requests.create(kind, object).await {
         Ok(made) => return Ok(Done::At(kind, made.revision)),
         Err(error) if error.is_conflict() => error,
         Err(error) => return Err(error),
     };
     let wanted = Object::new(object.clone());
-    match requests.find(kind, &wanted.name).await? {
+    let found = caches.held(kind).and_then(|cache| cache.get(&wanted.name));
+    match found {
         Some(found) if found.controller() == wanted.controller() => {
             Ok(Done::At(kind, found.revision))
         }

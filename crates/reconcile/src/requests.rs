@@ -117,7 +117,9 @@ impl Requests {
     /// A merge patch of an object that was seen, if it is still the one.
     pub async fn patch(&self, target: &Target, patch: &Value) -> Result<Object, Error> {
         let mut patch = patch.clone();
-        patch["metadata"]["uid"] = json!(target.uid);
+        if !target.uid.is_empty() {
+            patch["metadata"]["uid"] = json!(target.uid);
+        }
         if let Some(revision) = target.revision {
             patch["metadata"]["resourceVersion"] = json!(revision.to_string());
         }
@@ -217,7 +219,7 @@ fn target_path(target: &Target) -> String {
 }
 
 /// A continue token may hold anything.
-pub(crate) fn escape(token: &str) -> String {
+pub fn escape(token: &str) -> String {
     let mut escaped = String::new();
     for byte in token.bytes() {
         match byte {

@@ -13,7 +13,6 @@ pub mod default_toleration_seconds;
 pub mod limit_ranger;
 pub(crate) mod lookup;
 pub mod namespace_lifecycle;
-pub mod pod_amounts;
 pub mod priority;
 pub mod resource_quota;
 pub mod role_escalation;

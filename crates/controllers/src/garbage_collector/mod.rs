@@ -219,9 +219,10 @@ async fn look_at(context: &Context, shared: &Shared, name: &Name) -> Result<(), 
     }
     let decision = plan::decide(item);
     let mut written = Written::default();
-    let mut result = act::perform(&requests, &decision.first, &mut written).await;
+    let mut result =
+        act::perform((&requests, &context.caches), &decision.first, &mut written).await;
     if result.is_ok() {
-        result = act::perform(&requests, &decision.then, &mut written).await;
+        result = act::perform((&requests, &context.caches), &decision.then, &mut written).await;
     }
     context.metrics.wrote(NAME, written.writes);
     shared.add(decision.look_at);
