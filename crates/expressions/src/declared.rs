@@ -7,6 +7,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use crate::syntax::parse::RESERVED;
+
 /// The largest request the API server takes.
 pub const REQUEST_BYTES_MAX: u64 = 3 * 1024 * 1024;
 
@@ -207,33 +209,12 @@ impl Object {
     }
 }
 
-/// Words of the language; a property of such a name is reached as `__word__`.
-const RESERVED: [&str; 19] = [
-    "true",
-    "false",
-    "null",
-    "in",
-    "as",
-    "break",
-    "const",
-    "continue",
-    "else",
-    "for",
-    "function",
-    "if",
-    "import",
-    "let",
-    "loop",
-    "package",
-    "namespace",
-    "return",
-    "var",
-];
-const RESERVED_TOO: [&str; 2] = ["void", "while"];
+/// Words of the language that a variable cannot be called either, though they are values.
+const LITERALS: [&str; 4] = ["true", "false", "null", "in"];
 
 /// The name of a property in expressions; none when it cannot be written as an identifier.
 pub fn escape(property: &str) -> Option<String> {
-    if RESERVED.contains(&property) || RESERVED_TOO.contains(&property) {
+    if RESERVED.contains(&property) || LITERALS.contains(&property) {
         return Some(format!("__{property}__"));
     }
     let mut escaped = String::with_capacity(property.len());

@@ -8,11 +8,14 @@ use std::collections::BTreeMap;
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::caches::Caches;
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::plan::{Step, Target};
 use crate::requests::Requests;
 
+/// Stands for kinds where they do not matter.
+const ANY: Kind = Kind::cluster("", "", "", "");
 /// Steps that run together at most.
 const STEPS_TOGETHER_MAX: usize = 64;
 
@@ -43,7 +46,7 @@ enum Done {
 
 /// Performs steps; what was written is noted even when a later step fails.
 pub async fn perform(
-    requests: &Requests,
+    (requests, caches): (&Requests, &Caches),
     steps: &[Step],
     written: &mut Written,
 ) -> Result<(), Error> {
@@ -54,7 +57,7 @@ pub async fn perform(
         let (batch, after) = rest.split_at(same.min(together));
         let mut running = Vec::with_capacity(batch.len());
         for step in batch {
-            running.push(perform_one(requests, step));
+            running.push(perform_one(requests, caches, step));
         }
         let done = futures::future::join_all(running).await;
         let mut failure = None;
@@ -89,12 +92,15 @@ fn sort(step: &Step) -> (u8, Kind) {
         Step::Apply { kind, .. } => (1, *kind),
         Step::Patch { target, .. } => (2, target.kind),
         Step::Delete { target, .. } => (3, target.kind),
+        Step::Replace { target, .. } => (4, target.kind),
+        // Kinds in one namespace do not depend on each other.
+        Step::DeleteCollection { .. } => (5, ANY),
     }
 }
 
-async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
+async fn perform_one(requests: &Requests, caches: &Caches, step: &Step) -> Result<Done, Error> {
     match step {
-        Step::Create { kind, object } => create(requests, *kind, object).await,
+        Step::Create { kind, object } => create(requests, caches, *kind, object).await,
         Step::Apply { kind, object } => {
             let object = requests.apply(*kind, object).await?;
             Ok(Done::At(*kind, object.revision))
@@ -102,6 +108,14 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
         Step::Patch { target, patch } => {
             let object = requests.patch(target, patch).await?;
             Ok(Done::At(target.kind, object.revision))
+        }
+        Step::Replace { target, object, .. } => {
+            let object = requests.replace(target, object).await?;
+            Ok(Done::At(target.kind, object.revision))
+        }
+        Step::DeleteCollection { kind, namespace } => {
+            requests.delete_collection(*kind, namespace).await?;
+            Ok(Done::Nothing)
         }
         Step::Delete { target, options } => match requests.delete(target, options).await {
             Ok(Some(going)) if going.is_terminating() => Ok(Done::At(target.kind, going.revision)),
@@ -114,15 +128,23 @@ async fn perform_one(requests: &Requests, step: &Step) -> Result<Done, Error> {
     }
 }
 
-/// Makes an object. If there is one of the name, it must be the one we meant to make.
-async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done, Error> {
+/// Makes an object. If there is one of the name, it must be the one we meant to make; few roles
+/// allow to read it, so the cache is asked. One that the cache does not show yet is met again when
+/// it does.
+async fn create(
+    requests: &Requests,
+    caches: &Caches,
+    kind: Kind,
+    object: &Value,
+) -> Result<Done, Error> {
     let error = match requests.create(kind, object).await {
         Ok(made) => return Ok(Done::At(kind, made.revision)),
         Err(error) if error.is_conflict() => error,
         Err(error) => return Err(error),
     };
     let wanted = Object::new(object.clone());
-    match requests.get(kind, &wanted.name).await? {
+    let found = caches.held(kind).and_then(|cache| cache.get(&wanted.name));
+    match found {
         Some(found) if found.controller() == wanted.controller() => {
             Ok(Done::At(kind, found.revision))
         }
@@ -133,7 +155,8 @@ async fn create(requests: &Requests, kind: Kind, object: &Value) -> Result<Done,
     }
 }
 
-/// Writes the status if it differs from what the object says.
+/// Writes the status if it differs from what the object says. The whole object is sent: the roles
+/// of controllers allow them to update a status, not to patch it.
 pub async fn write_status(
     requests: &Requests,
     kind: Kind,
@@ -141,9 +164,14 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    let Some(difference) = difference(&object.value["status"], status) else { return Ok(()) };
+    if difference(&object.value["status"], status).is_none() {
+        return Ok(());
+    }
+    // A whole object: the roles of controllers allow to update a status, not to patch it.
     let target = Target::unchanged(kind, object).part("status");
-    let object = requests.patch(&target, &json!({"status": difference})).await?;
+    let mut whole = object.value.clone();
+    whole["status"] = status.clone();
+    let object = requests.replace(&target, &whole).await?;
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())

@@ -41,6 +41,12 @@ impl Caches {
         cache
     }
 
+    /// The cache of a kind, if somebody has asked for it.
+    pub fn held(&self, kind: Kind) -> Option<Arc<Cache>> {
+        let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);
+        held.caches.get(&kind).cloned()
+    }
+
     /// Every cache there is.
     pub fn all(&self) -> Vec<Arc<Cache>> {
         let held = self.held.lock().unwrap_or_else(PoisonError::into_inner);

@@ -21,7 +21,7 @@ pub mod conditions;
 pub mod context;
 pub mod environment;
 pub mod error;
-mod follow;
+pub mod follow;
 pub mod health;
 pub mod kind;
 pub mod leader;

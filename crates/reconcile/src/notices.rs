@@ -84,11 +84,15 @@ async fn record(requests: &Requests, event: &Value, now: Timestamp) -> Result<()
         Err(error) if error.is_conflict() => {}
         Err(error) => return Err(error),
     }
+    // Nobody may read events, but a patch tells what it changed.
+    let (uid, revision, subresource) = (String::new(), None, "");
     let name = Object::new(event.clone()).name;
-    let Some(found) = requests.get(EVENT, &name).await? else { return Ok(()) };
+    let target = Target { kind: EVENT, name, uid, revision, subresource };
+    let latest = json!({"lastTimestamp": time(now)});
+    let found = requests.patch(&target, &latest).await?;
     let count = found.value["count"].as_i64().unwrap_or(1) + 1;
-    let patch = json!({"count": count, "lastTimestamp": time(now)});
-    requests.patch(&Target::unchanged(EVENT, &found), &patch).await.map(|_| ())
+    let count = json!({"count": count});
+    requests.patch(&Target::unchanged(EVENT, &found), &count).await.map(|_| ())
 }
 
 fn event(component: &str, kind: Kind, object: &Object, notice: &Notice, now: Timestamp) -> Value {

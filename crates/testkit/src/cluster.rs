@@ -1,13 +1,13 @@
 //! An API server and the ways to reach it.
 
-use std::path::PathBuf;
+use std::cell::Cell;
 use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::identity::User;
 use apiserver::local::local_client;
+use apiserver::registry::custom::follow::follow;
 use apiserver::server::Server;
-use apiserver::start::{Options, start};
 use reconcile::leader::Term;
 use reconcile::{Caches, Context, Environment, Kind, Object};
 use serde_json::Value;
@@ -15,10 +15,18 @@ use store::{Retention, Store};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
+use crate::prepared;
 use crate::world::World;
 
-/// How long a test waits for what it expects.
-const PATIENCE: Duration = Duration::from_secs(30);
+thread_local! {
+    /// How long a test waits for what it expects.
+    static PATIENCE: Cell<Duration> = const { Cell::new(Duration::from_secs(30)) };
+}
+
+/// On virtual time waiting costs nothing, and faults take their time.
+pub(crate) fn set_patience(patience: Duration) {
+    PATIENCE.set(patience);
+}
 
 /// A running API server with its background work.
 pub struct Cluster {
@@ -27,7 +35,6 @@ pub struct Cluster {
     environment: Arc<dyn Environment>,
     stop: watch::Sender<bool>,
     tasks: JoinSet<()>,
-    directory: PathBuf,
 }
 
 impl Cluster {
@@ -45,19 +52,18 @@ impl Cluster {
         controllers: Arc<dyn Environment>,
     ) -> Cluster {
         let store = store::backends::memory::open(Retention::default(), environment.clone());
-        let directory = std::env::temp_dir().join(format!("testkit-{:016x}", chance()));
         let (stop, stopping) = watch::channel(false);
-        let options = Options {
-            directory: directory.clone(),
-            listen: "127.0.0.1:0".parse().expect("a simulation must be set up"),
-            host: "localhost".to_owned(),
-            stop: stopping,
-        };
-        let handle =
-            start(options, store.clone(), environment).await.expect("a simulation must be set up");
+        let started = prepared::start_server(store.clone(), environment, stopping).await;
         let mut tasks = JoinSet::new();
-        tasks.spawn(handle.roles.follow());
-        Cluster { server: handle.server, store, environment: controllers, stop, tasks, directory }
+        tasks.spawn(started.roles.follow());
+        tasks.spawn(started.configurations.follow());
+        tasks.spawn(follow(started.server.clone()));
+        Cluster { server: started.server, store, environment: controllers, stop, tasks }
+    }
+
+    /// The clock and the chance that controllers are given.
+    pub fn environment(&self) -> Arc<dyn Environment> {
+        self.environment.clone()
     }
 
     /// A client that may do everything.
@@ -76,11 +82,21 @@ impl Cluster {
 
     /// The same, for those who come by another way.
     pub fn context_of(&self, client: kube::Client) -> Context {
-        let environment = self.environment.clone();
         // Nobody stands for election in a test that does not say so.
         let (_, term) = watch::channel(Term::Alone);
+        self.context_with(client.clone(), client, term)
+    }
+
+    /// The same, for those whose caches are filled by another way, and who may have a rival.
+    pub fn context_with(
+        &self,
+        client: kube::Client,
+        filler: kube::Client,
+        term: watch::Receiver<Term>,
+    ) -> Context {
+        let environment = self.environment.clone();
         Context {
-            caches: Arc::new(Caches::new(client.clone(), environment.clone())),
+            caches: Arc::new(Caches::new(filler, environment.clone())),
             client,
             environment,
             metrics: Arc::default(),
@@ -106,12 +122,6 @@ impl Cluster {
     }
 }
 
-impl Drop for Cluster {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_dir_all(&self.directory);
-    }
-}
-
 /// Waits until a condition holds of a kind's objects; panics with what there is if it never does.
 pub async fn until(context: &Context, kind: Kind, holds: impl Fn(&[Arc<Object>]) -> bool) {
     let cache = context.cache(kind);
@@ -124,15 +134,11 @@ pub async fn until(context: &Context, kind: Kind, holds: impl Fn(&[Arc<Object>])
             cache.reaches(seen + 1).await;
         }
     };
-    if tokio::time::timeout(PATIENCE, wait).await.is_err() {
+    if tokio::time::timeout(PATIENCE.get(), wait).await.is_err() {
         let all: Vec<Value> = cache.all().iter().map(|object| object.value.clone()).collect();
         panic!(
             "{kind}: {}",
             serde_json::to_string_pretty(&all).expect("a simulation must be set up")
         );
     }
-}
-
-fn chance() -> u64 {
-    Environment::random(&reconcile::environment::System)
 }

@@ -4,7 +4,10 @@
 
 pub mod cluster;
 pub mod faults;
+pub mod oracle;
 pub mod pods;
+mod prepared;
+pub mod record;
 pub mod simulation;
 pub mod world;
 

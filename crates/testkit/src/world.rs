@@ -33,9 +33,13 @@ impl World {
         BEGIN_SECONDS * 1_000_000 + passed + self.offset.load(Ordering::Relaxed)
     }
 
-    /// The next number of the seed (splitmix64).
+    /// The next number of the seed.
     pub fn draw(&self) -> u64 {
-        let mut state = self.numbers.lock().expect("a simulation must be set up");
+        World::mix(&mut self.numbers.lock().expect("nobody panics while drawing"))
+    }
+
+    /// The next number of a sequence (splitmix64).
+    pub fn mix(state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = *state;
         mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

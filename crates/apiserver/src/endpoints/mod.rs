@@ -21,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use bytes::Bytes;
 
 use crate::identity::User;
+use crate::request::cause::Cause;
 use crate::request::negotiate::Representation;
 use crate::request::options::Options;
 use crate::request::path::Target;
@@ -39,6 +40,8 @@ pub struct Request {
     /// On whose behalf.
     pub user: Arc<User>,
     pub id: Arc<str>,
+    /// Why, as far as a writer says.
+    pub cause: Cause,
     /// What the client is told besides the answer.
     pub warnings: Warnings,
 }

@@ -378,9 +378,12 @@ async fn commit_all(
     let provenance = Provenance {
         manager: request.manager().into(),
         request: request.id.clone(),
+        cause: request.cause.revision,
+        reconcile: request.cause.reconcile.clone(),
         ..Provenance::of(server.environment.now(), request.user.name.clone())
     };
-    let committed = server.store.commit(Commit { operations, epoch: None, provenance }).await?;
+    let epoch = request.cause.epoch.clone();
+    let committed = server.store.commit(Commit { operations, epoch, provenance }).await?;
     if request.resource.group == rbac::GROUP
         && let Some(kind) = rbac::Kind::of_resource(&request.resource.plural)
     {

@@ -1,5 +1,6 @@
 //! What was asked: path, options, representation.
 
+pub mod cause;
 pub mod negotiate;
 pub mod options;
 pub mod path;

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, reason = "a test may panic")]
 
+mod apply;
 mod bad_definitions;
 mod cluster;
 mod large;

@@ -12,7 +12,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use store::{Environment, Retention, Store, System, backends};
+use store::{Environment, KeyRange, Provenance, Retention, Revision, Store, System, backends};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -79,6 +79,31 @@ impl Api {
         let request = Api::request(line, content_type, text);
         let response = self.server.handle(request, Some(Arc::new(self::user(user)))).await;
         read(response).await
+    }
+
+    /// Asks as the administrator, with headers.
+    pub async fn ask_saying(
+        &self,
+        line: &str,
+        headers: &[(&'static str, &str)],
+        body: &Value,
+    ) -> (u16, Value) {
+        let content_type = match line.starts_with("PATCH") {
+            true => "application/merge-patch+json",
+            false => "application/json",
+        };
+        let mut request = Api::request(line, content_type, body.to_string());
+        for (name, value) in headers {
+            request.headers_mut().insert(*name, value.parse().unwrap());
+        }
+        read(self.server.handle(request, Some(Arc::new(self::user(ADMIN)))).await).await
+    }
+
+    /// What is known of the write that made a revision.
+    pub async fn provenance(&self, revision: u64) -> Arc<Provenance> {
+        let (after, to) = (Revision(revision - 1), Revision(revision));
+        let changes = self.server.store.changes(&KeyRange::all(), after, to).await.unwrap();
+        changes.batches[0].provenance.clone()
     }
 
     /// Asks with a token.

@@ -11,4 +11,5 @@ mod ownership;
 mod quotas;
 mod roles;
 mod secrets;
+mod terms;
 mod tokens;

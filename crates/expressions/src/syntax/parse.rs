@@ -12,7 +12,7 @@ pub(crate) struct Tree {
 }
 
 /// Words that are no names of variables.
-const RESERVED: [&str; 17] = [
+pub(crate) const RESERVED: [&str; 17] = [
     "as",
     "break",
     "const",

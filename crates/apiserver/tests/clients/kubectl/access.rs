@@ -28,6 +28,18 @@ async fn what_one_may_do_is_told() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn nobody_grants_what_they_do_not_hold() {
+    for cluster in Cluster::for_each_kubectl().await {
+        cluster.kubectl("create role maker --verb=create --resource=roles").await;
+        cluster.kubectl("create rolebinding jane --role=maker --user=jane").await;
+        let line = "create role more --verb=delete --resource=secrets --as=jane";
+        let text = cluster.refused(line, "").await;
+        assert!(text.contains("grant RBAC permissions not currently held"), "{text}");
+        cluster.refused("get role more", "").await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn one_is_told_who_one_is() {
     // Older ones ask for a version of the review that no recent server has.
     for cluster in Cluster::for_each_kubectl_since(28).await {

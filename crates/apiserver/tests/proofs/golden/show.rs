@@ -1,5 +1,6 @@
 //! Answers as text: on one line where that will do, and without what differs from run to run.
 
+use apiserver::decode::yaml;
 use serde_json::Value;
 
 use super::super::world::Answer;
@@ -11,7 +12,12 @@ const MASKED: [&str; 5] =
 /// Lines that begin with `=`, for the answer, and `|`, for more of it.
 pub fn answer(answer: &Answer, pointers: &[String]) -> String {
     let mut text = format!("= {}", answer.status);
-    let mut value = answer.json();
+    let mut value = match answer.headers.get("content-type") {
+        Some(media_type) if media_type == "application/yaml" => {
+            yaml::parse(answer.text().as_bytes()).unwrap().value
+        }
+        _ => answer.json(),
+    };
     if value.is_null() {
         text += &format!(" {}\n", one_line(answer.text().trim_end()));
         return text + &warnings(answer);
@@ -118,18 +124,28 @@ fn mask(value: &mut Value) {
     }
 }
 
-/// Texts that quote a uid or a revision.
+/// The beginning of names that are made by chance and quoted in an answer.
+const GENERATED: &str = "Made-";
+/// How long the rest of such a name is.
+const CHANCE_BYTES: usize = 5;
+
+/// Texts that quote a uid, a revision or a name made by chance.
 fn without_chance(text: &str) -> String {
     let words = text.split_inclusive([' ', ',', '(', ')', '"', '\n', '=']);
     let is_uid = |word: &str| {
         let word = word.trim_end_matches([' ', ',', '(', ')', '"', '\n', '.']);
         word.len() == 36 && word.split('-').map(str::len).eq([8, 4, 4, 4, 12])
     };
+    let chance = |word: &str| {
+        let rest = word.strip_prefix(GENERATED)?;
+        let end = rest.get(CHANCE_BYTES..)?;
+        (end.is_empty() || end.starts_with('"')).then(|| format!("{GENERATED}<chance>{end}"))
+    };
     words
         .map(|word| match word.strip_suffix(')') {
             Some(number) if number.parse::<u64>().is_ok() => "<number>)".to_owned(),
             _ if is_uid(word) => format!("<uid>{}", &word[36..]),
-            _ => word.to_owned(),
+            _ => chance(word).unwrap_or_else(|| word.to_owned()),
         })
         .collect()
 }

@@ -1,0 +1,102 @@
+//! CT-4, CT-11, CT-13, CT-14: the world ends as it would have without faults.
+
+use std::collections::BTreeMap;
+
+use serde_json::Value;
+
+use super::{Case, Violation};
+use crate::faults::Pattern;
+use crate::simulation::Run;
+
+/// Differences that are told.
+const TOLD_MAX: usize = 3;
+
+pub fn end_state(case: &Case<'_>) -> Vec<Violation> {
+    // One that never came to rest has no end.
+    if !case.run.is_settled || case.has(case.also.incomparable) {
+        return Vec::new();
+    }
+    let id = match case {
+        case if never_tried_again(case) => "CT-13",
+        case if case.has(&[Pattern::Unobserved, Pattern::Stale]) => "CT-11",
+        _ => "CT-4",
+    };
+    differences(case, id)
+}
+
+/// CT-14: a value that was changed and changed back leaves nothing behind.
+pub fn rollback(case: &Case<'_>) -> Vec<Violation> {
+    if !case.run.is_settled {
+        return vec![Violation::new("CT-1", "the world does not come to rest")];
+    }
+    differences(case, "CT-14")
+}
+
+fn differences(case: &Case<'_>, id: &'static str) -> Vec<Violation> {
+    let (mut expected, mut found) = (alike(case.reference), alike(case.run));
+    // What is on both sides as often is no difference.
+    for (key, objects) in &mut expected {
+        let Some(others) = found.get_mut(key) else { continue };
+        objects.retain(|object| match others.iter().position(|other| other == object) {
+            Some(at) => {
+                others.swap_remove(at);
+                false
+            }
+            None => true,
+        });
+    }
+    let missing = expected.into_iter().flat_map(|(key, objects)| {
+        objects.into_iter().map(move |object| format!("{key} is missing or differs: {object}"))
+    });
+    let surplus = found.into_iter().flat_map(|(key, objects)| {
+        objects.into_iter().map(move |object| format!("{key} should not be so: {object}"))
+    });
+    let wrong = missing.chain(surplus).take(TOLD_MAX);
+    wrong.map(|what| Violation::new(id, what)).collect()
+}
+
+/// Objects by key, where names that follow from a number are all the same: which of its like is
+/// left is nobody's promise.
+fn alike(run: &Run) -> BTreeMap<String, Vec<Value>> {
+    let mut alike: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+    for (key, object) in &run.objects {
+        let mut object = object.clone();
+        blur(&mut object);
+        alike.entry(blurred(key)).or_default().push(object);
+    }
+    alike
+}
+
+fn blur(value: &mut Value) {
+    match value {
+        Value::String(text) => *text = blurred(text),
+        Value::Array(items) => items.iter_mut().for_each(blur),
+        Value::Object(fields) => fields.values_mut().for_each(blur),
+        _ => {}
+    }
+}
+
+/// A name without the letters that tell it from its siblings.
+fn blurred(text: &str) -> String {
+    const LETTERS: &str = "bcdfghjklmnpqrstvwxz2456789";
+    match text.rsplit_once('-') {
+        Some((name, end))
+            if end.len() == 5 && end.chars().all(|letter| LETTERS.contains(letter)) =>
+        {
+            format!("{name}-*")
+        }
+        _ => text.to_owned(),
+    }
+}
+
+/// Whether a write that failed was simply forgotten.
+fn never_tried_again(case: &Case<'_>) -> bool {
+    let failed = case.run.made.iter().find(|made| {
+        made.fault.is_some_and(|fault| fault.pattern() == Pattern::Refused) && made.code != 200
+    });
+    failed.is_some_and(|failed| {
+        let is_same = |path: &str| path == failed.path;
+        let mut later = case.run.made.iter().filter(|made| made.at > failed.at);
+        !later.any(|made| made.sort == failed.sort && is_same(&made.path))
+    })
+}

@@ -1,0 +1,48 @@
+//! Runs one component through a workload under every fault that its own trace offers, and asks the
+//! oracles what they think of it.
+//!
+//! Every run is one thread, one seed and paused time. Read [`Trial`], then `run.rs` (one run),
+//! `plans.rs` (which faults), `report.rs` (all of them).
+
+mod plans;
+mod report;
+mod run;
+mod seeds;
+
+use std::pin::Pin;
+use std::sync::Arc;
+
+use reconcile::Context;
+
+use crate::cluster::Cluster;
+use crate::faults::Pattern;
+use crate::oracle::Check;
+
+pub use plans::plans;
+pub use report::{roll_back, try_everything, try_with};
+pub use run::{Run, run};
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// What is put on trial.
+#[derive(Clone, Copy)]
+pub struct Trial {
+    /// The controller, which is also its service account in kube-system; what follows a `/` only
+    /// tells trials apart. A name that begins with `system:` is that user.
+    pub name: &'static str,
+    pub seed: u64,
+    /// Makes the component anew, as after a start of the process.
+    pub component: fn(Context) -> Task,
+    /// What users do, and what plays around the component.
+    pub workload: fn(Arc<Cluster>, Context) -> Task,
+    pub play: fn(Context) -> Task,
+}
+
+/// What few trials need besides.
+#[derive(Clone, Copy, Default)]
+pub struct Also {
+    /// Oracles that know what the component does.
+    pub oracles: &'static [Check],
+    /// Plans after which the world may end otherwise than without faults.
+    pub incomparable: &'static [Pattern],
+}

@@ -1,0 +1,197 @@
+//! Runs the plans of a trial, in the default suite one of each class, in `cargo xtask sim` all, and
+//! says what the oracles found.
+//!
+//! What is run is chosen by environment variables, so that a trial is written once, as a test.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Instant;
+
+use reconcile::plan::Target;
+use reconcile::{Kind, Name};
+use serde_json::Value;
+
+use super::plans::{Candidate, plans};
+use super::run::{QUIET, Run, run};
+use super::{Also, Trial, seeds};
+use crate::faults::Planned;
+use crate::oracle::{self, Case, Violation};
+
+/// `full` for every plan; anything else, or nothing, for one of each class.
+const SCOPE: &str = "SETPOINT_SIM";
+/// Only the trial of this name.
+const SCENARIO: &str = "SETPOINT_SIM_SCENARIO";
+/// Only this seed.
+const SEED: &str = "SETPOINT_SIM_SEED";
+/// Plans of two faults that are drawn by chance when every plan is run.
+const PAIRS_DRAWN: u64 = 40;
+/// Every so many plans one is run twice, which must be one trace.
+const TWICE: usize = 50;
+/// Failures that are told of one trial.
+const TOLD_MAX: usize = 8;
+
+/// Runs a trial without faults and then under the faults its trace offers; returns how many plans
+/// there are. Panics with what went wrong.
+pub fn try_everything(trial: Trial) -> usize {
+    try_with(trial, Also::default())
+}
+
+/// The same for a component that needs more to be said.
+pub fn try_with(trial: Trial, also: Also) -> usize {
+    let choice = Choice::read();
+    let trial = Trial { seed: choice.seed.map_or(trial.seed, seeds::world), ..trial };
+    let reference = run(trial, trial.seed, Vec::new());
+    let candidates = plans(&reference);
+    let violations = oracle::check(&Case { reference: &reference, run: &reference, also });
+    let seed = Some(seeds::of(trial.seed, 0));
+    let mut failures = Vec::new();
+    if !violations.is_empty() {
+        failures.push(Failure { seed, planned: Vec::new(), violations });
+    }
+    let work = choice.work(trial, &candidates);
+    let began = now();
+    failures.extend(run_all(trial, also, &reference, &work));
+    let took = began.elapsed().as_secs_f64().max(0.001);
+    let rate = work.len() as f64 * 60.0 / took;
+    println!(
+        "sim: {}: {} plans, {} run, {} violations, {rate:.0} a minute",
+        trial.name,
+        candidates.len(),
+        work.len(),
+        failures.len()
+    );
+    if !failures.is_empty() {
+        let told: Vec<String> =
+            failures.iter().take(TOLD_MAX).map(|one| one.describe(trial.name)).collect();
+        panic!("{}: {} plans went wrong\n{}", trial.name, failures.len(), told.join("\n"));
+    }
+    candidates.len()
+}
+
+/// Runs a trial twice: as it is, and with one value of an object changed and changed back at the
+/// end. Both must end alike (CT-14).
+pub fn roll_back(trial: Trial, kind: Kind, name: Name, [bad, good]: [Value; 2]) {
+    let reference = run(trial, trial.seed, Vec::new());
+    let changed = super::run::run_with(trial, move |cluster| {
+        Box::pin(async move {
+            for patch in [&bad, &good] {
+                tokio::time::sleep(QUIET).await;
+                let context = cluster.context();
+                let object = context.get_live(kind, &name).await.expect("an object");
+                let object = object.expect("the object must be there");
+                let requests = context.requests("test", Default::default());
+                let target = Target::of(kind, &object);
+                requests.patch(&target, patch).await.expect("a change that is valid");
+            }
+            tokio::time::sleep(QUIET).await;
+        })
+    });
+    let case = Case { reference: &reference, run: &changed, also: Also::default() };
+    let violations = oracle::rollback(&case);
+    assert!(violations.is_empty(), "{}: {violations:#?}", trial.name);
+}
+
+/// A plan that went wrong.
+struct Failure {
+    seed: Option<u64>,
+    planned: Vec<Planned>,
+    violations: Vec<Violation>,
+}
+
+impl Failure {
+    fn describe(&self, scenario: &str) -> String {
+        let plan: Vec<String> = self.planned.iter().map(ToString::to_string).collect();
+        let plan = if plan.is_empty() { "no fault".to_owned() } else { plan.join(" and ") };
+        let mut text = format!("under {plan}");
+        for violation in &self.violations {
+            text.push_str(&format!("\n  {}: {}", violation.id, violation.what));
+        }
+        if let Some(seed) = self.seed {
+            text.push_str(&format!(
+                "\n  replay: cargo xtask sim --scenario {scenario} --seed {seed}"
+            ));
+        }
+        text
+    }
+}
+
+/// Which plans are wanted.
+struct Choice {
+    is_full: bool,
+    scenario: Option<String>,
+    seed: Option<u64>,
+}
+
+impl Choice {
+    fn read() -> Choice {
+        let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
+        Choice {
+            is_full: variable(SCOPE).is_some_and(|scope| scope == "full"),
+            scenario: variable(SCENARIO),
+            seed: variable(SEED).and_then(|seed| seed.parse().ok()),
+        }
+    }
+
+    /// What to run of a trial: a seed if it has one, and the faults.
+    fn work(&self, trial: Trial, candidates: &[Candidate]) -> Vec<(Option<u64>, Vec<Planned>)> {
+        if self.scenario.as_ref().is_some_and(|scenario| scenario != trial.name) {
+            return Vec::new();
+        }
+        if let Some(seed) = self.seed {
+            let planned = seeds::planned(seed, candidates);
+            return vec![(Some(seed), planned)];
+        }
+        let numbered = (1..).zip(candidates);
+        let chosen = numbered.filter(|(_, candidate)| self.is_full || candidate.is_first);
+        let one = |(number, candidate): (u64, &Candidate)| {
+            (Some(seeds::of(trial.seed, number)), vec![candidate.planned.clone()])
+        };
+        let mut work: Vec<_> = chosen.map(one).collect();
+        work.extend(seeds::kept(trial.name).into_iter().map(|planned| (None, vec![planned])));
+        if self.is_full {
+            let pairs = (0..PAIRS_DRAWN).map(|at| seeds::of(trial.seed, seeds::PAIRS + at));
+            work.extend(pairs.map(|seed| (Some(seed), seeds::planned(seed, candidates))));
+        }
+        work
+    }
+}
+
+/// Runs plans on every core; the order of what is found is that of the plans.
+fn run_all(
+    trial: Trial,
+    also: Also,
+    reference: &Run,
+    work: &[(Option<u64>, Vec<Planned>)],
+) -> Vec<Failure> {
+    let next = AtomicUsize::new(0);
+    let found: Mutex<Vec<(usize, Failure)>> = Mutex::default();
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..cores {
+            scope.spawn(|| {
+                loop {
+                    let at = next.fetch_add(1, Ordering::Relaxed);
+                    let Some((seed, planned)) = work.get(at) else { return };
+                    let ran = run(trial, trial.seed, planned.clone());
+                    let mut violations = oracle::check(&Case { reference, run: &ran, also });
+                    if at.is_multiple_of(TWICE) {
+                        let again = run(trial, trial.seed, planned.clone());
+                        violations.extend(oracle::repeats(&ran, &again));
+                    }
+                    if !violations.is_empty() {
+                        let failure = Failure { seed: *seed, planned: planned.clone(), violations };
+                        found.lock().expect("nobody panics here").push((at, failure));
+                    }
+                }
+            });
+        }
+    });
+    let mut found = found.into_inner().expect("nobody panics here");
+    found.sort_by_key(|(at, _)| *at);
+    found.into_iter().map(|(_, failure)| failure).collect()
+}
+
+#[expect(clippy::disallowed_methods, reason = "only to print how long it took")]
+fn now() -> Instant {
+    Instant::now()
+}
