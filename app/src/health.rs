@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use apiserver::answer::{Answer, Body};
+use apiserver::beside::Beside;
 use apiserver::health::{self, Checked};
 use hyper::{Method, Request, Response};
 use serde::{Deserialize, Serialize};
@@ -16,6 +17,7 @@ use crate::shutdown::Stop;
 pub struct Health {
     pub store: Arc<dyn Store>,
     pub stop: Stop,
+    pub beside: Beside,
 }
 
 /// What `/statusz` tells.
@@ -42,7 +44,8 @@ impl Health {
         if path == "/statusz" {
             return self.status();
         }
-        let checked = Checked { store: &*self.store, is_stopping: self.stop.is_requested() };
+        let is_stopping = self.stop.is_requested();
+        let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
         health::answer(&checked, path, query)
             .unwrap_or_else(|| Answer::text(404, "404 page not found\n"))
     }
@@ -83,7 +86,7 @@ mod tests {
         let store = backends::open(&settings, Retention::default(), Arc::new(System)).await;
         let tasks = Tasks::new();
         let stop = tasks.stop_handle();
-        (Health { store: store.expect("memory must open"), stop }, tasks)
+        (Health { store: store.expect("memory must open"), stop, beside: Beside::default() }, tasks)
     }
 
     #[tokio::test]

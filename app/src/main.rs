@@ -4,6 +4,7 @@
 
 mod cli;
 mod client;
+mod components;
 mod config;
 mod directories;
 mod health;
@@ -19,6 +20,7 @@ mod shutdown;
 mod socket;
 mod telemetry;
 mod time;
+mod traces;
 
 use std::process::ExitCode;
 

@@ -8,12 +8,14 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use apiserver::registry::custom::follow::follow;
 use apiserver::serve::serve;
+use apiserver::server::Server;
 use apiserver::start::{self, Admin};
 use store::{Store, System, backends};
 use tokio::net::TcpListener;
 use tokio::time::Instant;
 use tracing::{info, warn};
 
+use crate::components::{self, Components};
 use crate::config::Loaded;
 use crate::health::Health;
 use crate::instance::Claim;
@@ -40,6 +42,7 @@ pub struct Plan {
     pub kubeconfig_out: Option<PathBuf>,
     pub node: String,
     pub loaded: Loaded,
+    pub components: Components,
     pub output: Output,
 }
 
@@ -55,9 +58,11 @@ pub async fn run(plan: Plan) -> Result<()> {
     };
 
     let tasks = Tasks::new();
-    let admin = serve_api(&plan, &tasks, store.clone(), listener).await?;
+    let (api, admin) = serve_api(&plan, &tasks, store.clone(), listener).await?;
+    components::start(&plan, &tasks, &api)?;
     let (_socket, local) = Socket::listen(&plan.data)?;
-    let health = Health { store: store.clone(), stop: tasks.stop_handle() };
+    let beside = api.beside.clone();
+    let health = Health { store: store.clone(), stop: tasks.stop_handle(), beside };
     tasks.spawn("socket", listener::serve(local, Arc::new(health), tasks.stop_handle()));
     kubeconfig::write(&kubeconfig::in_data(&plan.data), &admin, listen)?;
     if let Some(path) = &plan.kubeconfig_out {
@@ -83,13 +88,13 @@ pub async fn run(plan: Plan) -> Result<()> {
     Ok(())
 }
 
-/// Spawns what serves the API; answers with the credential of its administrator.
+/// Spawns what serves the API; answers with it and the credential of its administrator.
 async fn serve_api(
     plan: &Plan,
     tasks: &Tasks,
     store: Arc<dyn Store>,
     listener: TcpListener,
-) -> Result<Admin> {
+) -> Result<(Arc<Server>, Admin)> {
     let listen = listener.local_addr().context("could not tell the address")?;
     let options = start::Options {
         directory: plan.data.join(KEYS_DIRECTORY),
@@ -97,10 +102,12 @@ async fn serve_api(
         host: node_name::of_host(),
         stop: tasks.stop_handle().into_receiver(),
     };
-    let handle = start::start(options, store, Arc::new(System)).await?;
+    let settings =
+        start::Settings { profile: plan.loaded.config.cluster.profile, ..Default::default() };
+    let handle = start::start_with(options, settings, store, Arc::new(System)).await?;
     let admin = handle.keys.admin()?;
     tasks.spawn_until_stop("definitions", follow(handle.server.clone()));
-    tasks.spawn("api", serve(handle.server, listener, handle.tls));
+    tasks.spawn("api", serve(handle.server.clone(), listener, handle.tls));
     tasks.spawn_until_stop("roles", handle.roles.follow());
     tasks.spawn_until_stop("webhooks", handle.configurations.follow());
     let places: Vec<PathBuf> = std::iter::once(kubeconfig::in_data(&plan.data))
@@ -117,7 +124,7 @@ async fn serve_api(
     };
     tasks.spawn_until_stop("certificates", handle.keys.renew_and_publish(publish));
     tasks.spawn_until_stop("expiry", handle.expiry.run());
-    Ok(admin)
+    Ok((handle.server, admin))
 }
 
 async fn open_store(plan: &Plan) -> Result<Arc<dyn Store>> {

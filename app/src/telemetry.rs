@@ -5,8 +5,12 @@ use std::io::{self, IsTerminal};
 
 use anyhow::{Context, Result};
 use tracing_subscriber::EnvFilter;
+use tracing_subscriber::filter::Targets;
+use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogLevel;
+use crate::traces::{self, Traces};
 
 /// The first that is set says what to log.
 const VARIABLES: &[&str] = &["SETPOINT_LOG", "RUST_LOG"];
@@ -39,8 +43,9 @@ pub struct Options {
     pub format: Format,
 }
 
-/// Starts the log. A flag wins over the environment, the environment over the file.
-pub fn start(options: &Options) -> Result<()> {
+/// Starts the log, and sends spans to whom the environment names; they are sent as long as what is
+/// returned lives. A flag wins over the environment, the environment over the file.
+pub fn start(options: &Options) -> Result<Option<Traces>> {
     let variable = VARIABLES.iter().find_map(|name| {
         let value = env::var(name).ok().filter(|value| !value.is_empty());
         value.map(|value| (*name, value))
@@ -56,16 +61,23 @@ pub fn start(options: &Options) -> Result<()> {
         (_, _) => EnvFilter::new(directives(LogLevel::Trace)),
     };
     let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let log = tracing_subscriber::fmt()
-        .with_env_filter(filter)
+    let log = tracing_subscriber::fmt::layer()
         .with_writer(io::stderr)
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && !is_plain);
+    // Spans for a collector are no lines of the log, and cost nothing where there is none.
+    let filter = filter.add_directive(format!("{}=off", traces::TARGET).parse()?);
+    let traces = Traces::from_environment()?;
+    let spans = traces.as_ref().map(|traces| {
+        let only = Targets::new().with_target(traces::TARGET, tracing::Level::INFO);
+        tracing_opentelemetry::layer().with_tracer(traces.tracer()).with_filter(only)
+    });
+    let registry = tracing_subscriber::registry().with(spans);
     match options.format {
-        Format::Text => log.init(),
-        Format::Json => log.json().flatten_event(true).init(),
+        Format::Text => registry.with(log.with_filter(filter)).init(),
+        Format::Json => registry.with(log.json().flatten_event(true).with_filter(filter)).init(),
     }
-    Ok(())
+    Ok(traces)
 }
 
 fn directives(level: LogLevel) -> String {

@@ -1,10 +1,11 @@
 //! Measures, and prints each figure beside what bounds it in the same run.
 //!
-//! `cargo xtask bench store` and `cargo xtask bench api` run it in the release profile. Figures are
+//! `cargo xtask bench store`, `api`, `apply` and `cluster` run it in the release profile. Figures are
 //! never asserted: a shared machine moves them by tens of percent, the ratios between them less.
 
 mod api;
 mod apply;
+mod cluster;
 mod statistics;
 mod store;
 
@@ -28,6 +29,8 @@ enum What {
     Store(store::Options),
     /// An API server: its start, writes, reads, lists and watches.
     Api(api::Options),
+    /// A cluster of simulated nodes: scheduling, Deployments, Jobs, gangs, deletion.
+    Cluster(cluster::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -39,6 +42,7 @@ fn main() -> anyhow::Result<()> {
             What::Apply(options) => apply::run(options).await,
             What::Store(options) => store::run(options).await,
             What::Api(options) => api::run(options).await,
+            What::Cluster(options) => cluster::run(options).await,
         }
     })
 }

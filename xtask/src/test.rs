@@ -72,11 +72,15 @@ fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     tested
 }
 
-/// The clients of other languages that the API server is tested with.
+/// The clients of other languages that the API server is tested with, and an operator in Go: built
+/// here, because it takes longer than a test may.
 fn install_libraries() -> Result<()> {
     let target = workspace::root().join("target");
     servers::python_client(&target)?;
     servers::node_client(&target)?;
+    servers::python_kopf(&target)?;
+    let operator = workspace::root().join("crates/apiserver/tests/clients/go_operator");
+    servers::go_program(&target, "operator", &operator)?;
     Ok(())
 }
 

@@ -3,16 +3,19 @@
 use std::net::SocketAddr;
 use std::path::{self, PathBuf};
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use node::simulated::{self, NODES_MAX, Resources};
 use tracing::{info, warn};
 
 use super::{Context, Global};
+use crate::components::Components;
 use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
 use crate::directories;
 use crate::node_name;
 use crate::server::Plan;
 use crate::telemetry;
+use crate::traces::Traces;
 
 /// A part that can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -20,6 +23,10 @@ pub enum Component {
     All,
     /// The API server, which everything else needs.
     Api,
+    /// What makes pods of Deployments, Jobs and the rest.
+    Controllers,
+    /// What gives pods a node.
+    Scheduler,
 }
 
 impl Component {
@@ -28,6 +35,8 @@ impl Component {
         match self {
             Component::All => "all",
             Component::Api => "api",
+            Component::Controllers => "controllers",
+            Component::Scheduler => "scheduler",
         }
     }
 }
@@ -58,6 +67,16 @@ pub struct Serving {
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
     pub components: Vec<Component>,
 
+    /// Play this many nodes that run nothing, named fake-0 and so on.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
+    pub fake_nodes: u32,
+
+    /// What each of them has; what is not named is cpu=32,memory=256Gi,pods=110.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    #[arg(value_parser = parse_resources)]
+    pub fake_node_resources: FakeResources,
+
     /// Where the state is kept; wins over storage.type of the file.
     #[arg(long, value_name = "memory|embedded|mysql|etcd", hide_possible_values = true)]
     pub store: Option<StoreKind>,
@@ -79,14 +98,44 @@ impl Serving {
             None => None,
         };
         let (began, output, listen) = (context.began, context.output, self.listen);
-        Ok(Plan { began, data, listen, kubeconfig_out, node, loaded, output })
+        let components = self.components()?;
+        Ok(Plan { began, data, listen, kubeconfig_out, node, loaded, components, output })
     }
 }
 
+impl Serving {
+    /// The parts to run, with what they are told.
+    fn components(&self) -> Result<Components> {
+        let has = |one: Component| {
+            self.components.iter().any(|given| *given == one || *given == Component::All)
+        };
+        if !has(Component::Api) {
+            bail!("the other parts need the API server in the same process; add `api` to the list");
+        }
+        let resources = self.fake_node_resources.resources.clone();
+        Ok(Components {
+            controllers: has(Component::Controllers),
+            scheduler: has(Component::Scheduler),
+            fake_nodes: simulated::Options { count: self.fake_nodes, resources },
+        })
+    }
+}
+
+/// Resources as they were written, for the program that `up` starts.
+#[derive(Clone, Debug)]
+pub struct FakeResources {
+    pub text: String,
+    resources: Resources,
+}
+
+fn parse_resources(text: &str) -> Result<FakeResources, String> {
+    Ok(FakeResources { text: text.to_owned(), resources: text.parse()? })
+}
+
 /// Starts the log and says what should be said about the configuration.
-pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<()> {
+pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<Option<Traces>> {
     let Global { verbose, log_format, .. } = context.global;
-    telemetry::start(&telemetry::Options { verbose, level, format: log_format })?;
+    let traces = telemetry::start(&telemetry::Options { verbose, level, format: log_format })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),
         Source::Defaults { tried } => {
@@ -100,7 +149,7 @@ pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<
     for key in &loaded.remarks.without_effect {
         info!("{key}");
     }
-    Ok(())
+    Ok(traces)
 }
 
 fn parse_address(text: &str) -> Result<SocketAddr, String> {

@@ -41,7 +41,8 @@ impl Start {
             process::begin_session()?;
         }
         let plan = self.serving.plan(context)?;
-        serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
+        // Spans are sent until the end of what follows.
+        let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
         let runtime = tokio::runtime::Builder::new_multi_thread()
             .worker_threads(WORKERS)
             .enable_all()

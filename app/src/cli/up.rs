@@ -64,7 +64,7 @@ impl Up {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let plan = self.serving.plan(context)?;
         // The rest is in the log of the program that is started.
-        serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
+        let _traces = serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
         match small_runtime()?.block_on(self.bring_up(context, &plan))? {
             Outcome::Running(mut report) => {
                 if !self.no_kubeconfig {
@@ -140,6 +140,10 @@ impl Up {
         }
         let components: Vec<_> = self.serving.components.iter().map(|one| one.name()).collect();
         command.arg("--components").arg(components.join(","));
+        if self.serving.fake_nodes > 0 {
+            command.args(["--fake-nodes", &self.serving.fake_nodes.to_string()]);
+            command.args(["--fake-node-resources", &self.serving.fake_node_resources.text]);
+        }
         if let Some(kind) = self.serving.store {
             command.args(["--store", &kind.to_string()]);
         }

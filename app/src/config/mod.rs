@@ -3,6 +3,7 @@
 //! Read [`Config`] and `storage.rs` for the keys, `file.rs` for which file is read. A flag wins
 //! over the file: the commands see to that.
 
+mod cluster;
 mod duration;
 mod file;
 mod section;
@@ -15,6 +16,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use cluster::{Cluster, Policy};
 pub use file::Source;
 pub use storage::{Storage, StoreKind};
 
@@ -25,6 +27,7 @@ use tree::Document;
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Config {
     pub storage: Storage,
+    pub cluster: Cluster,
     pub log_level: LogLevel,
 }
 
@@ -71,6 +74,7 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let mut remarks = Remarks::default();
     let mut root = Section::root(&document)?;
     let storage = Storage::read(root.section("storage")?, &mut remarks)?;
+    let cluster = Cluster::read(&mut root, &mut remarks)?;
     let unless_said = match root.flag("debug")? {
         Some(true) => LogLevel::Debug,
         Some(false) | None => LogLevel::default(),
@@ -78,7 +82,7 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let log_level = read_log(root.section("log")?, &mut remarks)?.unwrap_or(unless_said);
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
-    Ok((Config { storage, log_level }, remarks))
+    Ok((Config { storage, cluster, log_level }, remarks))
 }
 
 fn read_log(mut log: Section<'_>, remarks: &mut Remarks) -> Result<Option<LogLevel>> {
@@ -252,6 +256,11 @@ mod tests {
                 "c.yaml:1:29: storage.mysql.password is a list; expected text",
             ),
             ("- a\n", "c.yaml:1:1: the file is a list; expected keys and values"),
+            ("profile: k3\n", "c.yaml:1:10: profile is \"k3\"; expected kubernetes or mission"),
+            (
+                "scheduler: {policy: last}\n",
+                "c.yaml:1:21: scheduler.policy is \"last\"; expected default or first-ready",
+            ),
             ("debug: maybe\n", "c.yaml:1:8: debug is \"maybe\"; expected true or false"),
         ];
         for (text, expected) in cases {

@@ -8,3 +8,4 @@ mod kubectl;
 mod refusals;
 mod sandbox;
 mod stores;
+mod traces;

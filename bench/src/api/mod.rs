@@ -3,15 +3,15 @@
 //! Time of the processor for each operation is the figure to compare: on a shared machine it moves
 //! far less than a rate does, and the driver shares the machine with what it measures.
 
-mod client;
+pub mod client;
 mod items;
-mod kubeconfig;
+pub mod kubeconfig;
 mod life;
 mod lists;
-mod load;
-mod report;
-mod target;
-mod usage;
+pub mod load;
+pub mod report;
+pub mod target;
+pub mod usage;
 mod watches;
 mod writes;
 

@@ -43,15 +43,20 @@ impl Target {
 
     /// Starts a server on a directory and waits until it says that it is ready.
     pub fn start(options: &Options, directory: PathBuf) -> Result<Target> {
+        Target::launch(options.program.as_deref(), directory, &["--components", "api"])
+    }
+
+    /// The same with arguments of one's own.
+    pub fn launch(program: Option<&Path>, directory: PathBuf, more: &[&str]) -> Result<Target> {
         std::fs::create_dir_all(&directory)?;
         let directory = directory.canonicalize()?;
-        let program = match &options.program {
+        let program = match program {
             Some(program) => program.canonicalize()?,
             None => std::env::current_exe()?.with_file_name("setpoint"),
         };
         let mut command = Command::new(&program);
         command.args(["start", "--listen", "127.0.0.1:0", "--store", "embedded", "--data-dir"]);
-        command.arg(&directory).current_dir(&directory);
+        command.arg(&directory).args(more).current_dir(&directory);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
         let starting = || format!("could not start {}", program.display());
         let mut child = command.spawn().with_context(starting)?;

@@ -9,11 +9,15 @@ use store::Store;
 use tracing::debug;
 
 use crate::answer::Answer;
+use crate::beside::Beside;
 
 /// What the checks look at.
 pub struct Checked<'a> {
     pub store: &'a dyn Store,
     pub is_stopping: bool,
+    /// What else runs in the process. How it fares is told, and fails no check: a controller that
+    /// cannot do its work is no reason to restart the server.
+    pub beside: &'a Beside,
 }
 
 /// One check and what it found.
@@ -32,7 +36,8 @@ pub fn answer(checked: &Checked<'_>, path: &str, query: &str) -> Option<Answer> 
         _ => return None,
     };
     let checks: Vec<Check> = names.iter().map(|name| check(checked, name)).collect();
-    Some(report(kind, only, query, &checks))
+    let beside = if kind == "healthz" { checked.beside.states() } else { Vec::new() };
+    Some(report((kind, only, query), &checks, &beside))
 }
 
 fn check(checked: &Checked<'_>, name: &'static str) -> Check {
@@ -53,7 +58,11 @@ fn split(path: &str) -> (&str, Option<&str>) {
     }
 }
 
-fn report(kind: &str, only: Option<&str>, query: &str, checks: &[Check]) -> Answer {
+fn report(
+    (kind, only, query): (&str, Option<&str>, &str),
+    checks: &[Check],
+    beside: &[(String, String)],
+) -> Answer {
     let parameters = || query.split('&').map(|pair| pair.split_once('=').unwrap_or((pair, "")));
     let is_verbose = parameters().any(|(name, _)| name == "verbose");
     let is_excluded =
@@ -75,6 +84,10 @@ fn report(kind: &str, only: Option<&str>, query: &str, checks: &[Check]) -> Answ
         };
         lines.push_str(&line);
     }
+    for (name, state) in beside.iter().filter(|(name, _)| only.is_none_or(|only| only == name)) {
+        has_run = true;
+        lines.push_str(&format!("[+]{name} ok: {state}\n"));
+    }
     match (has_run, has_failed, is_verbose) {
         (false, _, _) => Answer::text(404, "404 page not found\n"),
         (true, true, _) => Answer::text(500, format!("{lines}{kind} check failed\n")),
@@ -95,7 +108,11 @@ mod tests {
     fn ask(is_stopping: bool, uri: &str) -> Option<(u16, String)> {
         let store = backends::memory::open(Retention::default(), Arc::new(System));
         let (path, query) = uri.split_once('?').unwrap_or((uri, ""));
-        let answer = answer(&Checked { store: &*store, is_stopping }, path, query)?;
+        let answer = answer(
+            &Checked { store: &*store, is_stopping, beside: &Beside::default() },
+            path,
+            query,
+        )?;
         let Content::Whole(body) = answer.body else { panic!("{uri} must answer at once") };
         Some((answer.code, String::from_utf8_lossy(&body).into_owned()))
     }

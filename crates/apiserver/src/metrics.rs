@@ -14,6 +14,7 @@ use store::Store;
 use tokio::time::Instant;
 
 use crate::answer::Answer;
+use crate::beside::Beside;
 use crate::traffic::Traffic;
 
 const VERBS: [(&str, &str); 9] = [
@@ -99,12 +100,13 @@ impl Metrics {
     }
 
     /// Everything, as text.
-    pub fn answer(&self, traffic: &Traffic, store: &dyn Store) -> Answer {
+    pub fn answer(&self, traffic: &Traffic, store: &dyn Store, beside: &Beside) -> Answer {
         let mut out = String::with_capacity(16 << 10);
         self.write_requests(&mut out);
         write_traffic(&mut out, traffic);
         write_store(&mut out, store);
         write_process(&mut out);
+        out.push_str(&beside.metrics());
         Answer::of(200, "text/plain; version=0.0.4; charset=utf-8", out)
     }
 

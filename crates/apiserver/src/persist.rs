@@ -31,6 +31,8 @@ pub struct Stored {
     /// Its row in a table, if it has one that lasts.
     row: OnceLock<Option<Box<LastingRow>>>,
     is_terminating: OnceLock<bool>,
+    /// How long the metadata are, from where the revision goes: Tables ask for them again and again.
+    metadata_length: OnceLock<u32>,
 }
 
 /// The type of a watch event.
@@ -132,8 +134,8 @@ impl Stored {
     }
 
     fn of(json: Bytes, splice: usize, labels: Pairs, fields: Pairs) -> Stored {
-        let (row, is_terminating) = Default::default();
-        Stored { json, splice, labels, fields, row, is_terminating }
+        let (row, is_terminating, metadata_length) = Default::default();
+        Stored { json, splice, labels, fields, row, is_terminating, metadata_length }
     }
 
     pub fn label(&self, key: &str) -> Option<&str> {
@@ -165,7 +167,11 @@ impl Stored {
     pub fn write_metadata(&self, revision: Revision, out: &mut Vec<u8>) {
         let metadata = match self.splice {
             0 => b"}",
-            splice => &self.json[splice..splice + object_length(&self.json[splice..])],
+            splice => {
+                let measure = || object_length(&self.json[splice..]);
+                let length = *self.metadata_length.get_or_init(|| to_u32(measure())) as usize;
+                &self.json[splice..splice + length]
+            }
         };
         out.push(b'{');
         write_revision(revision, metadata != b"}", out);
@@ -212,6 +218,11 @@ fn write_revision(revision: Revision, has_more: bool, out: &mut Vec<u8>) {
     // Written without a text of its own: this is done for every object that is sent.
     let _ = write!(out, "{revision}");
     out.extend_from_slice(if has_more { b"\"," } else { b"\"" });
+}
+
+/// No object is larger than what a request may carry.
+fn to_u32(length: usize) -> u32 {
+    u32::try_from(length).unwrap_or(u32::MAX)
 }
 
 /// How long the rest of an object of compact JSON is, from inside its opening brace on.

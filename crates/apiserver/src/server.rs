@@ -12,12 +12,13 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 use store::{Environment, Store};
 use tokio::sync::watch;
-use tracing::error;
+use tracing::{Instrument, Span, error};
 
 use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
+use crate::beside::Beside;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::finish::{Wishes, finish};
 use crate::health::{self, Checked};
@@ -26,6 +27,7 @@ use crate::identity::static_tokens::StaticTokens;
 use crate::identity::tokens::Tokens;
 use crate::metrics::{Counted, Metrics, Subject};
 use crate::openapi::Documents;
+use crate::profile::Profile;
 use crate::rbac::{Attributes, Authorizer, Decision, denial};
 use crate::registry::custom::follow::{Definitions, is_definition};
 use crate::request::cause::{self, Cause};
@@ -70,6 +72,10 @@ pub struct Server {
     pub webhook_client: Client,
     pub traffic: Traffic,
     pub metrics: Metrics,
+    /// In whose manner new objects begin.
+    pub profile: Profile,
+    /// What else runs in the process.
+    pub beside: Beside,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -113,8 +119,9 @@ impl Server {
                 };
                 let is_long = route.is_long_running();
                 let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
-                let answer = AssertUnwindSafe(self.answer(parts, body, route, asked));
-                let answer = answer.catch_unwind();
+                let span = span_of(&parts, &asked);
+                let answer = self.answer(parts, body, route, asked).instrument(span);
+                let answer = AssertUnwindSafe(answer).catch_unwind();
                 let answer = if is_long {
                     Ok(answer.await)
                 } else {
@@ -203,10 +210,11 @@ impl Server {
         if let Some(answer) = self.documents.answer(&self.registry.now(), parts, self.now()) {
             return answer;
         }
-        let checked = Checked { store: &*self.store, is_stopping: *self.stop.borrow() };
+        let is_stopping = *self.stop.borrow();
+        let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         if path == "/metrics" {
-            return Ok(self.metrics.answer(&self.traffic, &*self.store));
+            return Ok(self.metrics.answer(&self.traffic, &*self.store, &self.beside));
         }
         if let Some(answer) = health::answer(&checked, path, query) {
             return Ok(answer);
@@ -345,7 +353,7 @@ impl Server {
                 request.warnings.add(text.as_str());
             }
             if verb == "create" && version.life.is_terminating() {
-                return Err(Error::terminating_definition(verb));
+                return Err(Error::terminating_definition(resource.about()));
             }
         }
         match request.target.subresource.as_str() {
@@ -447,6 +455,19 @@ struct Asked {
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
+}
+
+/// For collectors of traces; costs nothing where there is none.
+fn span_of(parts: &Parts, asked: &Asked) -> Span {
+    tracing::info_span!(
+        target: "setpoint::spans",
+        "request",
+        otel.kind = "server",
+        http.request.method = parts.method.as_str(),
+        url.path = parts.uri.path(),
+        enduser.id = &*asked.user.name,
+        request.id = &*asked.id,
+    )
 }
 
 /// What the options of a request are called in errors.

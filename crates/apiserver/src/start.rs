@@ -24,6 +24,7 @@ use crate::identity::kubeconfig::{Credential, Entry};
 use crate::identity::tls::{self, Serving};
 use crate::identity::tokens::Tokens;
 use crate::identity::{self, AlternativeName, GROUP_MASTERS, User};
+use crate::profile::Profile;
 use crate::rbac::Authorizer;
 use crate::resources::{Registry, Served};
 use crate::secrets_at_rest::store::SealedStore;
@@ -64,12 +65,14 @@ pub struct Settings {
     pub service_ranges: Vec<Range>,
     /// How long events are kept.
     pub event_age: Duration,
+    /// In whose manner new objects begin.
+    pub profile: Profile,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let usual = Range::parse(SERVICE_RANGE).expect("the range is written as one");
-        Settings { service_ranges: vec![usual], event_age: EVENT_AGE }
+        Settings { service_ranges: vec![usual], event_age: EVENT_AGE, profile: Profile::default() }
     }
 }
 
@@ -154,6 +157,8 @@ pub async fn start_with(
         webhook_client: Default::default(),
         traffic: Default::default(),
         metrics: Default::default(),
+        profile: settings.profile,
+        beside: Default::default(),
         stop: options.stop,
     });
     let caught_up = server.definitions.catch_up(&server).await;

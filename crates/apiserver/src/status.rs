@@ -2,6 +2,8 @@
 //!
 //! Upstream: apimachinery/pkg/api/errors/errors.go
 
+use std::borrow::Cow;
+
 use serde_json::{Value, json};
 
 use crate::field_error::FieldError;
@@ -11,7 +13,7 @@ use crate::field_error::FieldError;
 pub struct Error {
     pub code: u16,
     /// Empty for the few answers that have none.
-    pub reason: &'static str,
+    pub reason: Cow<'static, str>,
     pub message: String,
     pub details: Option<Box<Details>>,
     /// The `continue` of an expired list, to go on at the newest revision.
@@ -66,6 +68,7 @@ fn qualified(name: &str, group: &str) -> String {
 
 impl Error {
     fn new(code: u16, reason: &'static str, message: impl Into<String>) -> Error {
+        let reason = Cow::Borrowed(reason);
         Error { code, reason, message: message.into(), details: None, go_on: None }
     }
 
@@ -161,9 +164,9 @@ impl Error {
     }
 
     /// What is defined no longer gets no new objects.
-    pub fn terminating_definition(verb: &str) -> Error {
-        let message = format!("{verb} not allowed while custom resource definition is terminating");
-        Error { message, ..Error::method_not_allowed() }
+    pub fn terminating_definition(about: About<'_>) -> Error {
+        let message = "create not allowed while custom resource definition is terminating";
+        Error { details: about.details(""), ..Error::new(403, "Forbidden", message) }
     }
 
     pub fn not_acceptable(accepted: &str) -> Error {

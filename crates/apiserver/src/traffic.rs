@@ -131,7 +131,7 @@ mod tests {
         let first = lane.enter(&user).unwrap();
         let _second = lane.enter(&user).unwrap();
         let error = lane.enter(&user).unwrap_err();
-        assert_eq!((error.code, error.reason), (429, "TooManyRequests"));
+        assert_eq!((error.code, &*error.reason), (429, "TooManyRequests"));
         assert_eq!(error.details.unwrap().retry_after_seconds, 1);
         assert_eq!(lane.busy(), 2);
         let _third = lane.enter(&admin).unwrap();

@@ -37,7 +37,8 @@ pub async fn claimed(
     Ok(Claimed { owned, orphans })
 }
 
-/// Plans the adoptions and releases; returns the children that the owner holds after them.
+/// Plans the adoptions and releases, each of the child as it was seen: of two owners that reach for
+/// one child, one is refused. Returns the children that the owner holds after them.
 pub fn settle<'a>(
     plan: &mut Plan,
     (owner_kind, owner): (Kind, &Object),
@@ -50,11 +51,11 @@ pub fn settle<'a>(
         if selector.matches(child) {
             held.push(child);
         } else if !child.is_terminating() {
-            plan.patch(Target::of(child_kind, child), release(owner, child));
+            plan.patch(Target::unchanged(child_kind, child), release(owner, child));
         }
     }
     for orphan in &claimed.orphans {
-        plan.patch(Target::of(child_kind, orphan), adopt(owner_kind, owner, orphan));
+        plan.patch(Target::unchanged(child_kind, orphan), adopt(owner_kind, owner, orphan));
         held.push(orphan);
     }
     held

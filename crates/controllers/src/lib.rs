@@ -2,10 +2,24 @@
 //! wakes it), `observe.rs` (reads), `plan.rs` (decides), `status.rs` (reports).
 
 pub mod claims;
+pub mod cluster_role_aggregation;
+pub mod cron_job;
+pub mod deployment;
+pub mod discovery;
+pub mod endpoint_slice;
+pub mod endpoints;
+pub mod garbage_collector;
+pub mod job;
 pub mod kinds;
+pub mod namespace;
+pub mod node_lifecycle;
 pub mod options;
 pub mod pods;
 pub mod replica_set;
+pub mod resource_quota;
+pub mod service_pods;
+pub mod share;
+pub mod taint_eviction;
 
 use std::pin::Pin;
 
@@ -29,9 +43,30 @@ const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
     Entry { name: R::NAME, start }
 }
 
+/// A component of its own kind.
+const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> Entry {
+    Entry { name, start }
+}
+
 /// Every controller, one line each.
-pub const ALL: &[Entry] =
-    &[entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller))];
+#[rustfmt::skip]
+pub const ALL: &[Entry] = &[
+    entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
+    component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
+    component(job::NAME, |context, _| Box::pin(job::run(context))),
+    entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
+    entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
+    entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
+    entry::<node_lifecycle::Controller>(node_lifecycle::start),
+    entry::<resource_quota::Controller>(|context, _| run_boxed(context, resource_quota::Controller::default())),
+    entry::<cluster_role_aggregation::Controller>(|context, _| {
+        run_boxed(context, cluster_role_aggregation::Controller)
+    }),
+    entry::<deployment::Controller>(|context, options| {
+        run_boxed(context, deployment::Controller::new(options))
+    }),
+    entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
+];
 
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
     Box::pin(run::run(context, reconciler))

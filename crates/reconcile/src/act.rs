@@ -15,6 +15,8 @@ use crate::object::{Name, Object};
 use crate::plan::{Step, Target};
 use crate::requests::Requests;
 
+/// Stands for kinds where they do not matter.
+const ANY: Kind = Kind::cluster("", "", "", "");
 /// Steps that run together at most.
 const STEPS_TOGETHER_MAX: usize = 64;
 
@@ -97,7 +99,9 @@ fn sort(step: &Step) -> (u8, Kind) {
         Step::Apply { kind, .. } => (1, *kind),
         Step::Patch { target, .. } => (2, target.kind),
         Step::Delete { target, .. } => (3, target.kind),
-        Step::Update { target, .. } => (4, target.kind),
+        Step::Replace { target, .. } => (4, target.kind),
+        // Kinds in one namespace do not depend on each other.
+        Step::DeleteCollection { .. } => (5, ANY),
     }
 }
 
@@ -112,9 +116,13 @@ async fn perform_one(requests: &Requests, caches: &Caches, step: &Step) -> Resul
             let object = requests.patch(target, patch).await?;
             Ok(Done::At(target.kind, object.revision))
         }
-        Step::Update { target, object } => {
-            let object = requests.update(target, object).await?;
+        Step::Replace { target, object, .. } => {
+            let object = requests.replace(target, object).await?;
             Ok(Done::At(target.kind, object.revision))
+        }
+        Step::DeleteCollection { kind, namespace } => {
+            requests.delete_collection(*kind, namespace).await?;
+            Ok(Done::Nothing)
         }
         Step::Delete { target, options } => match requests.delete(target, options).await {
             Ok(Some(going)) if going.is_terminating() => Ok(Done::At(target.kind, going.revision)),
@@ -154,7 +162,8 @@ async fn create(
     }
 }
 
-/// Writes the status if it differs from what the object says.
+/// Writes the status if it differs from what the object says. The whole object is sent: the roles
+/// of controllers allow them to update a status, not to patch it.
 pub async fn write_status(
     requests: &Requests,
     kind: Kind,
@@ -162,14 +171,15 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    if object.value["status"] == *status && !is_planted(Defect::StatusEveryTime) {
+    let is_same = difference(&object.value["status"], status).is_none();
+    if is_same && !is_planted(Defect::StatusEveryTime) {
         return Ok(());
     }
-    // Roles allow to update a status, and few to patch one.
+    // A whole object: the roles of controllers allow to update a status, not to patch it.
+    let target = Target::unchanged(kind, object).part("status");
     let mut whole = object.value.clone();
     whole["status"] = status.clone();
-    let target = Target::unchanged(kind, object).part("status");
-    let object = match requests.update(&target, &whole).await {
+    let object = match requests.replace(&target, &whole).await {
         Err(error) if is_ignored(&error) => return Ok(()),
         answer => answer?,
     };

@@ -36,10 +36,14 @@ pub fn set(conditions: &mut Vec<Value>, condition: &Condition<'_>, now: Timestam
     let mut made = json!({
         "type": condition.kind,
         "status": condition.status.name(),
-        "reason": condition.reason,
-        "message": condition.message,
         "lastTransitionTime": time(now),
     });
+    // The server keeps no empty texts, so one that was set would look changed for ever.
+    for (field, text) in [("reason", condition.reason), ("message", condition.message)] {
+        if !text.is_empty() {
+            made[field] = json!(text);
+        }
+    }
     if let Some(generation) = condition.observed_generation {
         made["observedGeneration"] = json!(generation);
     }

@@ -94,6 +94,16 @@ impl Error {
         }
     }
 
+    /// What the server said, where it did: for users, who are not told of requests.
+    pub fn said(&self) -> String {
+        if let Error::Request { source, .. } = self
+            && let kube::Error::Api(status) = &**source
+        {
+            return status.message.clone();
+        }
+        self.chain()
+    }
+
     /// The error and its causes on one line.
     pub fn chain(&self) -> String {
         let mut text = self.to_string();

@@ -1,4 +1,6 @@
 //! Keeps a cache filled: list, then watch from there; again after every break.
+//!
+//! Who needs only part of what there is brings a sink of his own and asks for metadata.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +14,9 @@ use crate::backoff::Backoff;
 use crate::cache::Cache;
 use crate::defects::{Defect, is_planted};
 use crate::environment::Environment;
+use crate::kind::Kind;
 use crate::object::Object;
+use crate::requests::escape;
 
 /// Objects a page of a list.
 const PAGE_OBJECTS_MAX: usize = 500;
@@ -26,9 +30,13 @@ const SILENCE_SECONDS_MAX: u64 = WATCH_SECONDS + 5;
 enum Broken {
     #[error(transparent)]
     Request(#[from] kube::Error),
-    #[error("the server is at revision {revision}, and {held} was seen before")]
-    Old { revision: u64, held: u64 },
+    #[error("the server is at revision {revision}, and {newest} was seen before")]
+    Old { revision: u64, newest: u64 },
 }
+
+/// What asks for metadata in place of objects, of one object, a list or a watch.
+pub const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Why a watch ended.
 enum Ended {
@@ -38,34 +46,99 @@ enum Ended {
     Gone,
 }
 
+/// What is filled.
+pub trait Sink: Send + Sync + 'static {
+    fn kind(&self) -> Kind;
+
+    fn form(&self) -> Form {
+        Form::Whole
+    }
+
+    /// Everything there is, as of a revision.
+    fn reset(&self, objects: Vec<Object>, revision: u64);
+
+    /// An object was added or changed.
+    fn put(&self, object: Object);
+
+    /// An object went; `last` is how the server last saw it.
+    fn remove(&self, last: &Object);
+
+    /// The server has nothing older than this to tell.
+    fn advance(&self, revision: u64);
+}
+
+/// How much of each object is sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    Whole,
+    Metadata,
+}
+
+impl Form {
+    fn accept(self) -> &'static str {
+        match self {
+            Form::Whole => "application/json",
+            Form::Metadata => METADATA_ONLY,
+        }
+    }
+}
+
+impl Sink for Cache {
+    fn kind(&self) -> Kind {
+        self.kind
+    }
+
+    fn reset(&self, objects: Vec<Object>, revision: u64) {
+        Cache::reset(self, objects, revision);
+    }
+
+    fn put(&self, object: Object) {
+        Cache::put(self, object);
+    }
+
+    fn remove(&self, last: &Object) {
+        Cache::remove(self, last);
+    }
+
+    fn advance(&self, revision: u64) {
+        Cache::advance(self, revision);
+    }
+}
+
 /// Never returns; the caller drops it.
-pub(crate) async fn follow(
-    cache: Arc<Cache>,
+pub async fn follow<S: Sink>(
+    cache: Arc<S>,
     client: kube::Client,
     environment: Arc<dyn Environment>,
 ) {
     let backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(30) };
     let mut failures = 0;
     let mut position = None;
+    // The newest revision that was ever told.
+    let mut newest = 0;
     loop {
         let step = match position {
-            None => list(&cache, &client).await.map(Some),
-            Some(revision) => match watch(&cache, &client, revision).await {
+            None => list(&*cache, &client, newest).await.map(Some),
+            Some(revision) => match watch(&*cache, &client, revision).await {
                 Ok((Ended::Stream, at)) => Ok(Some(at)),
                 Ok((Ended::Gone, at)) if is_planted(Defect::NoRelist) => Ok(Some(at)),
-                Ok((Ended::Gone, _)) => Ok(None),
+                Ok((Ended::Gone, at)) => {
+                    newest = newest.max(at);
+                    Ok(None)
+                }
                 Err(error) => Err(error),
             },
         };
         match step {
             Ok(next) => {
                 failures = 0;
+                newest = newest.max(next.unwrap_or(0));
                 position = next;
             }
             Err(error) => {
                 failures += 1;
                 let delay = backoff.delay(failures, environment.random());
-                tracing::warn!(kind = %cache.kind, %error, ?delay, "watch broke; trying again");
+                tracing::warn!(kind = %cache.kind(), %error, ?delay, "watch broke; trying again");
                 tokio::time::sleep(delay).await;
             }
         }
@@ -73,16 +146,16 @@ pub(crate) async fn follow(
 }
 
 /// Replaces what the cache holds; returns the revision to watch from.
-async fn list(cache: &Cache, client: &kube::Client) -> Result<u64, Broken> {
+async fn list(cache: &impl Sink, client: &kube::Client, newest: u64) -> Result<u64, Broken> {
     let mut objects = Vec::new();
     let mut next = String::new();
     loop {
         let path = format!(
             "{}?limit={PAGE_OBJECTS_MAX}{}",
-            cache.kind.collection(""),
+            cache.kind().collection(""),
             if next.is_empty() { String::new() } else { format!("&continue={next}") }
         );
-        let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+        let request = get(cache, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
         let mut page: Value = match client.request(request).await {
             // The token is too old: what was read does not fit together any more.
             Err(kube::Error::Api(status)) if status.code == 410 && !next.is_empty() => {
@@ -95,19 +168,18 @@ async fn list(cache: &Cache, client: &kube::Client) -> Result<u64, Broken> {
         let revision = text(&page["metadata"]["resourceVersion"]).parse().unwrap_or(0);
         next = escape(text(&page["metadata"]["continue"]));
         if let Value::Array(items) = page["items"].take() {
-            let (api_version, kind) = (cache.kind.api_version(), cache.kind.kind);
+            let (api_version, kind) = (cache.kind().api_version(), cache.kind().kind);
             objects.extend(items.into_iter().map(|mut item| {
                 // Items of a list may leave out what the list says once.
                 item["apiVersion"] = Value::from(api_version.clone());
                 item["kind"] = Value::from(kind);
-                Object::new(item)
+                kept(item)
             }));
         }
         if next.is_empty() {
             // A server that lags must not take us back: what we wrote would be undone in our eyes.
-            let held = cache.seen();
-            if revision < held && !is_planted(Defect::TravelBack) {
-                return Err(Broken::Old { revision, held });
+            if revision < newest && !is_planted(Defect::TravelBack) {
+                return Err(Broken::Old { revision, newest });
             }
             cache.reset(objects, revision);
             return Ok(revision);
@@ -116,13 +188,17 @@ async fn list(cache: &Cache, client: &kube::Client) -> Result<u64, Broken> {
 }
 
 /// Puts every event into the cache until the stream ends; returns how far it came.
-async fn watch(cache: &Cache, client: &kube::Client, from: u64) -> Result<(Ended, u64), Broken> {
-    let collection = cache.kind.collection("");
+async fn watch(
+    cache: &impl Sink,
+    client: &kube::Client,
+    from: u64,
+) -> Result<(Ended, u64), Broken> {
+    let collection = cache.kind().collection("");
     let path = format!(
         "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}\
          &resourceVersion={from}"
     );
-    let request = Request::get(path).body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let request = get(cache, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     let events = client.request_events::<Value>(request).await?;
     let mut events = std::pin::pin!(events);
     let mut at = from;
@@ -134,12 +210,12 @@ async fn watch(cache: &Cache, client: &kube::Client, from: u64) -> Result<(Ended
         match event? {
             None => return Ok((Ended::Stream, at)),
             Some(WatchEvent::Added(value) | WatchEvent::Modified(value)) => {
-                let object = Object::new(value);
+                let object = kept(value);
                 at = at.max(object.revision);
                 cache.put(object);
             }
             Some(WatchEvent::Deleted(value)) => {
-                let object = Object::new(value);
+                let object = kept(value);
                 at = at.max(object.revision);
                 cache.remove(&object);
             }
@@ -153,20 +229,19 @@ async fn watch(cache: &Cache, client: &kube::Client, from: u64) -> Result<(Ended
     }
 }
 
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
+/// An object as a cache keeps it: who owns which field is half of many objects, and nobody's
+/// business here. A write that leaves it out leaves it as it is.
+fn kept(mut value: Value) -> Object {
+    if let Some(meta) = value["metadata"].as_object_mut() {
+        meta.remove("managedFields");
+    }
+    Object::new(value)
 }
 
-/// A continue token may hold anything.
-fn escape(token: &str) -> String {
-    let mut escaped = String::new();
-    for byte in token.bytes() {
-        match byte {
-            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
-                escaped.push(char::from(byte));
-            }
-            _ => escaped.push_str(&format!("%{byte:02X}")),
-        }
-    }
-    escaped
+fn get(cache: &impl Sink, path: String) -> http::request::Builder {
+    Request::get(path).header("accept", cache.form().accept())
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
 }

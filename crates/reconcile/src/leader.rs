@@ -108,20 +108,20 @@ async fn take_or_renew(candidate: &Candidate, seen: &mut Seen) -> Result<Option<
     };
     let transitions = lease.value["spec"]["leaseTransitions"].as_u64().unwrap_or(0);
     if lease.value["spec"]["holderIdentity"] == candidate.identity.as_str() {
-        let patch = json!({"spec": {"renewTime": microseconds(now)}});
-        return write(candidate, &lease, &patch, epoch(candidate, transitions)).await;
+        let spec = json!({"renewTime": microseconds(now)});
+        return write(candidate, &lease, &spec, epoch(candidate, transitions)).await;
     }
     if !is_expired(&lease, seen) {
         return Ok(None);
     }
-    let patch = json!({"spec": {
+    let spec = json!({
         "holderIdentity": candidate.identity,
         "leaseDurationSeconds": LEASE_SECONDS,
         "acquireTime": microseconds(now),
         "renewTime": microseconds(now),
         "leaseTransitions": transitions + 1,
-    }});
-    write(candidate, &lease, &patch, epoch(candidate, transitions + 1)).await
+    });
+    write(candidate, &lease, &spec, epoch(candidate, transitions + 1)).await
 }
 
 /// A lease that nobody changed for its whole duration, by our own clock: others' clocks may differ.
@@ -139,11 +139,15 @@ fn is_expired(lease: &Object, seen: &mut Seen) -> bool {
 async fn write(
     candidate: &Candidate,
     lease: &Object,
-    patch: &Value,
+    spec: &Value,
     epoch: Epoch,
 ) -> Result<Option<Epoch>, Error> {
     let target = Target::unchanged(LEASE, lease);
-    match requests(candidate, Some(&epoch)).patch(&target, patch).await {
+    let mut whole = lease.value.clone();
+    for (field, value) in spec.as_object().into_iter().flatten() {
+        whole["spec"][field] = value.clone();
+    }
+    match requests(candidate, Some(&epoch)).replace(&target, &whole).await {
         Ok(_) => Ok(Some(epoch)),
         Err(error) if error.is_conflict() => Ok(None),
         Err(error) => Err(error),

@@ -22,7 +22,7 @@ pub mod context;
 mod defects;
 pub mod environment;
 pub mod error;
-mod follow;
+pub mod follow;
 pub mod health;
 pub mod kind;
 pub mod leader;

@@ -1,6 +1,7 @@
 //! What a reconcile wants done, as data. `Display` is stable: goldens are made of it.
 
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -27,9 +28,11 @@ pub enum Step {
     Apply { kind: Kind, object: Value },
     /// Changes an object that was seen, by a merge patch, if it is still the one.
     Patch { target: Target, patch: Value },
-    /// Writes an object that was seen as a whole, if it says what it said: for those whose role
-    /// allows no patch.
-    Update { target: Target, object: Value },
+    /// Makes an object that was seen, or a part of it, as a whole what is given, if it still says
+    /// what it said. For those who may update but not patch. The change is for people.
+    Replace { target: Target, object: Value, change: Option<Value> },
+    /// Deletes every object of a kind in a namespace; the server deletes what it finds by UID.
+    DeleteCollection { kind: Kind, namespace: Arc<str> },
     /// Deletes an object that was seen, if it is still the one; that it is gone is not an error.
     Delete { target: Target, options: Deletion },
 }
@@ -156,12 +159,40 @@ impl Plan {
         self.steps.push(Step::Patch { target, patch });
     }
 
-    pub fn update(&mut self, target: Target, object: Value) {
-        self.steps.push(Step::Update { target, object });
+    pub fn replace(&mut self, target: Target, object: Value) {
+        self.steps.push(Step::Replace { target, object, change: None });
+    }
+
+    /// Changes an object as it was seen, whole; a change by another in between is a conflict.
+    pub fn update(&mut self, kind: Kind, seen: &Object, subresource: &'static str, patch: Value) {
+        let target = Target::unchanged(kind, seen).part(subresource);
+        let mut object = seen.value.clone();
+        merge(&mut object, &patch);
+        self.steps.push(Step::Replace { target, object, change: Some(patch) });
     }
 
     pub fn delete(&mut self, target: Target) {
         self.steps.push(Step::Delete { target, options: Deletion::default() });
+    }
+}
+
+/// Changes a value as a merge patch says.
+pub fn merge(value: &mut Value, patch: &Value) {
+    let Value::Object(changes) = patch else {
+        *value = patch.clone();
+        return;
+    };
+    if !value.is_object() {
+        *value = Value::Object(serde_json::Map::new());
+    }
+    for (key, change) in changes {
+        if change.is_null() {
+            if let Some(fields) = value.as_object_mut() {
+                fields.remove(key);
+            }
+        } else {
+            merge(&mut value[key], change);
+        }
     }
 }
 
@@ -175,7 +206,13 @@ impl fmt::Display for Step {
             Step::Create { kind, object } => write!(f, "create {kind} {}", of(object)),
             Step::Apply { kind, object } => write!(f, "apply {kind} {}", of(object)),
             Step::Patch { target, patch } => write!(f, "patch {target} {patch}"),
-            Step::Update { target, .. } => write!(f, "update {target}"),
+            Step::Replace { target, change: None, .. } => write!(f, "replace {target}"),
+            Step::Replace { target, change: Some(patch), .. } => {
+                write!(f, "update {target} {patch}")
+            }
+            Step::DeleteCollection { kind, namespace } => {
+                write!(f, "delete every {kind} in {namespace}")
+            }
             Step::Delete { target, .. } => write!(f, "delete {target}"),
         }
     }
@@ -203,5 +240,19 @@ impl fmt::Display for Plan {
             Wake::OnChange => writeln!(f, "wake on change"),
             Wake::After(after) => writeln!(f, "wake after {after:?}"),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_merge_patch_sets_removes_and_replaces() {
+        let mut value = json!({"a": {"b": 1, "c": [1, 2]}, "d": 3});
+        merge(&mut value, &json!({"a": {"b": null, "c": [3]}, "e": {"f": 1}}));
+        assert_eq!(value, json!({"a": {"c": [3]}, "d": 3, "e": {"f": 1}}));
     }
 }

@@ -21,6 +21,9 @@ pub const RECONCILE_HEADER: &str = "x-setpoint-reconcile";
 /// The term of the leader that writes: `group=number`.
 pub const EPOCH_HEADER: &str = "x-setpoint-epoch";
 
+/// Objects deleted by one request.
+const DELETE_PAGE_OBJECTS_MAX: usize = 1_000;
+
 /// Why a write is made.
 #[derive(Clone, Debug, Default)]
 pub struct Origin {
@@ -55,6 +58,33 @@ impl Requests {
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
+    }
+
+    /// The same for those who may list but not get.
+    pub async fn find(&self, kind: Kind, name: &Name) -> Result<Option<Object>, Error> {
+        match self.get(kind, name).await {
+            Err(error) if error.code() == Some(403) => {}
+            answer => return answer,
+        }
+        let collection = kind.collection(&name.namespace);
+        let path = format!("{collection}?fieldSelector=metadata.name%3D{}", name.name);
+        let mut list = self.read(&path).await?;
+        Ok(list["items"].get_mut(0).map(|item| Object::new(item.take())))
+    }
+
+    /// Reads any path.
+    pub async fn read(&self, path: &str) -> Result<Value, Error> {
+        self.read_as(path, "application/json").await
+    }
+
+    /// Reads any path in a form that is asked for: metadata, discovery.
+    pub async fn read_as(&self, path: &str, accept: &str) -> Result<Value, Error> {
+        let request = Request::get(path).header("accept", accept).body(Vec::new());
+        let answer = match request.map_err(kube::Error::HttpError) {
+            Ok(request) => self.client.request(request).await,
+            Err(error) => Err(error),
+        };
+        answer.map_err(|source| Error::request(format!("read {path}"), source))
     }
 
     pub async fn create(&self, kind: Kind, object: &Value) -> Result<Object, Error> {
@@ -101,17 +131,37 @@ impl Requests {
         answer.map(Object::new).map_err(|source| Error::request(what(), source))
     }
 
-    /// Writes an object that was seen as a whole, if it is still as it was seen.
-    pub async fn update(&self, target: &Target, object: &Value) -> Result<Object, Error> {
+    /// Replaces an object that was seen, or a part of it, if it still says what it said.
+    pub async fn replace(&self, target: &Target, object: &Value) -> Result<Object, Error> {
         let mut object = object.clone();
+        object["apiVersion"] = json!(target.kind.api_version());
+        object["kind"] = json!(target.kind.kind);
         object["metadata"]["uid"] = json!(target.uid);
         if let Some(revision) = target.revision {
             object["metadata"]["resourceVersion"] = json!(revision.to_string());
         }
         let path = format!("{}?fieldManager={}", target_path(target), self.manager);
         let answer = self.send(Method::PUT, &path, "application/json", Some(&object)).await;
-        let what = || format!("update {target}");
+        let what = || format!("replace {target}");
         answer.map(Object::new).map_err(|source| Error::request(what(), source))
+    }
+
+    /// Deletes every object of a kind in a namespace, a page at a time.
+    pub async fn delete_collection(&self, kind: Kind, namespace: &str) -> Result<(), Error> {
+        let body = json!({"apiVersion": "v1", "kind": "DeleteOptions",
+            "propagationPolicy": "Background"});
+        let mut next = String::new();
+        loop {
+            let collection = kind.collection(namespace);
+            let path = format!("{collection}?limit={DELETE_PAGE_OBJECTS_MAX}{next}");
+            let answer = self.send(Method::DELETE, &path, "application/json", Some(&body)).await;
+            let what = || format!("delete every {kind} in {namespace}");
+            let answer = answer.map_err(|source| Error::request(what(), source))?;
+            next = match answer["metadata"]["continue"].as_str() {
+                None | Some("") => return Ok(()),
+                Some(token) => format!("&continue={}", escape(token)),
+            };
+        }
     }
 
     /// Deletes an object that was seen. The answer is the object, if it still goes through its
@@ -169,4 +219,18 @@ impl Requests {
 fn target_path(target: &Target) -> String {
     let path = target.kind.path(&target.name.namespace, &target.name.name);
     if target.subresource.is_empty() { path } else { format!("{path}/{}", target.subresource) }
+}
+
+/// A continue token may hold anything.
+pub fn escape(token: &str) -> String {
+    let mut escaped = String::new();
+    for byte in token.bytes() {
+        match byte {
+            b'A'..=b'Z' | b'a'..=b'z' | b'0'..=b'9' | b'-' | b'_' | b'.' => {
+                escaped.push(char::from(byte));
+            }
+            _ => escaped.push_str(&format!("%{byte:02X}")),
+        }
+    }
+    escaped
 }

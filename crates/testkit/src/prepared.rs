@@ -86,6 +86,8 @@ pub async fn start_server(
         webhook_client: Default::default(),
         traffic: Default::default(),
         metrics: Default::default(),
+        beside: Default::default(),
+        profile: Default::default(),
         stop,
     });
     let roles = roles.map_err(|error| error.message).expect("the first roles must be readable");

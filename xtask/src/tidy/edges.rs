@@ -14,14 +14,15 @@ enum Allowed {
 
 const CRATES: &[(&str, Allowed)] = &[
     ("store", Allowed::Only(&[])),
+    ("amounts", Allowed::Only(&[])),
     ("api", Allowed::Only(&[])),
     ("expressions", Allowed::Only(&[])),
     ("fields", Allowed::Only(&[])),
     ("schema", Allowed::Only(&["expressions"])),
-    ("apiserver", Allowed::Only(&["store", "expressions", "fields", "schema"])),
+    ("apiserver", Allowed::Only(&["store", "amounts", "expressions", "fields", "schema"])),
     ("reconcile", Allowed::Only(&[])),
-    ("controllers", Allowed::Only(&["reconcile"])),
-    ("scheduler", Allowed::Only(&["reconcile", "api"])),
+    ("controllers", Allowed::Only(&["reconcile", "amounts"])),
+    ("scheduler", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("node", Allowed::Only(&["reconcile"])),
     ("training", Allowed::Only(&["reconcile", "api"])),
     ("inference", Allowed::Only(&["reconcile", "api"])),

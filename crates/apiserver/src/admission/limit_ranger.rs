@@ -5,7 +5,9 @@
 use async_trait::async_trait;
 use serde_json::{Value, json};
 
-use super::{Attributes, Operation, Plugin, Refusal, lookup, pod_amounts};
+use amounts::pod as pod_amounts;
+
+use super::{Attributes, Operation, Plugin, Refusal, lookup};
 use crate::quantity::Quantity;
 use crate::registry::amount;
 use crate::registry::edit::{self, each_mut, object, set_default, text};

@@ -13,7 +13,6 @@ pub mod default_toleration_seconds;
 pub mod limit_ranger;
 pub(crate) mod lookup;
 pub mod namespace_lifecycle;
-pub mod pod_amounts;
 pub mod priority;
 pub mod resource_quota;
 pub mod role_escalation;
@@ -28,6 +27,7 @@ use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::endpoints::{Request, Warnings};
+use crate::field_ownership;
 use crate::identity::User;
 use crate::object;
 use crate::resources::Resource;
@@ -170,12 +170,28 @@ pub async fn mutate(
 ) -> Result<Changed, Error> {
     mutate_by_plugins(server, attributes, object).await?;
     let mut invoked = webhooks::Invoked::default();
+    let owners = webhooks::are_registered(server).then(|| field_ownership::owners(object));
     let changed = webhooks::mutate(server, attributes, object, &mut invoked).await?;
     if changed == Changed::ByWebhooks {
         mutate_by_plugins(server, attributes, object).await?;
         webhooks::mutate(server, attributes, object, invoked.again_over(object)).await?;
+        keep_owners(attributes, owners.flatten(), object);
     }
     Ok(changed)
+}
+
+/// What webhooks leave of the record of who owns what must be readable; otherwise it is as it was
+/// before them.
+fn keep_owners(attributes: &Attributes<'_>, owners: Option<Value>, object: &mut Value) {
+    let Err(why) = field_ownership::check_owners(object) else { return };
+    attributes.warnings.add(format!(
+        ".metadata.managedFields was in an invalid state after admission; this could be caused by \
+         an outdated mutating admission controller; please fix your requests: {why}"
+    ));
+    match owners {
+        Some(owners) => object::set_meta(object, "managedFields", owners),
+        None => drop(object::remove_meta(object, "managedFields")),
+    }
 }
 
 async fn mutate_by_plugins(

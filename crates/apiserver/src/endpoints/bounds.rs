@@ -73,6 +73,6 @@ mod tests {
     fn an_object_of_more_than_can_be_stored_is_refused() {
         assert_eq!(check(&json!({"a": "x".repeat(1_000_000)})), Ok(()));
         let error = check(&json!({"a": "x".repeat(2_000_000)})).unwrap_err();
-        assert_eq!((error.code, error.reason), (413, "RequestEntityTooLarge"));
+        assert_eq!((error.code, &*error.reason), (413, "RequestEntityTooLarge"));
     }
 }

@@ -3,7 +3,7 @@
 //! Upstream: apiserver/pkg/endpoints/handlers/create.go, registry/rest/create.go
 
 use serde_json::Value;
-use store::Precondition;
+use store::{Mutation, Precondition};
 
 use super::get::represent;
 use super::write::{Change, Committed, commit_charged, decode, encode, expect_kind};
@@ -15,10 +15,12 @@ use crate::answer::Answer;
 use crate::field_ownership;
 use crate::ids;
 use crate::object;
+use crate::persist::stored;
+use crate::registry::custom::follow::definition_key;
 use crate::registry::metadata::Scope;
 use crate::registry::strategy::{Context, begin_create, check_create};
 use crate::resources::Resource;
-use crate::server::Server;
+use crate::server::{Server, store_failure};
 use crate::status::Error;
 use crate::time::rfc3339;
 
@@ -73,13 +75,16 @@ pub async fn create_object(
         }
         let mut candidate = object.clone();
         begin_create(strategy, &mut candidate, &context);
-        let extra = allocation::settle(server, request, &mut candidate, None).await?;
+        server.profile.begin(&request.resource, &mut candidate, &now);
+        let mut extra = allocation::settle(server, request, &mut candidate, None).await?;
+        extra.extend(still_defined(server, request).await?);
         let errors = check_create(strategy, &candidate, scope(&request.resource));
         if !errors.is_empty() {
             let resource = &request.resource;
             let name = object::name(&candidate);
             return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
         }
+        strategy.warnings(&candidate, None).into_iter().for_each(|it| request.warnings.add(it));
         admission::validate(server, &attributes, &candidate).await?;
         match store(server, request, &candidate, extra).await? {
             Committed::At(revision) => {
@@ -121,6 +126,26 @@ fn place(request: &Request, object: &mut Value) -> Result<(), Error> {
         }
     }
     Ok(())
+}
+
+/// What must hold when a custom object is committed: that its definition is there and is to stay.
+/// Otherwise an object could come to be between the last look for objects and the definition's end.
+async fn still_defined(
+    server: &Server,
+    request: &Request,
+) -> Result<Option<store::Operation>, Error> {
+    let resource = &request.resource;
+    if resource.custom().is_none() {
+        return Ok(None);
+    }
+    let key = definition_key(&resource.group, &resource.plural)?;
+    let entry = server.store.get(&key, None).await.map_err(store_failure)?;
+    let entry = entry.ok_or_else(Error::no_such_resource)?;
+    if stored(&entry).is_terminating() {
+        return Err(Error::terminating_definition(resource.about()));
+    }
+    let (mutation, when) = (Mutation::Keep, Precondition::At(entry.modified));
+    Ok(Some(store::Operation { key, mutation, when }))
 }
 
 fn scope(resource: &Resource) -> Scope {

@@ -1,6 +1,7 @@
 //! DELETE of a collection: what a list finds, deleted one by one.
 
 use serde_json::{Value, json};
+use store::Entry;
 
 use super::Request;
 use super::delete::{DeleteOptions, delete_object};
@@ -12,23 +13,22 @@ use crate::persist::stored;
 use crate::server::Server;
 use crate::status::Error;
 
+/// Deletions that run together.
+const TOGETHER_MAX: usize = 64;
+
 pub async fn delete_collection(server: &Server, request: &Request) -> Result<Answer, Error> {
     let options = DeleteOptions::of(request)?;
     let selection = Selection::parse(&request.options, &request.resource)?;
     let found = find(server, request, &selection).await?;
     let mut items: Vec<Value> = Vec::new();
-    for entry in &found.entries {
-        let object = stored(entry).object(entry.modified);
-        let mut one = request.clone();
-        one.options.dry_run |= options.dry_run;
-        one.target.name = object::name(&object).to_owned();
-        one.target.namespace = object::namespace(&object).to_owned();
-        // The one that was found, not one of the same name made since.
-        let options = DeleteOptions { uid: Some(object::uid(&object).into()), ..options.clone() };
-        match delete_object(server, &one, &options).await {
-            Ok(deleted) => items.push(deleted),
-            Err(error) if error.code == 404 || error.code == 409 => {}
-            Err(error) => return Err(error),
+    // Together, so that they share the store's syncs.
+    for entries in found.entries.chunks(TOGETHER_MAX) {
+        let mut running = Vec::with_capacity(entries.len());
+        for entry in entries {
+            running.push(delete_one(server, request, &options, entry));
+        }
+        for deleted in futures::future::join_all(running).await {
+            items.extend(deleted?);
         }
     }
     let resource = &request.resource;
@@ -41,4 +41,25 @@ pub async fn delete_collection(server: &Server, request: &Request) -> Result<Ans
             "items": items,
         }),
     ))
+}
+
+/// `None` if it went in another way meanwhile.
+async fn delete_one(
+    server: &Server,
+    request: &Request,
+    options: &DeleteOptions,
+    entry: &Entry,
+) -> Result<Option<Value>, Error> {
+    let object = stored(entry).object(entry.modified);
+    let mut one = request.clone();
+    one.options.dry_run |= options.dry_run;
+    one.target.name = object::name(&object).to_owned();
+    one.target.namespace = object::namespace(&object).to_owned();
+    // The one that was found, not one of the same name made since.
+    let options = DeleteOptions { uid: Some(object::uid(&object).into()), ..options.clone() };
+    match delete_object(server, &one, &options).await {
+        Ok(deleted) => Ok(Some(deleted)),
+        Err(error) if error.code == 404 || error.code == 409 => Ok(None),
+        Err(error) => Err(error),
+    }
 }

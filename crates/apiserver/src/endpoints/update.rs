@@ -113,11 +113,12 @@ pub async fn prepare(
         let context = Context { subresource, user, requester, now: &now };
         begin_update(strategy, &mut object, current, &context);
         extra = allocation::settle(server, request, &mut object, Some(current)).await?;
-        let errors = check_update(strategy, &object, current, subresource);
+        let (errors, warnings) = check_update(strategy, &object, current, subresource);
         if !errors.is_empty() {
             let name = &request.target.name;
             return Err(Error::invalid(&resource.kind, &resource.group, name, &errors));
         }
+        warnings.into_iter().for_each(|warning| request.warnings.add(warning));
     }
     admission::validate(server, &attributes, &object).await?;
     Ok(Changed { object, extra })

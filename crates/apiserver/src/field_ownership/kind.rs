@@ -41,12 +41,19 @@ impl fields::Resource for Kind<'_> {
         Self: 'a;
 
     fn shape<'a>(&'a self, api_version: &str) -> Option<Shape<'a>> {
-        // Versions of a custom resource other than the one asked for are told by this one: those
-        // that differ in name only have one schema more often than not.
-        if api_version == self.api_version || self.resource.custom().is_some() {
+        if api_version == self.api_version {
             return Some(self.resource.shape());
         }
         let (group, version) = split(api_version);
+        if let Some(custom) = self.resource.custom() {
+            let sibling = custom.life.schemas.get(version).filter(|_| group == custom.group)?;
+            // What a webhook would make of the object at another version cannot be asked for here:
+            // the object stays as it is, and is told by the version it has.
+            return Some(match self.resource.conversion {
+                Some(Conversion::Webhook { .. }) => self.resource.shape(),
+                _ => Shape::Custom(&sibling.root),
+            });
+        }
         let sibling = facts::kind_of(group, version, &self.resource.kind)?;
         Some(Shape::of_type(sibling.type_id))
     }
@@ -77,6 +84,13 @@ impl fields::Resource for Kind<'_> {
             converted = to_served(&converted);
         }
         converted["apiVersion"] = api_version.into();
+        if let (Some(custom), Some(Conversion::Renamed { .. })) =
+            (self.resource.custom(), &self.resource.conversion)
+            && let Some(sibling) = custom.life.schemas.get(split(api_version).1)
+        {
+            // As whoever reads it at that version would see it.
+            schema::prune(&mut converted, sibling);
+        }
         Ok(Cow::Owned(converted))
     }
 

@@ -51,6 +51,19 @@ pub fn record(server: &Server, request: &Request, live: Option<&Value>, object: 
     }
 }
 
+/// The record of who owns what, as it stands in an object.
+pub fn owners(object: &Value) -> Option<Value> {
+    object["metadata"].get("managedFields").cloned()
+}
+
+/// Whether that record can be read.
+///
+/// # Errors
+/// The first entry that cannot.
+pub fn check_owners(object: &Value) -> Result<(), fields::Error> {
+    fields::Managed::of_request(object).map(|_| ())
+}
+
 /// Who owns what is written: named, or what the client calls itself as far as it can be printed.
 fn manager(request: &Request) -> String {
     let mut name = String::new();

@@ -86,7 +86,7 @@ mod tests {
         ];
         for (attributes, reason, message) in cases {
             let error = denial(&user, &attributes, reason);
-            assert_eq!((error.code, error.reason), (403, "Forbidden"));
+            assert_eq!((error.code, &*error.reason), (403, "Forbidden"));
             assert_eq!(error.message, message);
         }
     }

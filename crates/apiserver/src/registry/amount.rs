@@ -8,8 +8,7 @@ use crate::quantity::Quantity;
 
 /// The quantity at a place, if there is one that can be read.
 pub fn read(value: &Value) -> Option<Quantity> {
-    // What is not said is not zero.
-    if value.is_null() { None } else { Quantity::from_value(value).ok() }
+    Quantity::read(value)
 }
 
 pub fn is_integer(quantity: &Quantity) -> bool {

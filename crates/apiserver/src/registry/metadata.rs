@@ -8,6 +8,7 @@ use super::checks::{self, Errors};
 use super::field::Field;
 use super::names::{self, NameRule};
 use crate::field_error::FieldError;
+use crate::object;
 
 /// All keys and values of an object's annotations together.
 pub const ANNOTATIONS_BYTES_MAX: usize = 256 * 1024;
@@ -123,14 +124,58 @@ fn validate_finalizers(metadata: &Field<'_>, errors: &mut Errors) {
             "finalizer {FINALIZER_ORPHAN} and {FINALIZER_FOREGROUND} cannot be both set"
         )));
     }
-    for finalizer in metadata.items("finalizers") {
-        let text = finalizer.as_text();
-        let known = [FINALIZER_ORPHAN, FINALIZER_FOREGROUND, "kubernetes"];
-        if !text.is_empty() && !text.contains('/') && !known.contains(&text) {
-            let detail = "name is neither a standard finalizer name nor is it fully qualified";
-            errors.push(finalizer.invalid(detail));
+}
+
+/// Finalizers that do not say whose they are.
+pub fn bare_finalizers(object: &Value) -> Errors {
+    let root = Field::root(object);
+    let metadata = root.at("metadata");
+    let bare = metadata.items("finalizers").filter(|one| is_bare_finalizer(one.as_text()));
+    let detail = "name is neither a standard finalizer name nor is it fully qualified";
+    bare.map(|finalizer| finalizer.invalid(detail)).collect()
+}
+
+/// What is said of those where they are accepted.
+pub fn finalizer_warnings(object: &Value, old: Option<&Value>) -> Vec<String> {
+    let before = old.map(object::finalizers).unwrap_or_default();
+    let mut added = object::finalizers(object);
+    added.retain(|name| is_bare_finalizer(name) && !before.contains(name));
+    added.sort();
+    let warning = |name: &String| {
+        format!(
+            "metadata.finalizers: {name:?}: prefer a domain-qualified finalizer name including a \
+             path (/) to avoid accidental conflicts with other finalizer writers"
+        )
+    };
+    added.iter().map(warning).collect()
+}
+
+fn is_bare_finalizer(name: &str) -> bool {
+    let known = [FINALIZER_ORPHAN, FINALIZER_FOREGROUND, "kubernetes"];
+    !name.is_empty() && !name.contains('/') && !known.contains(&name)
+}
+
+/// The metadata of a resource that is a part of another one, at a path: it has no name of its own
+/// unless it says so.
+pub fn validate_embedded(path: &str, metadata: &serde_json::Map<String, Value>) -> Errors {
+    let mut metadata = metadata.clone();
+    let is_named = metadata.get("name").is_some_and(|name| name != "");
+    if !is_named {
+        metadata.insert("name".to_owned(), "fakename".into());
+    }
+    let scope = match metadata.get("namespace").is_some_and(|name| name != "") {
+        true => Scope::Namespaced,
+        false => Scope::Cluster,
+    };
+    let object =
+        Value::Object([("metadata".to_owned(), Value::Object(metadata))].into_iter().collect());
+    let mut errors = validate(&object, scope, NameRule::PathSegment);
+    for error in &mut errors {
+        if let Some(rest) = error.path.strip_prefix("metadata") {
+            error.path = format!("{path}{rest}");
         }
     }
+    errors
 }
 
 fn validate_managed_fields(metadata: &Field<'_>, errors: &mut Errors) {

@@ -62,6 +62,8 @@ pub struct Properties {
     /// The answer to a delete is the object, not a Status.
     pub returns_deleted_object: bool,
     pub default_propagation: DefaultPropagation,
+    /// A finalizer may be a word of its own, without the domain of whoever removes it.
+    pub allows_bare_finalizers: bool,
 }
 
 impl Properties {
@@ -74,6 +76,7 @@ impl Properties {
         allows_create_on_update: false,
         returns_deleted_object: false,
         default_propagation: DefaultPropagation::Background,
+        allows_bare_finalizers: false,
     };
     pub const WITH_STATUS: Properties = Properties { has_status: true, ..Properties::DEFAULT };
     pub const WITH_GENERATION: Properties =
@@ -110,6 +113,20 @@ pub trait Strategy: Send + Sync + 'static {
 
     fn warnings(&self, _object: &Value, _old: Option<&Value>) -> Vec<String> {
         Vec::new()
+    }
+
+    /// What is wrong with a changed object, and what is only worth a warning.
+    fn judge_update(
+        &self,
+        object: &Value,
+        old: &Value,
+        subresource: &str,
+    ) -> (Errors, Vec<String>) {
+        let warnings = match subresource {
+            "" => self.warnings(object, Some(old)),
+            _ => Vec::new(),
+        };
+        (self.validate_update(object, old, subresource), warnings)
     }
 
     fn deletion(&self, _object: &Value, _request: &DeleteRequest) -> Deletion {
@@ -218,18 +235,26 @@ fn keep_all_but_status(object: &mut Value, old: &Value) {
 
 pub fn check_create(strategy: &dyn Strategy, object: &Value, scope: Scope) -> Errors {
     let mut errors = metadata::validate(object, scope, strategy.properties().name_rule);
+    if !strategy.properties().allows_bare_finalizers {
+        errors.extend(metadata::bare_finalizers(object));
+    }
     errors.extend(strategy.validate(object));
     errors
 }
 
-/// Upstream holds the name of an existing object to no more than fitting into a path.
+/// The errors, and the warnings. Upstream holds the name of an existing object to no more than
+/// fitting into a path.
 pub fn check_update(
     strategy: &dyn Strategy,
     object: &Value,
     old: &Value,
     subresource: &str,
-) -> Errors {
+) -> (Errors, Vec<String>) {
     let mut errors = metadata::validate_update(object, old);
-    errors.extend(strategy.validate_update(object, old, subresource));
-    errors
+    if !strategy.properties().allows_bare_finalizers {
+        errors.extend(metadata::bare_finalizers(object));
+    }
+    let (wrong, warnings) = strategy.judge_update(object, old, subresource);
+    errors.extend(wrong);
+    (errors, warnings)
 }

@@ -219,7 +219,7 @@ mod tests {
         ];
         for (accept, offer) in cases {
             let error = negotiate(accept, offer).unwrap_err();
-            assert_eq!((error.code, error.reason), (406, "NotAcceptable"), "{accept}");
+            assert_eq!((error.code, &*error.reason), (406, "NotAcceptable"), "{accept}");
             let accepted = if offer == Offer::Events { ACCEPTED_EVENTS } else { ACCEPTED };
             let text = format!("only the following media types are accepted: {accepted}");
             assert_eq!(error.message, text);

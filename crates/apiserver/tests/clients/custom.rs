@@ -69,3 +69,45 @@ async fn what_is_defined_is_used_at_once_and_watched() {
         tokio::time::timeout(PATIENCE, gone).await.expect("the definition goes");
     }
 }
+
+#[tokio::test]
+async fn a_custom_object_is_applied_without_a_type() {
+    let cluster = Cluster::start().await;
+    for (way, client) in cluster.admins().await {
+        let definitions: Api<CustomResourceDefinition> = Api::all(client.clone());
+        let applied = Patch::Apply(definition());
+        let options = PatchParams::apply("installer");
+        definitions.patch("widgets.example.com", &options, &applied).await.unwrap();
+        let gvk = kube::api::GroupVersionKind::gvk("example.com", "v1", "Widget");
+        let resource = ApiResource::from_gvk(&gvk);
+        let widgets: Api<DynamicObject> = Api::default_namespaced_with(client.clone(), &resource);
+        let sized =
+            |size: u32| DynamicObject::new(way, &resource).data(json!({"spec": {"size": size}}));
+        let mine = PatchParams::apply("mine");
+        let made = widgets.patch(way, &mine, &Patch::Apply(sized(2))).await.unwrap();
+        assert_eq!(made.data["spec"], json!({"size": 2}));
+        let again = widgets.patch(way, &mine, &Patch::Apply(sized(2))).await.unwrap();
+        assert_eq!(again.resource_version(), made.resource_version(), "nothing was changed");
+
+        let other = PatchParams::apply("other");
+        let refused = widgets.patch(way, &other, &Patch::Apply(sized(3))).await.unwrap_err();
+        let kube::Error::Api(status) = refused else { panic!("{refused}") };
+        assert_eq!(status.code, 409);
+        let conflict = r#"Apply failed with 1 conflict: conflict with "mine": .spec.size"#;
+        assert_eq!(status.message, conflict);
+        let forced = widgets.patch(way, &other.clone().force(), &Patch::Apply(sized(3))).await;
+        assert_eq!(forced.unwrap().data["spec"], json!({"size": 3}));
+        let ready = DynamicObject::new(way, &resource).data(json!({"status": {"ready": true}}));
+        let status = widgets.patch_status(way, &other, &Patch::Apply(ready)).await.unwrap();
+        assert_eq!(status.data["status"], json!({"ready": true}));
+        let mut owners: Vec<(String, String, Option<String>)> = Vec::new();
+        for entry in status.managed_fields() {
+            let (manager, operation) = (entry.manager.clone(), entry.operation.clone());
+            owners.push((manager.unwrap(), operation.unwrap(), entry.subresource.clone()));
+        }
+        let entry =
+            |part: Option<&str>| ("other".to_owned(), "Apply".to_owned(), part.map(str::to_owned));
+        owners.sort();
+        assert_eq!(owners, [entry(None), entry(Some("status"))], "{way}");
+    }
+}

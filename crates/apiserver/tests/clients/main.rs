@@ -8,6 +8,7 @@ mod kube_rs;
 mod kubectl;
 mod local;
 mod node;
+mod operators;
 mod protobuf;
 mod python;
 mod watchers;

@@ -35,3 +35,9 @@ async fn configurations_are_applied() {
     let cluster = Cluster::start().await;
     run(&cluster, include_str!("python/apply.py")).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn configurations_of_a_custom_kind_are_applied() {
+    let cluster = Cluster::start().await;
+    run(&cluster, include_str!("python/custom_apply.py")).await;
+}

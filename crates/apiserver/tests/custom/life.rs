@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use store::{Environment, Retention, System, backends};
+use store::{Environment, KeyRange, PageRequest, Retention, System, backends};
 
 use crate::cluster::{Cluster, DEFINITIONS, WIDGETS, v1, widget, widgets};
 
@@ -80,7 +80,7 @@ async fn deleting_a_definition_waits_for_the_finalizers_of_its_objects() {
     assert_eq!(condition(&deleted, "Terminating").0, "True");
     let late = cluster.refused(&format!("POST {WIDGETS}"), widget("late", json!({}))).await;
     let text = "create not allowed while custom resource definition is terminating";
-    assert_eq!(late, (405, text.to_owned()));
+    assert_eq!(late, (403, text.to_owned()));
     cluster.until_code(&format!("{WIDGETS}/free"), 404).await;
     let held = cluster.get(&format!("{WIDGETS}/held")).await;
     assert!(held["metadata"]["deletionTimestamp"].is_string());
@@ -91,6 +91,71 @@ async fn deleting_a_definition_waits_for_the_finalizers_of_its_objects() {
     // Nothing of the old ones comes back with the name.
     cluster.done(&format!("POST {DEFINITIONS}"), widgets(any())).await;
     assert!(cluster.names(WIDGETS).await.is_empty());
+}
+
+/// Others create objects for as long as they can while the definition goes, through another process
+/// that hears of it later.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn no_object_outlives_its_definition_whoever_creates_it_meanwhile() {
+    let one = Cluster::start().await;
+    let other = Arc::new(Cluster::start_on(one.store.clone()).await);
+    one.done(&format!("POST {DEFINITIONS}"), widgets(any())).await;
+    other.until_code(WIDGETS, 200).await;
+    let creators: Vec<_> =
+        (0..4).map(|which| tokio::spawn(create_until_refused(other.clone(), which))).collect();
+    let first = format!("{WIDGETS}/w0-1");
+    other.until_code(&first, 200).await;
+    one.done(&format!("DELETE {DEFINITIONS}/widgets.example.com"), Value::Null).await;
+    for creator in creators {
+        let (code, message) = creator.await.unwrap();
+        assert!([403, 404].contains(&code), "{code} {message}");
+    }
+    one.until_code(&format!("{DEFINITIONS}/widgets.example.com"), 404).await;
+    let left = KeyRange::prefix("example.com/widgets/");
+    let page = one.store.list(&left, PageRequest::all(), None).await.unwrap();
+    assert!(page.entries.is_empty(), "{} objects are left", page.entries.len());
+}
+
+async fn create_until_refused(cluster: Arc<Cluster>, which: usize) -> (u16, String) {
+    for number in 0.. {
+        let body = widget(&format!("w{which}-{number}"), json!({}));
+        // An apply creates as well.
+        let answer = match number % 2 {
+            0 => cluster.ask(&format!("POST {WIDGETS}"), body).await,
+            _ => {
+                let line = format!("PATCH {WIDGETS}/w{which}-{number}?fieldManager=m");
+                let content = [("content-type", "application/apply-patch+yaml")];
+                cluster.ask_with(&line, &content, body.to_string()).await
+            }
+        };
+        if answer.code >= 400 {
+            return (answer.code, answer.message().to_owned());
+        }
+    }
+    unreachable!("it goes on until it is refused")
+}
+
+#[tokio::test]
+async fn a_bundle_nobody_can_believe_is_refused_once_the_kind_is_served() {
+    let cluster = Cluster::start().await;
+    let conversion = |bundle: &str| {
+        let client = json!({"url": "https://a.example", "caBundle": bundle});
+        let webhook = json!({"clientConfig": client, "conversionReviewVersions": ["v1"]});
+        json!({"spec": {"conversion": {"strategy": "Webhook", "webhook": webhook}}})
+    };
+    let mut bad = widgets(any());
+    bad["spec"]["conversion"] = conversion("AAAA")["spec"]["conversion"].clone();
+    cluster.done(&format!("POST {DEFINITIONS}"), bad).await;
+    let line = format!("PATCH {DEFINITIONS}/widgets.example.com");
+    // What was there may stay, and be put right; it may not come back.
+    cluster.done(&line, json!({"metadata": {"labels": {"a": "b"}}})).await;
+    cluster.done(&line, conversion("BBBB")).await;
+    cluster.done(&line, conversion("")).await;
+    let (code, text) = cluster.refused(&line, conversion("AAAA")).await;
+    let expected = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"AAAA\": unable to \
+                    load root certificates: unable to parse bytes as PEM block";
+    assert_eq!(code, 422);
+    assert!(text.contains(expected), "{text}");
 }
 
 #[tokio::test]

@@ -149,6 +149,69 @@ async fn what_was_wrong_before_may_stay_wrong() {
 }
 
 #[tokio::test]
+async fn what_stays_wrong_is_worth_a_warning() {
+    let sizes = |rules: Value| {
+        let integer = json!({"type": "integer"});
+        let mut part = json!({"type": "object", "properties": {"size": integer, "other": integer}});
+        part["x-kubernetes-validations"] = rules;
+        spec(json!({"part": part, "free": integer}))
+    };
+    let cluster = Cluster::with_widgets(sizes(json!([]))).await;
+    let body = widget("a", json!({"part": {"size": 9}}));
+    cluster.done(&format!("POST {WIDGETS}"), body).await;
+    let rules = json!([{"rule": "self.size < 5", "message": "too large"}]);
+    let definition = json!({"spec": {"versions": sizes(rules)}});
+    cluster.done(&format!("PATCH {DEFINITIONS}/widgets.example.com"), definition).await;
+    let line = format!("PATCH {WIDGETS}/a");
+    let answer = cluster.ask(&line, json!({"spec": {"free": 1}})).await;
+    assert_eq!(answer.code, 200);
+    let said = "299 - \"spec.part: Invalid value: \\\"object\\\": too large\"";
+    assert_eq!(answer.warnings, [said]);
+    let (code, _) = cluster.refused(&line, json!({"spec": {"part": {"other": 1}}})).await;
+    assert_eq!(code, 422);
+}
+
+#[tokio::test]
+async fn a_finalizer_without_a_domain_is_worth_a_warning() {
+    let cluster = Cluster::with_widgets(spec(json!({}))).await;
+    let mut body = widget("a", json!({}));
+    body["metadata"]["finalizers"] = json!(["mine", "example.com/mine"]);
+    let made = cluster.ask(&format!("POST {WIDGETS}"), body).await;
+    assert_eq!(made.code, 201);
+    let said = "299 - \"metadata.finalizers: \\\"mine\\\": prefer a domain-qualified finalizer name \
+                including a path (/) to avoid accidental conflicts with other finalizer writers\"";
+    assert_eq!(made.warnings, [said]);
+    let labels = json!({"metadata": {"labels": {"a": "b"}}});
+    let changed = cluster.ask(&format!("PATCH {WIDGETS}/a"), labels).await;
+    assert_eq!((changed.code, changed.warnings.len()), (200, 0), "only what was added counts");
+}
+
+#[tokio::test]
+async fn an_embedded_resource_is_held_to_the_rules_of_metadata() {
+    let inner = json!({
+        "type": "object", "x-kubernetes-embedded-resource": true,
+        "x-kubernetes-preserve-unknown-fields": true,
+    });
+    let cluster = Cluster::with_widgets(spec(json!({"inner": inner}))).await;
+    let with = |metadata: Value| {
+        let pod = json!({"apiVersion": "v1", "kind": "Pod", "metadata": metadata});
+        widget("a", json!({"inner": pod}))
+    };
+    let line = format!("POST {WIDGETS}");
+    for (metadata, expected) in [
+        (json!({"name": "a/b"}), "spec.inner.metadata.name: Invalid value: \"a/b\""),
+        (json!({"namespace": "A"}), "spec.inner.metadata.namespace: Invalid value: \"A\""),
+        (json!({"labels": {"a b": ""}}), "spec.inner.metadata.labels: Invalid value: \"a b\""),
+        (json!({"finalizers": ["/"]}), "spec.inner.metadata.finalizers: Invalid value: \"/\""),
+        (json!({"name": 1}), "spec.inner.metadata"),
+    ] {
+        let (code, message) = cluster.refused(&line, with(metadata)).await;
+        assert!([400, 422].contains(&code) && message.contains(expected), "{code} {message}");
+    }
+    cluster.done(&line, with(json!({"labels": {"a": "b"}, "namespace": "other"}))).await;
+}
+
+#[tokio::test]
 async fn bodies_that_are_no_objects_of_the_kind_are_refused() {
     let cluster = Cluster::with_widgets(spec(json!({}))).await;
     let post = format!("POST {WIDGETS}");

@@ -75,3 +75,41 @@ async fn a_version_that_is_not_served_is_not_there() {
     assert_eq!(cluster.refused(&format!("GET {BETA}"), Value::Null).await.0, 404);
     cluster.get(WIDGETS).await;
 }
+
+/// In one version the parts are one whole, in the other each has its own owner.
+#[tokio::test]
+async fn fields_that_were_written_through_another_version_are_told_by_its_schema() {
+    let schema = |list: Value| {
+        let name = json!({"type": "string"});
+        let items = json!({"type": "object", "required": ["name"], "properties": {"name": name}});
+        let mut parts = json!({"type": "array", "items": items});
+        parts.as_object_mut().unwrap().extend(list.as_object().unwrap().clone());
+        json!({"type": "object", "properties": {
+            "spec": {"type": "object", "properties": {"parts": parts}},
+        }})
+    };
+    let mut beta = version("v1beta1", schema(json!({})));
+    beta["storage"] = json!(false);
+    let keyed = json!({"x-kubernetes-list-type": "map", "x-kubernetes-list-map-keys": ["name"]});
+    let cluster = Cluster::with_widgets(json!([beta, version("v1", schema(keyed))])).await;
+    let mut applied = widget("a", json!({"parts": [{"name": "x"}]}));
+    applied["apiVersion"] = json!("example.com/v1beta1");
+    let line = format!("PATCH {BETA}/a?fieldManager=early");
+    let content = [("content-type", "application/apply-patch+yaml")];
+    let made = cluster.ask_with(&line, &content, applied.to_string()).await;
+    let owned = |object: &Value, manager: &str| {
+        let entries = object["metadata"]["managedFields"].as_array().unwrap().iter();
+        let mut mine = entries.filter(|entry| entry["manager"] == manager);
+        mine.next().map(|entry| (entry["apiVersion"].clone(), entry["fieldsV1"].clone()))
+    };
+    let whole = (json!("example.com/v1beta1"), json!({"f:spec": {"f:parts": {}}}));
+    assert_eq!(owned(&made.body, "early"), Some(whole));
+
+    let more = json!({"spec": {"parts": [{"name": "x"}, {"name": "y"}]}});
+    let line = format!("PATCH {WIDGETS}/a?fieldManager=late");
+    let changed = cluster.done(&line, more).await;
+    assert_eq!(owned(&changed, "early"), None, "the whole was changed by somebody else");
+    let (version, fields) = owned(&changed, "late").unwrap();
+    assert_eq!(version, "example.com/v1");
+    assert!(fields["f:spec"]["f:parts"]["k:{\"name\":\"y\"}"].is_object(), "{fields}");
+}

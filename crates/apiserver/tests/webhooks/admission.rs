@@ -65,6 +65,12 @@ async fn a_webhook_refuses_with_its_own_words() {
             "Forbidden",
             "admission webhook \"v.example.com\" denied the request: Forbidden",
         ),
+        (
+            "/deny-in-own-words",
+            422,
+            "TooPurple",
+            "admission webhook \"v.example.com\" denied the request: m",
+        ),
     ];
     for kind in ["validating", "mutating"] {
         for (path, code, reason, message) in cases {
@@ -269,4 +275,42 @@ async fn an_equivalent_version_is_shown_in_the_version_that_the_rules_name() {
     assert_eq!(request["requestKind"]["version"], "v1");
     assert_eq!(request["object"]["apiVersion"], "autoscaling/v2");
     assert!(request["object"]["spec"]["metrics"].is_array());
+}
+
+#[tokio::test]
+async fn owners_that_a_webhook_breaks_are_as_they_were() {
+    let setting = Setting::start().await;
+    let webhook = setting.webhook.of("a", "/break-owners", json!({}));
+    setting.register("mutating", "m", json!([webhook])).await;
+    let answer = setting.ask(&format!("POST {MAPS}?fieldManager=me"), &map("x")).await;
+    assert_eq!(answer.code, 201, "{}", answer.body);
+    assert_eq!(answer.body["data"], json!({"a": "1", "hook": "was here"}));
+    let owners = &answer.body["metadata"]["managedFields"];
+    assert_eq!(owners[0]["manager"], "me");
+    assert_eq!(owners[0]["fieldsV1"], json!({"f:data": {".": {}, "f:a": {}}}));
+    let text = ".metadata.managedFields was in an invalid state after admission; this could be \
+                caused by an outdated mutating admission controller; please fix your requests: ";
+    let [warning] = answer.warnings.as_slice() else { panic!("{:?}", answer.warnings) };
+    assert!(warning.contains(text), "{warning}");
+}
+
+/// Nothing is held while webhooks are asked: they may read and write what is being written about,
+/// and are asked about that as well.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_webhook_may_ask_the_server_before_it_answers() {
+    let mut setting = Setting::start().await;
+    setting.serve().await;
+    let hard = json!({"metadata": {"name": "q"}, "spec": {"hard": {"count/configmaps": "100"}}});
+    setting.done("POST /api/v1/namespaces/default/resourcequotas", &hard).await;
+    for kind in ["mutating", "validating"] {
+        let webhook = setting.webhook.of("c", "/call-back", json!({"timeoutSeconds": 10}));
+        setting.register(kind, "c", json!([webhook])).await;
+        setting.done(&format!("POST {MAPS}"), &map(kind)).await;
+        setting.done(&format!("GET {MAPS}/made-{kind}"), &Value::Null).await;
+        let change = json!({"data": {"b": "2"}});
+        setting.done(&format!("DELETE {MAPS}/made-{kind}"), &Value::Null).await;
+        setting.done(&format!("PATCH {MAPS}/{kind}"), &change).await;
+        setting.done(&format!("GET {MAPS}/made-{kind}"), &Value::Null).await;
+        setting.unregister(kind, "c").await;
+    }
 }

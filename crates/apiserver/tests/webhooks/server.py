@@ -11,6 +11,7 @@ import ssl
 import sys
 import threading
 import time
+import urllib.request
 
 certificate, key, notes = sys.argv[1:4]
 lock = threading.Lock()
@@ -57,6 +58,23 @@ def converted(review, **changes):
     return answer(review, result={"status": "Success"}, convertedObjects=objects)
 
 
+def call_back(review):
+    """Asks the server for a list, and has it create another map, before it answers."""
+    name = review["request"]["name"]
+    if name.startswith("made-"):
+        return answer(review)
+    with open(notes + ".server", encoding="utf-8") as file:
+        server = json.load(file)
+    trust = ssl._create_unverified_context()
+    headers = {"Authorization": "Bearer " + server["token"], "Content-Type": "application/json"}
+    maps = server["url"] + "/api/v1/namespaces/default/configmaps"
+    made = json.dumps({"metadata": {"name": "made-" + name}}).encode()
+    for body in [None, made]:
+        request = urllib.request.Request(maps, data=body, headers=headers)
+        urllib.request.urlopen(request, context=trust, timeout=8).read()
+    return answer(review)
+
+
 PATHS = {
     "/allow": answer,
     "/deny": lambda review: answer(review, allowed=False),
@@ -65,6 +83,15 @@ PATHS = {
     ),
     "/deny-with-reason": lambda review: answer(
         review, allowed=False, status={"code": 200, "reason": "Forbidden"}
+    ),
+    "/deny-in-own-words": lambda review: answer(
+        review, allowed=False, status={"code": 422, "message": "m", "reason": "TooPurple"}
+    ),
+    "/call-back": call_back,
+    "/break-owners": lambda review: patch(
+        review,
+        {"op": "replace", "path": "/metadata/managedFields/0/fieldsV1", "value": {"x:": {}}},
+        {"op": "add", "path": "/data/hook", "value": "was here"},
     ),
     "/warn": lambda review: answer(review, warnings=["be careful", "be careful", "twice"]),
     "/label-a": lambda review: label_once(review, "a"),

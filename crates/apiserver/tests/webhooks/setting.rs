@@ -9,6 +9,7 @@ use std::time::Duration;
 use apiserver::identity::certificates::Authority;
 use apiserver::identity::key_files::Directory;
 use apiserver::identity::{AlternativeName, User};
+use apiserver::serve::serve;
 use apiserver::server::Server;
 use apiserver::start;
 use base64::Engine;
@@ -16,8 +17,10 @@ use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use http::Request;
 use http_body_util::{BodyExt, Full};
+use rustls::ServerConfig;
 use serde_json::{Value, json};
 use store::{Environment, Retention, System, backends};
+use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -29,8 +32,9 @@ pub struct Setting {
     pub server: Arc<Server>,
     pub webhook: Webhook,
     directory: PathBuf,
+    tls: Arc<ServerConfig>,
     _stop: watch::Sender<bool>,
-    _tasks: JoinSet<()>,
+    tasks: JoinSet<()>,
 }
 
 /// A program that answers as its path says.
@@ -69,8 +73,28 @@ impl Setting {
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
         tasks.spawn(handle.configurations.follow());
-        let server = handle.server;
-        Setting { server, webhook, directory, _stop: stop_sender, _tasks: tasks }
+        let (server, tls) = (handle.server, handle.tls);
+        Setting { server, webhook, directory, tls, _stop: stop_sender, tasks }
+    }
+
+    /// Serves on a port, and tells the webhook where and with which token it may do all.
+    pub async fn serve(&mut self) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap());
+        self.tasks.spawn(serve(self.server.clone(), listener, self.tls.clone()));
+        let accounts = "/api/v1/namespaces/default/serviceaccounts";
+        self.done(&format!("POST {accounts}"), &json!({"metadata": {"name": "hook"}})).await;
+        let binding = json!({
+            "metadata": {"name": "hook"},
+            "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole",
+                "name": "cluster-admin"},
+            "subjects": [{"kind": "ServiceAccount", "name": "hook", "namespace": "default"}],
+        });
+        let bindings = "/apis/rbac.authorization.k8s.io/v1/clusterrolebindings";
+        self.done(&format!("POST {bindings}"), &binding).await;
+        let token = self.done(&format!("POST {accounts}/hook/token"), &json!({"spec": {}})).await;
+        let told = json!({"url": url, "token": token["status"]["token"]});
+        std::fs::write(self.webhook.notes.with_extension("server"), told.to_string()).unwrap();
     }
 
     pub async fn ask_as(&self, user: User, line: &str, body: &Value) -> Answer {

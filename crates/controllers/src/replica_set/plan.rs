@@ -32,14 +32,15 @@ pub fn plan(object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan
 /// What is reported when a pod could not be made or deleted.
 pub fn refused(object: &Object, observed: &Observed, error: &Error, now: Timestamp) -> Plan {
     let held: Vec<_> = observed.owned.iter().collect();
-    let failure = error.chain();
+    let failure = error.said();
     let status = Some(status::status(object, &held, Some(&failure), now));
     let notice = Notice::warning("FailedCreate", format!("Error creating: {failure}"));
     Plan { status, notices: vec![notice], ..Plan::nothing() }
 }
 
 fn scale(plan: &mut Plan, object: &Object, held: &[&Arc<Object>]) {
-    let wanted = object.value["spec"]["replicas"].as_u64().unwrap_or(1);
+    // Old clients could write less than nothing.
+    let wanted = object.value["spec"]["replicas"].as_i64().unwrap_or(1).max(0);
     let wanted = usize::try_from(wanted).unwrap_or(usize::MAX);
     let active: Vec<_> = held.iter().copied().filter(|pod| pods::is_active(pod)).collect();
     if active.len() < wanted {

@@ -14,12 +14,13 @@ use std::collections::hash_map::DefaultHasher;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use amounts::pod::Amounts;
+use amounts::quota::{Counted, is_about, matches, usage};
 use serde_json::{Value, json};
 use store::{Entry, Key, Mutation, Operation, Precondition};
 use tokio::sync::{Mutex, MutexGuard};
 
 use super::lookup;
-use super::pod_amounts::Amounts;
 use crate::endpoints::Request;
 use crate::object;
 use crate::persist;
@@ -27,7 +28,7 @@ use crate::registry::edit;
 use crate::server::Server;
 use crate::status::Error;
 
-use usage::{Counted, charge, check_constraints, matches, usage};
+use usage::{charge, check_constraints};
 
 /// How many namespaces are charged at the same time, about.
 const TURNS: usize = 64;
@@ -92,7 +93,7 @@ pub async fn charges(
             _ => Amounts::new(),
         };
         let (before, after) = (of(written.before), of(written.after));
-        if before.is_empty() && after.is_empty() || !count::is_about(&quota, counted) {
+        if before.is_empty() && after.is_empty() || !is_about(&quota, counted) {
             continue;
         }
         let refuse = |why: String| {

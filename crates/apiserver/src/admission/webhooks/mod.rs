@@ -49,6 +49,11 @@ const EXEMPT: [&str; 6] = [
     "validatingwebhookconfigurations",
 ];
 
+/// Whether anybody may change objects at all.
+pub fn are_registered(server: &Server) -> bool {
+    server.webhooks.mutating.current().is_some()
+}
+
 /// Lets webhooks change the object; says whether they did. Who was asked is noted, so that they
 /// can be asked again once the plugins have looked at what became of it.
 pub async fn mutate(

@@ -19,32 +19,6 @@ use crate::resources::Resource;
 use crate::status::{Cause, Details, Error};
 
 const GROUP: &str = "admission.k8s.io";
-/// Reasons that a denial may carry on to the client.
-const REASONS: [&str; 22] = [
-    "AlreadyExists",
-    "BadRequest",
-    "Conflict",
-    "Expired",
-    "Forbidden",
-    "Gone",
-    "InternalError",
-    "Invalid",
-    "MethodNotAllowed",
-    "NotAcceptable",
-    "NotFound",
-    "RequestEntityTooLarge",
-    "ServerTimeout",
-    "ServiceUnavailable",
-    "StorageReadError",
-    "StoreReadError",
-    "Timeout",
-    "TooManyRequests",
-    "Unauthorized",
-    "Unknown",
-    "UnsupportedMediaType",
-    "UnprocessableEntity",
-];
-
 pub fn operation(operation: Operation) -> &'static str {
     match operation {
         Operation::Create => "CREATE",
@@ -261,7 +235,7 @@ pub fn denial(webhook: &str, status: &Value) -> Error {
     let code = status["code"].as_u64().and_then(|code| u16::try_from(code).ok()).unwrap_or(0);
     Error {
         code: if (400..=599).contains(&code) { code } else { 400 },
-        reason: REASONS.into_iter().find(|known| *known == reason).unwrap_or(""),
+        reason: reason.to_owned().into(),
         message,
         details: status["details"].is_object().then(|| Box::new(details(&status["details"]))),
         go_on: None,

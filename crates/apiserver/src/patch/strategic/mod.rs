@@ -129,7 +129,8 @@ fn delete_scalars(
         (Some(Value::Array(list)), Value::Array(unwanted)) => {
             lists::delete_scalars(list, &unwanted)
         }
-        _ => Ok(()),
+        (_, Value::Array(_)) => Ok(()),
+        _ => Err(bad()),
     }
 }
 

@@ -11,11 +11,13 @@ use schema::check::{self, version};
 use schema::{Cel, Path, Schema};
 use serde_json::{Value, json};
 
+use super::webhook_client;
 use crate::field_error::FieldError;
 use crate::object;
 use crate::registry::checks::{self, Errors};
 use crate::registry::custom::cleanup::FINALIZER;
 use crate::registry::custom::conditions::{self, Approval};
+use crate::registry::custom::strategy::embedded;
 use crate::registry::edit::{self, set_default};
 use crate::registry::field::Field;
 use crate::registry::names::{self, Faults};
@@ -29,7 +31,11 @@ pub struct CustomResourceDefinition;
 
 impl Strategy for CustomResourceDefinition {
     fn properties(&self) -> Properties {
-        Properties { allows_unconditional_update: false, ..Properties::WITH_STATUS_AND_GENERATION }
+        Properties {
+            allows_unconditional_update: false,
+            allows_bare_finalizers: true,
+            ..Properties::WITH_STATUS_AND_GENERATION
+        }
     }
 
     fn default(&self, definition: &mut Value) {
@@ -101,6 +107,7 @@ impl Strategy for CustomResourceDefinition {
             let spec = root.at("spec");
             validate_spec(&spec, &Old { spec: old.get("spec") }, &mut errors);
             validate_immutable(&spec, old, &mut errors);
+            validate_bundle(definition, old, &mut errors);
             let annotation = |of: &Value| of["metadata"]["annotations"].clone();
             if annotation(definition) != annotation(old) || definition["spec"] != old["spec"] {
                 validate_approval(definition, &mut errors);
@@ -223,7 +230,7 @@ fn validate_schema(version: &Field<'_>, errors: &mut Errors) {
         path: &path,
         status_subresource: subresources["status"].is_object(),
         compiler: &Cel::default(),
-        metadata: None,
+        metadata: Some(&embedded),
     };
     let mut violations = check::check(&parsed, &options);
     violations.extend(version::subresources(subresources, &of_version.field("subresources")));
@@ -297,6 +304,26 @@ fn validate_conversion(conversion: &Field<'_>, errors: &mut Errors) {
     }
 }
 
+/// What nobody can believe is accepted until the kind is served, or where it was there before.
+fn validate_bundle(definition: &Value, old: &Value, errors: &mut Errors) {
+    let bundle = |of: &Value| {
+        let config = edit::at(of, &["spec", "conversion", "webhook", "clientConfig"]);
+        edit::text(config, &["caBundle"]).to_owned()
+    };
+    let is_good = |text: &str| text.is_empty() || webhook_client::is_bundle(text);
+    let found = bundle(definition);
+    if !is_established(old) || is_good(&found) || !is_good(&bundle(old)) {
+        return;
+    }
+    let path = "spec.conversion.webhookClientConfig.caBundle";
+    errors.push(FieldError::invalid(path, found, webhook_client::NO_BUNDLE));
+}
+
+fn is_established(definition: &Value) -> bool {
+    let conditions = edit::list(definition, &["status", "conditions"]);
+    conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True")
+}
+
 fn validate_approval(definition: &Value, errors: &mut Errors) {
     let group = edit::text(definition, &["spec", "group"]);
     if !conditions::needs_approval(group) {
@@ -317,11 +344,8 @@ fn validate_approval(definition: &Value, errors: &mut Errors) {
 /// What decides where objects are stored stays.
 fn validate_immutable(spec: &Field<'_>, old: &Value, errors: &mut Errors) {
     let before = &old["spec"];
-    let conditions = edit::list(old, &["status", "conditions"]);
-    let is_established =
-        conditions.iter().any(|one| one["type"] == "Established" && one["status"] == "True");
     let names = spec.at("names");
-    if is_established {
+    if is_established(old) {
         checks::immutable(&spec.at("scope"), &before["scope"], errors);
         checks::immutable(&names.at("kind"), &before["names"]["kind"], errors);
     }

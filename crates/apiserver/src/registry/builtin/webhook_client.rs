@@ -8,6 +8,8 @@ use crate::registry::field::Field;
 use crate::registry::names;
 use crate::webhooks::trust;
 
+/// What is wrong with a `caBundle`.
+pub const NO_BUNDLE: &str = "unable to load root certificates: unable to parse bytes as PEM block";
 const FORM: &str = "; desired format: https://host[/path]";
 
 pub fn validate(client: &Field<'_>, errors: &mut Errors) {
@@ -18,11 +20,14 @@ pub fn validate(client: &Field<'_>, errors: &mut Errors) {
         _ => errors.push(client.required("exactly one of url or service is required")),
     }
     let bundle = client.at("caBundle");
-    let pem = base64::decode(bundle.as_text());
-    if !bundle.as_text().is_empty() && !pem.is_some_and(|pem| trust::is_bundle(&pem)) {
-        let detail = "unable to load root certificates: unable to parse bytes as PEM block";
-        errors.push(bundle.invalid(detail));
+    if !bundle.as_text().is_empty() && !is_bundle(bundle.as_text()) {
+        errors.push(bundle.invalid(NO_BUNDLE));
     }
+}
+
+/// Whether the text of a `caBundle` has a certificate to believe.
+pub fn is_bundle(text: &str) -> bool {
+    base64::decode(text).is_some_and(|pem| trust::is_bundle(&pem))
 }
 
 fn validate_url(url: &Field<'_>, errors: &mut Errors) {

@@ -1,5 +1,6 @@
 //! A CustomResourceDefinition as it is served: its versions compiled, and the resources they are.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use schema::jsonpath::JsonPath;
@@ -45,7 +46,7 @@ impl Definition {
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let all = spec["versions"].as_array().map(Vec::as_slice).unwrap_or_default();
         let stored = all.iter().find(|version| version["storage"] == true);
-        let life = Arc::new(Life::default());
+        let life = Arc::new(Life { schemas: schemas(all), ..Life::default() });
         let group = text(&spec["group"]);
         let kind = text(&spec["names"]["kind"]);
         let versions = all
@@ -130,11 +131,20 @@ fn subresources(version: &Version) -> Vec<Subresource> {
     all
 }
 
+/// The schemas that can be read, by the names of their versions.
+fn schemas(versions: &[Value]) -> BTreeMap<String, Arc<Schema>> {
+    let read = |version: &Value| {
+        let schema = Schema::parse(&version["schema"]["openAPIV3Schema"], &Path::root()).ok()?;
+        Some((version["name"].as_str()?.to_owned(), Arc::new(schema)))
+    };
+    versions.iter().filter_map(read).collect()
+}
+
 fn compile(of: &Value, (group, kind): (&str, &str), life: Arc<Life>) -> Option<Version> {
-    let schema = Schema::parse(&of["schema"]["openAPIV3Schema"], &Path::root()).ok()?;
     let text = |name: &str| of[name].as_str().unwrap_or_default();
     let list = |name: &str| of[name].as_array().map(Vec::as_slice).unwrap_or_default();
     let name = text("name").to_owned();
+    let schema = life.schemas.get(&name)?.clone();
     let selectable = list("selectableFields").iter().filter_map(|field| {
         let path = field["jsonPath"].as_str()?;
         Some((path.trim_start_matches('.').to_owned(), JsonPath::parse(path).ok()?))

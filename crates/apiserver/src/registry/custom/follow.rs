@@ -41,6 +41,15 @@ pub fn is_definition(resource: &Resource) -> bool {
     resource.group == GROUP && resource.plural == PLURAL
 }
 
+/// Where the definition of a resource is stored.
+///
+/// # Errors
+/// The name cannot be a key; no definition has it then.
+pub fn definition_key(group: &str, plural: &str) -> Result<Key, Error> {
+    let key = Key::new(format!("{PREFIX}{plural}.{group}"));
+    key.map_err(|error| Error::internal(error.to_string()))
+}
+
 /// What is known of the definitions of the store.
 #[derive(Default)]
 pub struct Definitions(Mutex<BTreeMap<Key, Known>>);

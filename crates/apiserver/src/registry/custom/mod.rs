@@ -10,8 +10,9 @@ pub mod definition;
 pub mod follow;
 pub mod names;
 pub mod scale;
-mod strategy;
+pub(crate) mod strategy;
 
+use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -33,7 +34,7 @@ pub struct Version {
     pub group: String,
     pub name: String,
     pub kind: String,
-    pub schema: Schema,
+    pub schema: Arc<Schema>,
     /// Compiled when first needed: they were checked when the definition was written.
     rules: OnceLock<Option<RuleTree>>,
     pub columns: Vec<Column>,
@@ -52,13 +53,20 @@ pub struct Version {
 
 /// What happens to a definition while its versions are in use.
 pub struct Life {
+    /// The schemas of all versions by their names, those that are not served too: fields that were
+    /// written through another version are told by it.
+    pub schemas: BTreeMap<String, Arc<Schema>>,
     is_terminating: AtomicBool,
     ended: watch::Sender<bool>,
 }
 
 impl Default for Life {
     fn default() -> Life {
-        Life { is_terminating: AtomicBool::new(false), ended: watch::Sender::new(false) }
+        Life {
+            schemas: BTreeMap::new(),
+            is_terminating: AtomicBool::new(false),
+            ended: watch::Sender::new(false),
+        }
     }
 }
 

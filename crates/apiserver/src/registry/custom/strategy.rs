@@ -2,12 +2,14 @@
 //!
 //! Upstream: apiextensions-apiserver/pkg/registry/customresource/{strategy,status_strategy}.go
 
-use serde_json::Value;
+use schema::Violation;
+use serde_json::{Map, Value};
 
 use super::Version;
-use crate::field_error::FieldError;
+use crate::field_error::{FieldError, Problem};
 use crate::registry::checks::Errors;
 use crate::registry::edit;
+use crate::registry::metadata;
 use crate::registry::strategy::{Context, Properties, Strategy};
 
 impl Strategy for Version {
@@ -18,6 +20,7 @@ impl Strategy for Version {
             keeps_status_on_create: true,
             has_generation: true,
             allows_unconditional_update: false,
+            allows_bare_finalizers: true,
             ..Properties::DEFAULT
         }
     }
@@ -55,7 +58,19 @@ impl Strategy for Version {
     }
 
     fn warnings(&self, object: &Value, old: Option<&Value>) -> Vec<String> {
-        self.check(object, old).1
+        metadata::finalizer_warnings(object, old)
+    }
+
+    /// The rules are run once: what they find is an error, or where nothing changed a warning.
+    fn judge_update(
+        &self,
+        object: &Value,
+        old: &Value,
+        _subresource: &str,
+    ) -> (Errors, Vec<String>) {
+        let (errors, mut warnings) = self.check(object, Some(old));
+        warnings.extend(self.warnings(object, Some(old)));
+        (errors, warnings)
     }
 
     /// Without a subresource the status is a part of the object like any other.
@@ -72,8 +87,33 @@ impl Strategy for Version {
 impl Version {
     /// What is wrong with an object, and what is only worth a warning.
     fn check(&self, object: &Value, old: Option<&Value>) -> (Errors, Vec<String>) {
-        let options = schema::Options { rules: self.rules(), metadata: None };
+        let options = schema::Options { rules: self.rules(), metadata: Some(&embedded) };
         let outcome = schema::validate(object, old, &self.schema, &options);
         (outcome.violations.into_iter().map(FieldError::from).collect(), outcome.warnings)
+    }
+}
+
+/// The metadata of a resource inside an object is held to the rules of all metadata.
+pub fn embedded(path: &str, metadata: &Map<String, Value>) -> Vec<Violation> {
+    metadata::validate_embedded(path, metadata).into_iter().map(Violation::from).collect()
+}
+
+impl From<FieldError> for Violation {
+    fn from(error: FieldError) -> Violation {
+        use schema::Problem as To;
+        let problem = match error.problem {
+            Problem::Required => To::Required,
+            Problem::NotSupported => To::NotSupported,
+            Problem::Duplicate => To::Duplicate,
+            Problem::Forbidden => To::Forbidden,
+            Problem::TooLong => To::TooLong,
+            Problem::TooMany => To::TooMany,
+            Problem::TypeInvalid => To::TypeInvalid,
+            Problem::Internal => To::Internal,
+            Problem::Invalid | Problem::TooFew | Problem::TooShort | Problem::NotFound => {
+                To::Invalid
+            }
+        };
+        Violation { problem, path: error.path, value: error.value, detail: error.detail }
     }
 }

@@ -6,6 +6,7 @@ mod basics;
 mod change;
 mod create;
 mod custom;
+mod custom_apply;
 mod delete;
 mod describe;
 mod every_version;

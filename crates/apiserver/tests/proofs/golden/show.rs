@@ -1,5 +1,6 @@
 //! Answers as text: on one line where that will do, and without what differs from run to run.
 
+use apiserver::decode::yaml;
 use serde_json::Value;
 
 use super::super::world::Answer;
@@ -11,7 +12,12 @@ const MASKED: [&str; 5] =
 /// Lines that begin with `=`, for the answer, and `|`, for more of it.
 pub fn answer(answer: &Answer, pointers: &[String]) -> String {
     let mut text = format!("= {}", answer.status);
-    let mut value = answer.json();
+    let mut value = match answer.headers.get("content-type") {
+        Some(media_type) if media_type == "application/yaml" => {
+            yaml::parse(answer.text().as_bytes()).unwrap().value
+        }
+        _ => answer.json(),
+    };
     if value.is_null() {
         text += &format!(" {}\n", one_line(answer.text().trim_end()));
         return text + &warnings(answer);

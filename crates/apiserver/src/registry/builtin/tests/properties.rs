@@ -46,7 +46,7 @@ fn an_update_without_change_changes_nothing() {
             let context = Context { subresource, ..CONTEXT };
             begin_update(strategy(kind), &mut object, &old, &context);
             assert_eq!(object, old, "{kind} {subresource}");
-            let errors = check_update(strategy(kind), &object, &old, subresource);
+            let (errors, _) = check_update(strategy(kind), &object, &old, subresource);
             assert!(errors.is_empty(), "{kind} {subresource}: {errors:?}");
         }
     }

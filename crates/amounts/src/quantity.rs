@@ -101,6 +101,12 @@ impl Quantity {
         }
     }
 
+    /// The amount at a place of an object, if there is one that can be read.
+    pub fn read(value: &Value) -> Option<Quantity> {
+        // What is not said is not zero.
+        if value.is_null() { None } else { Quantity::from_value(value).ok() }
+    }
+
     /// Brings any number into the form that the type keeps.
     fn new(mantissa: i128, exponent: i32, format: Format) -> Quantity {
         let sign = mantissa.signum();

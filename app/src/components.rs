@@ -1,0 +1,155 @@
+//! Starts what runs beside the API server: controllers, scheduler, simulated nodes. Each has an
+//! identity of its own and passes the same authorizer as everybody; they share their caches.
+
+use std::sync::Arc;
+
+use anyhow::Result;
+use apiserver::beside::Report;
+use apiserver::identity::{GROUP_MASTERS, User};
+use apiserver::local::local_client;
+use apiserver::server::Server;
+use node::simulated;
+use reconcile::health::{Health, State};
+use reconcile::leader::{Candidate, Term, campaign};
+use reconcile::metrics::Metrics;
+use reconcile::{Caches, Context, Environment, environment, supervise::supervise};
+use tokio::sync::watch;
+
+use crate::config::StoreKind;
+use crate::server::Plan;
+use crate::shutdown::Tasks;
+
+/// Who fills the caches, and stands for election for the controllers.
+const CONTROLLERS_USER: &str = "system:kube-controller-manager";
+const CONTROLLERS_LEASE: &str = "kube-controller-manager";
+/// The namespace of the controllers' service accounts.
+const NAMESPACE: &str = "kube-system";
+
+/// Which parts run.
+#[derive(Clone, Debug)]
+pub struct Components {
+    pub controllers: bool,
+    pub scheduler: bool,
+    pub fake_nodes: simulated::Options,
+}
+
+/// What the components share.
+struct Shared {
+    server: Arc<Server>,
+    caches: Arc<Caches>,
+    environment: Arc<dyn Environment>,
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+    stop: watch::Receiver<bool>,
+}
+
+/// Spawns them; they start when the server answers.
+pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
+    let environment: Arc<dyn Environment> = Arc::new(environment::System);
+    let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
+    let shared = Shared {
+        server: server.clone(),
+        caches: Arc::new(Caches::new(reader, environment.clone())),
+        environment,
+        metrics: Arc::default(),
+        health: Arc::default(),
+        stop: tasks.stop_handle().into_receiver(),
+    };
+    server.beside.set(Told { metrics: shared.metrics.clone(), health: shared.health.clone() });
+    if plan.components.controllers {
+        start_controllers(plan, tasks, &shared);
+    }
+    if plan.components.fake_nodes.count > 0 {
+        // They stand in for many machines at once; no role is for that.
+        let user = User::authenticated("system:simulated-nodes", [GROUP_MASTERS]);
+        let context = shared.context(user, alone());
+        let options = plan.components.fake_nodes.clone();
+        let run = move |context| simulated::run(context, options.clone());
+        tasks.spawn(simulated::NAME, supervise(simulated::NAME, context, run));
+    }
+    Ok(())
+}
+
+fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+    let term = elect(plan, tasks, shared, (CONTROLLERS_USER, CONTROLLERS_LEASE));
+    let cluster = &plan.loaded.config.cluster;
+    let mut options = controllers::Options::default();
+    options.deployment_match = cluster.deployment_match;
+    options.nodes.heartbeat_interval = cluster.heartbeat_interval;
+    let mut running = controllers::start(
+        |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
+        &options,
+    );
+    tasks.spawn("controllers", async move { while running.join_next().await.is_some() {} });
+}
+
+/// Who else may run the same components decides whether there is an election.
+fn elect(
+    plan: &Plan,
+    tasks: &Tasks,
+    shared: &Shared,
+    (user, lease): (&'static str, &'static str),
+) -> watch::Receiver<Term> {
+    match plan.loaded.config.storage.kind {
+        // Nobody else can open this store.
+        StoreKind::Memory | StoreKind::Embedded => return alone(),
+        StoreKind::Mysql | StoreKind::Etcd => {}
+    }
+    let (sender, term) = watch::channel(Term::Follower);
+    let candidate = Candidate {
+        client: local_client(&shared.server, User::authenticated(user, [""; 0])),
+        environment: shared.environment.clone(),
+        lease,
+        identity: format!("{}_{:016x}", plan.node, shared.environment.random()),
+    };
+    tasks.spawn_until_stop(lease, campaign(candidate, sender));
+    term
+}
+
+fn alone() -> watch::Receiver<Term> {
+    watch::channel(Term::Alone).1
+}
+
+impl Shared {
+    fn context(&self, user: User, term: watch::Receiver<Term>) -> Context {
+        Context {
+            client: local_client(&self.server, user),
+            caches: self.caches.clone(),
+            environment: self.environment.clone(),
+            metrics: self.metrics.clone(),
+            health: self.health.clone(),
+            recorder: Arc::default(),
+            term,
+            stop: self.stop.clone(),
+        }
+    }
+}
+
+/// Tells the server how the components are.
+struct Told {
+    metrics: Arc<Metrics>,
+    health: Arc<Health>,
+}
+
+impl Report for Told {
+    fn states(&self) -> Vec<(String, String)> {
+        let states = self.health.all().into_iter();
+        let told = states.map(|(name, state)| (format!("controller/{name}"), describe(&state)));
+        told.collect()
+    }
+
+    fn metrics(&self) -> String {
+        self.metrics.text()
+    }
+}
+
+/// Why a controller fails may name objects that not everybody may know of.
+fn describe(state: &State) -> String {
+    let text = match state {
+        State::Starting => "starting",
+        State::Running => "running",
+        State::Standby => "another process leads",
+        State::Failing(_) => "its last work failed; see the log",
+    };
+    text.to_owned()
+}

@@ -1,0 +1,93 @@
+//! Plans of pods on tainted nodes.
+
+use reconcile::Wake;
+use serde_json::{Value, json};
+
+use super::*;
+
+fn pod(tolerations: Value) -> Object {
+    Object::new(json!({
+        "apiVersion": "v1", "kind": "Pod",
+        "metadata": {"namespace": "a", "name": "p", "uid": "p", "generation": 1},
+        "spec": {"nodeName": "n", "tolerations": tolerations},
+        "status": {"conditions": [{"type": "Ready", "status": "True"}]},
+    }))
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).expect("a time")
+}
+
+fn tainted(keys: &[&str]) -> Observed {
+    let taint = |key: &&str| Taint { key: (*key).to_owned(), value: String::new(), since: at(100) };
+    Observed { taints: keys.iter().map(taint).collect(), is_unheard: false }
+}
+
+/// `stays`, `goes`, or how long it stays.
+fn fate(tolerations: Value, keys: &[&str], now: i64) -> String {
+    let plan = plan::plan(&pod(tolerations), &tainted(keys), at(now));
+    let deletes = plan.steps.iter().any(|step| step.to_string() == "delete v1 Pod a/p");
+    match plan.wake {
+        _ if deletes => "goes".to_owned(),
+        Wake::OnChange => "stays".to_owned(),
+        Wake::After(after) => format!("stays {after:?}"),
+    }
+}
+
+#[test]
+fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
+    let for_seconds = |key: &str, seconds: i64| {
+        json!({"key": key, "operator": "Exists", "effect": "NoExecute",
+            "tolerationSeconds": seconds})
+    };
+    let cases = [
+        (json!([]), vec![], 100, "stays"),
+        (json!([]), vec!["x"], 100, "goes"),
+        (json!([{"operator": "Exists"}]), vec!["x", "y"], 100, "stays"),
+        (json!([{"key": "x", "operator": "Exists"}]), vec!["x", "y"], 100, "goes"),
+        (json!([{"key": "x", "value": "other"}]), vec!["x"], 100, "goes"),
+        (
+            json!([{"key": "x", "operator": "Exists", "effect": "NoSchedule"}]),
+            vec!["x"],
+            100,
+            "goes",
+        ),
+        (json!([for_seconds("x", 30)]), vec!["x"], 110, "stays 20s"),
+        (json!([for_seconds("x", 30)]), vec!["x"], 130, "goes"),
+        (json!([for_seconds("x", 0)]), vec!["x"], 100, "goes"),
+        (json!([for_seconds("x", 30), for_seconds("y", 9)]), vec!["x", "y"], 100, "stays 9s"),
+    ];
+    for (tolerations, keys, now, expected) in cases {
+        assert_eq!(fate(tolerations.clone(), &keys, now), expected, "{tolerations} {keys:?} {now}");
+    }
+}
+
+#[test]
+fn who_has_to_go_is_told_why_first() {
+    let plan = plan::plan(&pod(json!([])), &tainted(&["x"]), at(100));
+    assert_eq!(
+        plan.to_string(),
+        "patch v1 Pod a/p/status {\"status\":{\"conditions\":[\
+         {\"status\":\"True\",\"type\":\"Ready\"},\
+         {\"lastTransitionTime\":\"1970-01-01T00:01:40Z\",\
+         \"message\":\"Taint manager: deleting due to NoExecute taint\",\
+         \"observedGeneration\":1,\"reason\":\"DeletionByTaintManager\",\
+         \"status\":\"True\",\"type\":\"DisruptionTarget\"}]}}\n\
+         delete v1 Pod a/p\n\
+         Normal TaintManagerEviction: Marking for deletion Pod a/p\n\
+         wake on change\n"
+    );
+}
+
+#[test]
+fn a_pod_on_a_node_that_is_not_heard_of_is_not_ready() {
+    let observed = Observed { is_unheard: true, ..tainted(&[]) };
+    let plan = plan::plan(&pod(json!([])), &observed, at(100));
+    assert_eq!(
+        plan.steps[0].to_string(),
+        "patch v1 Pod a/p/status {\"status\":{\"conditions\":[\
+         {\"lastTransitionTime\":\"1970-01-01T00:01:40Z\",\"status\":\"False\",\
+         \"type\":\"Ready\"}]}}"
+    );
+    assert_eq!(plan.steps.len(), 1);
+}
