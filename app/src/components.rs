@@ -8,6 +8,7 @@ use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
 use apiserver::server::Server;
+use controllers::options::Nodes;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign};
@@ -40,11 +41,17 @@ struct Shared {
     environment: Arc<dyn Environment>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+    /// The certificates of the cluster's authority.
+    authority_pem: Arc<str>,
     stop: watch::Receiver<bool>,
 }
 
 /// Spawns them; they start when the server answers.
-pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
+pub fn start(
+    plan: &Plan,
+    tasks: &Tasks,
+    (server, authority_pem): (&Arc<Server>, &str),
+) -> Result<()> {
     let environment: Arc<dyn Environment> = Arc::new(environment::System);
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
@@ -53,6 +60,7 @@ pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
         environment,
         metrics: Arc::default(),
         health: Arc::default(),
+        authority_pem: authority_pem.into(),
         stop: tasks.stop_handle().into_receiver(),
     };
     server.beside.set(Told { metrics: shared.metrics.clone(), health: shared.health.clone() });
@@ -73,14 +81,22 @@ pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, CONTROLLERS_LEASE));
     let cluster = &plan.loaded.config.cluster;
-    let mut options = controllers::Options::default();
-    options.deployment_match = cluster.deployment_match;
-    options.nodes.heartbeat_interval = cluster.heartbeat_interval;
+    let nodes = Nodes { heartbeat_interval: cluster.heartbeat_interval, ..Nodes::default() };
+    let options = controllers::Options {
+        deployment_match: cluster.deployment_match,
+        authority_pem: shared.authority_pem.clone(),
+        nodes,
+        ..controllers::Options::default()
+    };
     let mut running = controllers::start(
         |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
         &options,
     );
     tasks.spawn("controllers", async move { while running.join_next().await.is_some() {} });
+    // The controllers' own roles are for what others make.
+    let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
+    let install = controllers::volume_binder::install_default_class(shared.context(user, alone()));
+    tasks.spawn_until_stop("default-class", install);
 }
 
 /// Who else may run the same components decides whether there is an election.

@@ -1,5 +1,5 @@
-//! Which children an owner holds: those it controls and selects, and those without a controller that
-//! it may adopt. The same rules for pods, ReplicaSets and ControllerRevisions.
+//! Which children an owner holds: those it controls and selects, and those without a controller
+//! that it may adopt. The same rules for pods, ReplicaSets and ControllerRevisions.
 
 use std::sync::Arc;
 

@@ -4,8 +4,10 @@
 pub mod claims;
 pub mod cluster_role_aggregation;
 pub mod cron_job;
+pub mod daemon_set;
 pub mod deployment;
 pub mod discovery;
+pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod garbage_collector;
@@ -14,12 +16,26 @@ pub mod kinds;
 pub mod namespace;
 pub mod node_lifecycle;
 pub mod options;
+pub mod pod_garbage;
 pub mod pods;
 pub mod replica_set;
 pub mod resource_quota;
+pub mod root_ca;
+pub mod service_account;
+pub mod service_pods;
 pub mod service_pods;
 pub mod share;
+pub mod share;
 pub mod taint_eviction;
+pub mod ttl_after_finished;
+pub mod volume_binder;
+pub mod volume_protection;
+pub mod revisions;
+pub mod service_pods;
+pub mod share;
+pub mod stateful_set;
+pub mod taint_eviction;
+pub mod templates;
 
 use std::pin::Pin;
 
@@ -51,13 +67,28 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 /// Every controller, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    entry::<daemon_set::Controller>(|context, _| run_boxed(context, daemon_set::Controller::default())),
     entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),
+    component(disruption::NAME, |context, _| Box::pin(disruption::run(context))),
+    component(pod_garbage::NAME, |context, options| {
+        Box::pin(pod_garbage::run(context, options.finished_pods_max))
+    }),
+    entry::<root_ca::Controller>(|context, options| {
+        run_boxed(context, root_ca::Controller { authority_pem: options.authority_pem.clone() })
+    }),
+    entry::<service_account::Controller>(|context, _| run_boxed(context, service_account::Controller)),
+    entry::<ttl_after_finished::Controller>(|context, _| {
+        run_boxed(context, ttl_after_finished::Controller)
+    }),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
     entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<node_lifecycle::Controller>(node_lifecycle::start),
+    entry::<volume_binder::Claims>(|context, _| volume_binder::start(context)),
+    entry::<volume_protection::Claims>(|context, _| run_boxed(context, volume_protection::Claims)),
+    entry::<volume_protection::Volumes>(|context, _| run_boxed(context, volume_protection::Volumes)),
     entry::<resource_quota::Controller>(|context, _| run_boxed(context, resource_quota::Controller::default())),
     entry::<cluster_role_aggregation::Controller>(|context, _| {
         run_boxed(context, cluster_role_aggregation::Controller)
@@ -66,6 +97,7 @@ pub const ALL: &[Entry] = &[
         run_boxed(context, deployment::Controller::new(options))
     }),
     entry::<replica_set::Controller>(|context, _| run_boxed(context, replica_set::Controller)),
+    entry::<stateful_set::Controller>(|context, _| run_boxed(context, stateful_set::Controller)),
 ];
 
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {

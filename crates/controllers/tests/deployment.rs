@@ -234,7 +234,7 @@ const ROLLED: Trial = Trial {
         Box::pin(async move {
             let made = cluster.create(DEPLOYMENT, web(3, "one")).await;
             for patch in [json!({"spec": {"replicas": 2}}), image("two"), image("one")] {
-                tokio::time::sleep(Duration::from_secs(900)).await;
+                tokio::time::sleep(Duration::from_secs(1_800)).await;
                 change(&context, &made, patch).await;
             }
         })

@@ -44,15 +44,16 @@ async fn play_one(context: &Context, pod: &Object) {
         Some(text) if text.strip_prefix("fail-index-") == pod.annotation(INDEX) => "Failed",
         Some(_) => "Succeeded",
     };
-    let ready = |truth: &str| json!([{"type": "Ready", "status": truth}]);
+    let now = conditions::time(context.environment.now());
+    let ready =
+        |truth: &str| json!([{"type": "Ready", "status": truth, "lastTransitionTime": now}]);
     let status = match pod.value["status"]["phase"].as_str().unwrap_or_default() {
         "Pending" => json!({"phase": "Running", "conditions": ready("True")}),
         "Running" if end != "Running" => {
-            let finished = conditions::time(context.environment.now());
             let code = i32::from(end == "Failed");
             json!({"phase": end, "conditions": ready("False"), "containerStatuses": [
                 {"name": "main", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
-                    "state": {"terminated": {"exitCode": code, "finishedAt": finished}}}]})
+                    "state": {"terminated": {"exitCode": code}}}]})
         }
         _ => return,
     };

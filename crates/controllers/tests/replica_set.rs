@@ -52,7 +52,7 @@ const SCALED: Trial = Trial {
             let set = cluster.create(REPLICA_SET, web(3)).await;
             let requests = context.requests("test", Default::default());
             for replicas in [1, 2] {
-                tokio::time::sleep(Duration::from_secs(900)).await;
+                tokio::time::sleep(Duration::from_secs(1_800)).await;
                 let patch = json!({"spec": {"replicas": replicas}});
                 requests.patch(&Target::of(REPLICA_SET, &set), &patch).await.expect("scaled");
             }

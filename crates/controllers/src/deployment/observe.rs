@@ -14,7 +14,7 @@ use crate::pods;
 #[derive(Default)]
 pub struct Observed {
     pub sets: Claimed,
-    /// Pods that have not ended, by the UID of their ReplicaSet; only where old pods must end first.
+    /// Pods that have not ended, by the UID of their ReplicaSet; only where the old must end first.
     pub running: BTreeMap<String, usize>,
     /// Pods of nobody's that the Deployment selects; only where they are of concern.
     pub loose: Vec<Arc<Object>>,

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::spec::Spec;
 use crate::kinds::{DEPLOYMENT, REPLICA_SET};
+use crate::templates;
 
 /// Tells the pods of one ReplicaSet from those of the others.
 pub const HASH_LABEL: &str = "pod-template-hash";
@@ -48,29 +49,11 @@ pub fn new_set(deployment: &Object, spec: &Spec) -> Value {
     set
 }
 
-/// A template as it is compared: without the label of the hash, and without fields that say
-/// nothing, which clients write in different ways.
+/// A template as it is compared: without the label of the hash.
 fn normal(template: &Value) -> Value {
     let mut template = template.clone();
     if let Some(labels) = template["metadata"]["labels"].as_object_mut() {
         labels.remove(HASH_LABEL);
     }
-    drop_nothing(&mut template);
-    if let Some(metadata) = template["metadata"].as_object_mut() {
-        metadata.retain(|_, value| !value.as_object().is_some_and(|fields| fields.is_empty()));
-    }
-    template
-}
-
-fn drop_nothing(value: &mut Value) {
-    match value {
-        Value::Object(fields) => {
-            fields.values_mut().for_each(drop_nothing);
-            fields.retain(|_, value| {
-                !value.is_null() && !value.as_array().is_some_and(|items| items.is_empty())
-            });
-        }
-        Value::Array(items) => items.iter_mut().for_each(drop_nothing),
-        _ => {}
-    }
+    templates::normal(&template)
 }
