@@ -27,8 +27,8 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// What is put on trial.
 #[derive(Clone, Copy)]
 pub struct Trial {
-    /// The controller, which is also its service account in kube-system; what follows a `/` only
-    /// tells trials apart. A name that begins with `system:` is that user.
+    /// The controller, which is also its service account in kube-system; what follows a `/` or
+    /// a `:` only tells trials apart. A name that begins with `system:` is that user.
     pub name: &'static str,
     pub seed: u64,
     /// Makes the component anew, as after a start of the process.

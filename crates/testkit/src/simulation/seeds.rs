@@ -48,7 +48,7 @@ pub fn planned(seed: u64, candidates: &[Candidate]) -> Vec<Planned> {
 /// The plans that are kept for a scenario.
 pub fn kept(scenario: &str) -> Vec<Planned> {
     let lines = KEPT.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    let of_scenario = lines.filter_map(|line| line.split_once(": "));
+    let of_scenario = lines.filter_map(|line| line.rsplit_once(": "));
     let of_scenario = of_scenario.filter(|(name, _)| *name == scenario);
     of_scenario.map(|(_, plan)| plan.parse().expect("sim/seeds.txt must be readable")).collect()
 }
@@ -78,7 +78,7 @@ mod tests {
     fn every_kept_plan_can_be_read() {
         let lines = KEPT.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         for line in lines {
-            let (scenario, plan) = line.split_once(": ").expect(line);
+            let (scenario, plan) = line.rsplit_once(": ").expect(line);
             assert!(!scenario.is_empty() && plan.parse::<Planned>().is_ok(), "{line}");
         }
     }
