@@ -18,6 +18,7 @@ use serde_json::{Value, json};
 use store::{Environment, System, Timestamp};
 use tokio::net::{TcpListener, TcpStream, UnixListener, UnixStream};
 use tokio::sync::watch;
+use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::client::{BOTH, Client, Version, config_map};
@@ -147,8 +148,9 @@ async fn the_api_is_served_on_sockets_of_the_machine() {
     let (stop, stopped) = watch::channel(false);
     let answer = plain(&cluster.server);
     let limits = Limits::default();
-    let first = tokio::spawn(serve_plain(unix, stopped.clone(), limits, answer.clone()));
-    let second = tokio::spawn(serve_plain(tcp, stopped, limits, answer));
+    let mut serving = JoinSet::new();
+    serving.spawn(serve_plain(unix, stopped.clone(), limits, answer.clone()));
+    serving.spawn(serve_plain(tcp, stopped, limits, answer));
     for version in BOTH {
         let name = if version == Version::One { "one" } else { "two" };
         let mut local = Client::over(UnixStream::connect(&path).await.unwrap(), version).await;
@@ -159,7 +161,6 @@ async fn the_api_is_served_on_sockets_of_the_machine() {
         assert_eq!(events.some().await["object"]["metadata"]["name"], name);
     }
     stop.send_replace(true);
-    first.await.unwrap();
-    second.await.unwrap();
+    while serving.join_next().await.is_some() {}
     std::fs::remove_dir_all(&directory).unwrap();
 }
