@@ -73,7 +73,9 @@ pub const ALL: &[Entry] = &[
     entry::<root_ca::Controller>(|context, options| {
         run_boxed(context, root_ca::Controller { authority_pem: options.authority_pem.clone() })
     }),
-    entry::<service_account::Controller>(|context, _| run_boxed(context, service_account::Controller)),
+    entry::<service_account::Controller>(|context, _| {
+        run_boxed(context, service_account::Controller)
+    }),
     entry::<ttl_after_finished::Controller>(|context, _| {
         run_boxed(context, ttl_after_finished::Controller)
     }),

@@ -126,10 +126,9 @@ impl World {
             pods.filter(|(at, ..)| self.nodes.contains_key(at) && self.zone(at) == zone).count()
         };
         let skew = || {
-            let counted = self
-                .nodes
-                .keys()
-                .filter(|name| wish.zone.is_none_or(|zone| *self.zone(name) == zone.to_string()));
+            let counted = self.nodes.keys().filter(|name| {
+                wish.zone.is_none_or(|zone| *self.zone(name) == json!(zone.to_string()))
+            });
             let least = counted.map(|name| in_zone(self.zone(name))).min().unwrap_or(0);
             in_zone(self.zone(node)) + 1 - least
         };
@@ -140,7 +139,7 @@ impl World {
             && (wish.gpu == 0 || gpu + wish.gpu <= has("nvidia.com/gpu"))
             && self.on(node).count() < 8
             && (wish.tolerates || !is_tainted)
-            && wish.zone.is_none_or(|zone| *self.zone(node) == zone.to_string())
+            && wish.zone.is_none_or(|zone| *self.zone(node) == json!(zone.to_string()))
             && wish.port.is_none_or(|port| self.on(node).all(|one| one.port != Some(port)))
             && !(wish.is_alone && is_near_lonely)
             && (!wish.is_spread || skew() <= 1)

@@ -85,3 +85,81 @@ fn a_pod_that_no_longer_matches_is_released() {
     let steps = steps(&set(0), &observed);
     assert_eq!(steps, ["patch v1 Pod a/x {\"metadata\":{\"ownerReferences\":[]}}"]);
 }
+
+#[test]
+fn one_look_makes_or_deletes_no_more_than_a_burst() {
+    assert_eq!(steps(&set(1_200), &Observed::default()).len(), 500);
+    let owned = (0..700).map(|at| pod(&format!("p{at}"), json!({}))).collect();
+    let observed = Observed { owned, orphans: Vec::new() };
+    assert_eq!(steps(&set(0), &observed).len(), 500);
+    // What is left over comes with the next look, under names that are free.
+    let made = steps(&set(1_200), &observed);
+    assert_eq!(made.len(), 500);
+    assert!(made.iter().all(|step| step.starts_with("create")), "{made:?}");
+}
+
+#[test]
+fn a_refusal_is_a_condition_until_pods_are_made_again() {
+    let error = Error::terminal("pods \"web-\" is forbidden: exceeded quota");
+    let now = Timestamp::UNIX_EPOCH;
+    let plan = plan::refused(&set(2), &Observed::default(), &error, now);
+    assert!(plan.steps.is_empty());
+    let status = plan.status.expect("a status");
+    assert_eq!(
+        status["conditions"],
+        json!([{"type": "ReplicaFailure", "status": "True", "reason": "FailedCreate",
+            "message": "pods \"web-\" is forbidden: exceeded quota",
+            "lastTransitionTime": "1970-01-01T00:00:00Z"}])
+    );
+    let message = "Error creating: pods \"web-\" is forbidden: exceeded quota";
+    assert_eq!(
+        (plan.notices[0].reason, plan.notices[0].message.as_str()),
+        ("FailedCreate", message)
+    );
+    let mut failing = set(0).value.clone();
+    failing["status"] = status;
+    let plan = plan::plan(&Object::new(failing), &Observed::default(), now).expect("a plan");
+    assert_eq!(plan.status.expect("a status")["conditions"], Value::Null);
+}
+
+#[test]
+fn less_than_nothing_is_nothing() {
+    let mut odd = set(0).value.clone();
+    odd["spec"]["replicas"] = json!(-4);
+    let observed = Observed { owned: vec![pod("x", json!({}))], orphans: Vec::new() };
+    assert_eq!(steps(&Object::new(odd), &observed), ["delete v1 Pod a/x"]);
+}
+
+#[test]
+fn a_set_that_is_going_makes_no_pods() {
+    let mut going = set(3).value.clone();
+    going["metadata"]["deletionTimestamp"] = json!("2025-01-01T00:00:00Z");
+    assert!(steps(&Object::new(going), &Observed::default()).is_empty());
+}
+
+#[test]
+fn the_status_counts_ready_available_and_going_pods() {
+    let ready = json!({"phase": "Running", "conditions": [{"type": "Ready", "status": "True",
+        "lastTransitionTime": "1970-01-01T00:00:00Z"}]});
+    let going = json!({"namespace": "a", "name": "z", "uid": "z", "labels": {"app": "web"},
+        "deletionTimestamp": "2025-01-01T00:00:00Z"});
+    let observed = Observed {
+        owned: vec![
+            pod("x", json!({"status": ready})),
+            pod("y", json!({})),
+            pod("z", json!({"metadata": going})),
+        ],
+        orphans: Vec::new(),
+    };
+    let mut patient = set(2).value.clone();
+    patient["spec"]["minReadySeconds"] = json!(10);
+    let patient = Object::new(patient);
+    let status = |second| {
+        let now = Timestamp::from_second(second).expect("a time");
+        plan::plan(&patient, &observed, now).expect("a plan").status.expect("a status")
+    };
+    let expected = json!({"replicas": 2, "fullyLabeledReplicas": 2, "readyReplicas": 1,
+        "terminatingReplicas": 1, "observedGeneration": 1});
+    assert_eq!(status(9), expected);
+    assert_eq!(status(10)["availableReplicas"], 1);
+}

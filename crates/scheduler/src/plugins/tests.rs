@@ -249,12 +249,11 @@ fn pods_are_spread_over_places() {
     );
     // With too few places the emptiest counts as empty.
     let places = spread(ZONE, "DoNotSchedule", json!({"minDomains": 3}));
-    check(scene().on("n2", "w4", web()), places, &{
-        "0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing \
+    let told = "0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing \
          required label), 2 node(s) didn't match pod topology spread constraints. preemption: 0/3 \
          nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims \
-         found for incoming pod."
-    });
+         found for incoming pod.";
+    check(scene().on("n2", "w4", web()), places, told);
 }
 
 fn relation(field: &str, key: &str) -> Value {

@@ -176,6 +176,7 @@ impl State {
         }
         if pod.is_finished {
             self.queue.remove(&pod.uid);
+            self.assumed.remove(&pod.uid);
             self.snapshot.nominate(&pod, "");
             return removed(self.snapshot.displace(&pod.uid));
         }

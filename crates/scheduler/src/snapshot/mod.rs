@@ -17,6 +17,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use reconcile::{Name, Object};
+use serde_json::Value;
 
 use crate::labels::Labels;
 use crate::pod::PodInfo;
@@ -128,7 +129,7 @@ impl Snapshot {
     /// The same of a pod that was read before: what did not change is not read again.
     pub fn read_again(&mut self, old: &PodInfo, object: Arc<Object>) -> Arc<PodInfo> {
         let (before, after) = (&old.object.value, &object.value);
-        let is_same = before["spec"] == after["spec"]
+        let is_same = is_same_but_placed(&before["spec"], &after["spec"])
             && before["metadata"]["labels"] == after["metadata"]["labels"];
         if !is_same {
             return self.read_pod(object);
@@ -175,4 +176,15 @@ impl Snapshot {
         let (nodes, namespaces) = (&self.nodes, &self.namespaces);
         self.counts.ensure(matcher, || counts::count(matcher, nodes, namespaces));
     }
+}
+
+/// Whether two specs say the same, but for the node.
+fn is_same_but_placed(before: &Value, after: &Value) -> bool {
+    let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else { return false };
+    let fields = |spec: &'_ serde_json::Map<String, Value>| {
+        spec.len() - usize::from(spec.contains_key("nodeName"))
+    };
+    let is_same =
+        |(name, value): (&String, &Value)| name == "nodeName" || before.get(name) == Some(value);
+    fields(before) == fields(after) && after.iter().all(is_same)
 }

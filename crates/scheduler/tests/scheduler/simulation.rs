@@ -1,9 +1,11 @@
 //! No fault of a request changes where pods end up.
 
+use std::collections::BTreeMap;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use reconcile::Context;
 use reconcile::plan::{Deletion, Target};
+use reconcile::{Context, Kind, Object};
 use scheduler::Options;
 use scheduler::kinds::{GROUP, NODE, POD};
 use serde_json::{Value, json};
@@ -25,6 +27,50 @@ async fn untaint(context: &Context) {
         let patch = json!({"spec": {"taints": null}});
         requests.patch(&Target::of(NODE, &node), &patch).await.expect("untainted");
     }
+}
+
+const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
+
+/// Looks at every change of every pod. What must never be becomes an object, so that the run
+/// differs from the one without faults: more on a node than it has, a pod that changes its node.
+async fn watch_over(context: Context) {
+    let pods = context.cache(POD);
+    context.cache(NODE).reaches(1).await;
+    let seen: Mutex<BTreeMap<String, (Arc<Object>, String)>> = Mutex::default();
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel::<String>();
+    let nodes = context.cache(NODE);
+    pods.subscribe(move |change| {
+        let mut seen = seen.lock().expect("a simulation must be set up");
+        let object = change.object();
+        let node = object.value["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+        let before = seen.get(&object.uid).map(|(_, node)| node.clone()).unwrap_or_default();
+        if !before.is_empty() && before != node {
+            let _ = tell.send(format!("moved-{}", object.name.name));
+        }
+        match &change.new {
+            Some(object) => seen.insert(object.uid.clone(), (object.clone(), node.clone())),
+            None => seen.remove(&object.uid),
+        };
+        for held in nodes.all() {
+            let on = seen.values().filter(|(_, node)| **node == *held.name.name);
+            let taken: i64 = on.map(|(pod, _)| cpu(pod)).sum();
+            let has = held.value["status"]["allocatable"]["cpu"].as_str().unwrap_or("0");
+            if taken > has.parse().unwrap_or(0) {
+                let _ = tell.send(format!("too-much-on-{}", held.name.name));
+            }
+        }
+    });
+    let requests = context.requests("test", Default::default());
+    while let Some(name) = told.recv().await {
+        let object = json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": "default", "name": name}});
+        let _ = requests.create(CONFIG_MAP, &object).await;
+    }
+}
+
+fn cpu(pod: &Object) -> i64 {
+    let requests = &pod.value["spec"]["containers"][0]["resources"]["requests"];
+    requests["cpu"].as_str().and_then(|cpu| cpu.parse().ok()).unwrap_or(0)
 }
 
 /// Two pods that fit, one that never does, and one that fits when another goes.
@@ -49,7 +95,7 @@ const SINGLES: Trial = Trial {
             requests.delete(&Target::of(POD, &first), &now).await.expect("deleted");
         })
     },
-    play: |_| Box::pin(std::future::pending()),
+    play: |context| Box::pin(watch_over(context)),
 };
 
 #[test]
@@ -87,12 +133,62 @@ const GANG: Trial = Trial {
             untaint(&context).await;
         })
     },
-    play: |_| Box::pin(std::future::pending()),
+    play: |context| Box::pin(watch_over(context)),
 };
 
 #[test]
 fn no_fault_of_a_request_tears_a_gang_apart() {
     let plans = simulation::try_everything(GANG);
+    println!("{plans} plans");
+    assert!(plans > 50, "{plans}");
+}
+
+/// A pod that another must go for, played by a node that lets go after a while.
+const PREEMPTION: Trial = Trial {
+    name: "scheduler",
+    seed: 3,
+    component: |context| Box::pin(scheduler::run(context, Options::default())),
+    workload: |cluster, context| {
+        Box::pin(async move {
+            cluster.create(NODE, node("n1", "4")).await;
+            untaint(&context).await;
+            let classes =
+                Kind::cluster("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
+            let high = json!({"apiVersion": "scheduling.k8s.io/v1", "kind": "PriorityClass",
+                "metadata": {"name": "high"}, "value": 1000});
+            cluster.create(classes, high).await;
+            cluster.create(POD, pod("low", "3")).await;
+            tokio::time::sleep(Duration::from_secs(900)).await;
+            let mut vip = pod("vip", "3");
+            vip["spec"]["priorityClassName"] = json!("high");
+            cluster.create(POD, vip).await;
+        })
+    },
+    play: |context| {
+        Box::pin(async move {
+            tokio::join!(watch_over(context.clone()), let_go(context));
+        })
+    },
+};
+
+/// Ends pods that are to go, ten seconds later.
+async fn let_go(context: Context) {
+    let pods = context.cache(POD);
+    let requests = context.requests("node", Default::default());
+    loop {
+        let seen = pods.seen();
+        for pod in pods.all().iter().filter(|pod| pod.is_terminating()) {
+            tokio::time::sleep(Duration::from_secs(10)).await;
+            let now = Deletion { grace_seconds: Some(0), ..Deletion::default() };
+            let _ = requests.delete(&Target::of(POD, pod), &now).await;
+        }
+        pods.reaches(seen + 1).await;
+    }
+}
+
+#[test]
+fn no_fault_of_a_request_keeps_the_more_important_pod_waiting() {
+    let plans = simulation::try_everything(PREEMPTION);
     println!("{plans} plans");
     assert!(plans > 50, "{plans}");
 }
