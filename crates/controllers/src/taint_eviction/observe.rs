@@ -36,7 +36,7 @@ pub struct FirstSeen(Mutex<BTreeMap<Name, BTreeMap<String, (Instant, Duration)>>
 
 impl FirstSeen {
     /// The taints of a node with their ages; those that went are forgotten.
-    fn dated(
+    pub fn dated(
         &self,
         node: &Name,
         taints: &[Value],

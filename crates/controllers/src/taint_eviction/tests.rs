@@ -89,3 +89,21 @@ fn a_pod_on_a_node_that_is_not_heard_of_is_not_ready() {
     );
     assert_eq!(plan.steps.len(), 1);
 }
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_ages_by_the_clock_that_nobody_sets() {
+    let seen = observe::FirstSeen::default();
+    let (node, begin) = (reconcile::Name::new("", "n"), tokio::time::Instant::now());
+    let taint = |added: &str| json!({"key": "x", "effect": "NoExecute", "timeAdded": added});
+    let said = taint("1970-01-01T00:01:30Z");
+    let age = |taint: &Value, wall: i64, seconds: u64| {
+        let now = begin + Duration::from_secs(seconds);
+        seen.dated(&node, std::slice::from_ref(taint), (at(wall), now))[0].age.as_secs()
+    };
+    assert_eq!(age(&said, 100, 0), 10);
+    assert_eq!(age(&said, 9_000, 5), 15);
+    assert_eq!(age(&said, 0, 7), 17);
+    // Another time is another taint; one that went begins anew.
+    assert_eq!(age(&taint(""), 100, 7), 0);
+    assert_eq!(age(&said, 100, 8), 10);
+}

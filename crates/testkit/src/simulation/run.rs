@@ -318,8 +318,10 @@ fn mask(value: &mut Value) {
             {
                 fields.remove(field);
             }
-            // The time of a taint has a name of its own.
-            fields.remove("timeAdded");
+            // Taints and containers have names of their own for their times.
+            for field in ["timeAdded", "startedAt", "finishedAt"] {
+                fields.remove(field);
+            }
             fields.retain(|name, _| !name.ends_with("Time") && !name.ends_with("Timestamp"));
             // So do annotations.
             fields.retain(|name, _| !name.ends_with("-trigger-time"));
