@@ -132,6 +132,14 @@ fn failed_pods_are_replaced_after_a_while() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_is_not_waited_for() {
+    let ended = json!({"status": {"containerStatuses": [{"state": {"terminated": {
+        "finishedAt": "1970-01-01T02:00:00Z", "exitCode": 1}}}]}});
+    let again = outcome(&job(json!({})), vec![pod("x", "Failed", ended)], 3_600);
+    assert_eq!(again, ["create pod", "create pod", "active 2", r#"uncounted failed ["x"]"#]);
+}
+
+#[test]
 fn too_many_failures_end_the_job_and_its_pods() {
     let strict = |status: Value| job(json!({"spec": {"backoffLimit": 0}, "status": status}));
     let pods = || vec![pod("x", "Failed", json!({})), pod("y", "Running", json!({}))];
