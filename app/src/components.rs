@@ -8,6 +8,7 @@ use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
 use apiserver::server::Server;
+use controllers::options::Nodes;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign};
@@ -15,13 +16,16 @@ use reconcile::metrics::Metrics;
 use reconcile::{Caches, Context, Environment, environment, supervise::supervise};
 use tokio::sync::watch;
 
-use crate::config::StoreKind;
+use crate::config::{self, StoreKind};
+use crate::definitions;
 use crate::server::Plan;
 use crate::shutdown::Tasks;
 
 /// Who fills the caches, and stands for election for the controllers.
 const CONTROLLERS_USER: &str = "system:kube-controller-manager";
 const CONTROLLERS_LEASE: &str = "kube-controller-manager";
+const SCHEDULER_USER: &str = "system:kube-scheduler";
+const SCHEDULER_LEASE: &str = "kube-scheduler";
 /// The namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
 
@@ -40,11 +44,17 @@ struct Shared {
     environment: Arc<dyn Environment>,
     metrics: Arc<Metrics>,
     health: Arc<Health>,
+    /// The certificates of the cluster's authority.
+    authority_pem: Arc<str>,
     stop: watch::Receiver<bool>,
 }
 
 /// Spawns them; they start when the server answers.
-pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
+pub fn start(
+    plan: &Plan,
+    tasks: &Tasks,
+    (server, authority_pem): (&Arc<Server>, &str),
+) -> Result<()> {
     let environment: Arc<dyn Environment> = Arc::new(environment::System);
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
@@ -53,11 +63,15 @@ pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
         environment,
         metrics: Arc::default(),
         health: Arc::default(),
+        authority_pem: authority_pem.into(),
         stop: tasks.stop_handle().into_receiver(),
     };
     server.beside.set(Told { metrics: shared.metrics.clone(), health: shared.health.clone() });
     if plan.components.controllers {
         start_controllers(plan, tasks, &shared);
+    }
+    if plan.components.scheduler {
+        start_scheduler(plan, tasks, &shared);
     }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.
@@ -73,14 +87,40 @@ pub fn start(plan: &Plan, tasks: &Tasks, server: &Arc<Server>) -> Result<()> {
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, CONTROLLERS_LEASE));
     let cluster = &plan.loaded.config.cluster;
-    let mut options = controllers::Options::default();
-    options.deployment_match = cluster.deployment_match;
-    options.nodes.heartbeat_interval = cluster.heartbeat_interval;
+    let nodes = Nodes { heartbeat_interval: cluster.heartbeat_interval, ..Nodes::default() };
+    let options = controllers::Options {
+        deployment_match: cluster.deployment_match,
+        authority_pem: shared.authority_pem.clone(),
+        nodes,
+        ..controllers::Options::default()
+    };
     let mut running = controllers::start(
         |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
         &options,
     );
     tasks.spawn("controllers", async move { while running.join_next().await.is_some() {} });
+    // The controllers' own roles are for what others make.
+    let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
+    let install = controllers::volume_binder::install_default_class(shared.context(user, alone()));
+    tasks.spawn_until_stop("default-class", install);
+}
+
+fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+    let term = elect(plan, tasks, shared, (SCHEDULER_USER, SCHEDULER_LEASE));
+    let installer = User::authenticated("system:setpoint", [GROUP_MASTERS]);
+    let installer = shared.context(installer, alone());
+    let context = shared.context(User::authenticated(SCHEDULER_USER, [""; 0]), term);
+    let policy = match plan.loaded.config.cluster.scheduler_policy {
+        config::Policy::Default => scheduler::Policy::BestScore,
+        config::Policy::FirstReady => scheduler::Policy::FirstReady,
+    };
+    let mut options = scheduler::Options::default();
+    options.profiles.iter_mut().for_each(|profile| profile.policy = policy);
+    let run = move |context| scheduler::run(context, options.clone());
+    tasks.spawn(SCHEDULER_LEASE, async move {
+        definitions::install(&installer, &scheduler::manifests()).await;
+        supervise(SCHEDULER_LEASE, context, run).await;
+    });
 }
 
 /// Who else may run the same components decides whether there is an election.

@@ -1,4 +1,4 @@
-//! What a developer runs: `cargo xtask test`, `tidy`, `bench`, `codegen`. Ships nothing.
+//! What a developer runs: `cargo xtask test`, `tidy`, `bench`, `sim`, `codegen`. Ships nothing.
 //!
 //! This file reads the command line; each command has a file of its own.
 
@@ -6,6 +6,7 @@ mod bench;
 mod codegen;
 mod kubectl;
 mod packages;
+mod sim;
 mod test;
 mod tidy;
 mod workspace;
@@ -21,14 +22,19 @@ cargo xtask COMMAND
   test [--full] [--fuzz SECONDS] [FILTER]
                           All that a change must pass: formatting, lints, tidy and the tests.
                           Installs the Debian packages that the tests use (as root), builds kubectl
-                          if there is none, installs client libraries below target, and starts
-                          private servers. --full runs the long tests too; FILTER picks tests by a
-                          part of their name; --fuzz is how long each reader of bodies is given
-                          inputs made by chance, 20 seconds if it is not said.
+                          if there is none, installs client libraries below target, builds an
+                          operator in Go (from PyPI if there is none), and starts private servers.
+                          --full runs the long tests too; FILTER picks tests by a part of their
+                          name; --fuzz is how long each reader of bodies is given inputs made by
+                          chance, 20 seconds if it is not said.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
-  bench NAME [ARGS]       Runs a benchmark, in release mode: store, or api, which starts a server
-                          or measures that of `--kubeconfig FILE`.
+  bench NAME [ARGS]       Runs a benchmark, in release mode: store; apply; cluster; or api, which
+                          starts a server or measures that of `--kubeconfig FILE`.
+  sim [--scenario NAME] [--seed N] [--defects]
+                          Runs every controller under every fault that its own trace offers, and
+                          prints what the oracles found with the line that replays it. --defects
+                          plants one defect after the other and expects each to be found.
   codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
                           files kinds.json and types.json in DIR.
   help                    This text.
@@ -39,6 +45,7 @@ enum Command {
     Test(test::Options),
     Tidy(tidy::Ratchet),
     Bench(Vec<String>),
+    Sim(sim::Options),
     Codegen(PathBuf),
     Help,
 }
@@ -59,6 +66,7 @@ fn run(command: Command) -> Result<()> {
         Command::Test(options) => test::run(&options),
         Command::Tidy(ratchet) => tidy::run(ratchet),
         Command::Bench(arguments) => bench::run(&arguments),
+        Command::Sim(options) => sim::run(&options),
         Command::Codegen(facts) => codegen::run(&facts),
         Command::Help => {
             print!("{HELP}");
@@ -76,6 +84,7 @@ fn parse(arguments: &[String]) -> Result<Command> {
         ["tidy", "--bless"] => Command::Tidy(tidy::Ratchet::Bless),
         ["bench", name, ..] if !name.starts_with('-') => Command::Bench(arguments[1..].to_vec()),
         ["bench", ..] => bail!("`bench` needs the name of a benchmark; see `cargo xtask help`"),
+        ["sim", rest @ ..] => Command::Sim(parse_sim(rest)?),
         ["codegen", "--facts", facts] => Command::Codegen(PathBuf::from(facts)),
         ["codegen", ..] => bail!("`codegen` needs `--facts DIR`"),
         _ => bail!("`{}` is not a command; see `cargo xtask help`", words.join(" ")),
@@ -96,6 +105,26 @@ fn parse_test(words: &[&str]) -> Result<test::Options> {
             flag if flag.starts_with('-') => bail!("`test` has no option `{flag}`"),
             filter if options.filter.is_none() => options.filter = Some(filter.to_owned()),
             extra => bail!("`test` takes one filter; `{extra}` is one too many"),
+        }
+    }
+    Ok(options)
+}
+
+fn parse_sim(words: &[&str]) -> Result<sim::Options> {
+    let mut options = sim::Options::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--scenario" => match words.next() {
+                Some(name) => options.scenario = Some((*name).to_owned()),
+                None => bail!("`--scenario` needs the name of a trial"),
+            },
+            "--seed" => match words.next().map(|seed| seed.parse()) {
+                Some(Ok(seed)) => options.seed = Some(seed),
+                _ => bail!("`--seed` needs a number"),
+            },
+            "--defects" => options.with_defects = true,
+            word => bail!("`sim` has no option `{word}`"),
         }
     }
     Ok(options)
@@ -125,6 +154,10 @@ mod tests {
                 let (scope, filter) = (test::Scope::Usual, None);
                 Command::Test(test::Options { scope, filter, fuzz_seconds: Some(60) })
             }),
+            ("sim --scenario a --seed 7", {
+                let (scenario, seed) = (Some("a".to_owned()), Some(7));
+                Command::Sim(sim::Options { scenario, seed, with_defects: false })
+            }),
             ("tidy", Command::Tidy(tidy::Ratchet::Check)),
             ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),
             ("codegen --facts a/b", Command::Codegen(PathBuf::from("a/b"))),
@@ -145,6 +178,8 @@ mod tests {
             "test --fuzz long",
             "test a b",
             "tidy --fix",
+            "sim --seed x",
+            "sim web",
             "bench",
             "bench --list",
             "codegen",

@@ -337,7 +337,7 @@ impl Keys {
 
 /// A credential of an administrator.
 pub struct Admin {
-    authority_pem: String,
+    pub authority_pem: String,
     certificate_pem: String,
     key_pem: String,
 }

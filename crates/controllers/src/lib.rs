@@ -7,6 +7,7 @@ pub mod cron_job;
 pub mod daemon_set;
 pub mod deployment;
 pub mod discovery;
+pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
 pub mod garbage_collector;
@@ -15,15 +16,21 @@ pub mod kinds;
 pub mod namespace;
 pub mod node_lifecycle;
 pub mod options;
+pub mod pod_garbage;
 pub mod pods;
 pub mod replica_set;
 pub mod resource_quota;
 pub mod revisions;
+pub mod root_ca;
+pub mod service_account;
 pub mod service_pods;
 pub mod share;
 pub mod stateful_set;
 pub mod taint_eviction;
 pub mod templates;
+pub mod ttl_after_finished;
+pub mod volume_binder;
+pub mod volume_protection;
 
 use std::pin::Pin;
 
@@ -59,11 +66,33 @@ pub const ALL: &[Entry] = &[
     entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),
+    component(disruption::NAME, |context, _| Box::pin(disruption::run(context))),
+    component(pod_garbage::NAME, |context, options| {
+        Box::pin(pod_garbage::run(context, options.finished_pods_max))
+    }),
+    entry::<root_ca::Controller>(|context, options| {
+        run_boxed(context, root_ca::Controller { authority_pem: options.authority_pem.clone() })
+    }),
+    entry::<service_account::Controller>(|context, _| {
+        run_boxed(context, service_account::Controller)
+    }),
+    entry::<ttl_after_finished::Controller>(|context, _| {
+        run_boxed(context, ttl_after_finished::Controller)
+    }),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
-    entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
+    entry::<endpoint_slice::Controller>(|context, _| {
+        run_boxed(context, endpoint_slice::Controller)
+    }),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<node_lifecycle::Controller>(node_lifecycle::start),
-    entry::<resource_quota::Controller>(|context, _| run_boxed(context, resource_quota::Controller::default())),
+    entry::<volume_binder::Claims>(|context, _| volume_binder::start(context)),
+    entry::<volume_protection::Claims>(|context, _| run_boxed(context, volume_protection::Claims)),
+    entry::<volume_protection::Volumes>(|context, _| {
+        run_boxed(context, volume_protection::Volumes)
+    }),
+    entry::<resource_quota::Controller>(|context, _| {
+        run_boxed(context, resource_quota::Controller::default())
+    }),
     entry::<cluster_role_aggregation::Controller>(|context, _| {
         run_boxed(context, cluster_role_aggregation::Controller)
     }),

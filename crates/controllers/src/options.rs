@@ -1,13 +1,29 @@
 //! Where a user may choose how the built-in controllers behave.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The choices; the defaults are what Kubernetes does.
-#[derive(Clone, Debug, Default, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// `deployment.match`
     pub deployment_match: Match,
     pub nodes: Nodes,
+    /// The certificates of the cluster's authority, as PEM, which every namespace is given.
+    pub authority_pem: Arc<str>,
+    /// Finished pods that may be kept.
+    pub finished_pods_max: usize,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            deployment_match: Match::default(),
+            nodes: Nodes::default(),
+            authority_pem: "".into(),
+            finished_pods_max: 12_500,
+        }
+    }
 }
 
 /// How a Deployment knows its pods.

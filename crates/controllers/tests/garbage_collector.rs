@@ -170,7 +170,7 @@ const TREES: Trial = Trial {
                 let child = cluster.create(MAP, child).await;
                 let last = map(&format!("{name}-child-child"), &[owner(MAP, &child)]);
                 cluster.create(MAP, last).await;
-                tokio::time::sleep(Duration::from_secs(300)).await;
+                tokio::time::sleep(Duration::from_secs(1_800)).await;
                 delete(&context, MAP, &root, propagation).await;
             }
         })

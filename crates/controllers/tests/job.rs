@@ -44,15 +44,16 @@ async fn play_one(context: &Context, pod: &Object) {
         Some(text) if text.strip_prefix("fail-index-") == pod.annotation(INDEX) => "Failed",
         Some(_) => "Succeeded",
     };
-    let ready = |truth: &str| json!([{"type": "Ready", "status": truth}]);
+    let now = conditions::time(context.environment.now());
+    let ready =
+        |truth: &str| json!([{"type": "Ready", "status": truth, "lastTransitionTime": now}]);
     let status = match pod.value["status"]["phase"].as_str().unwrap_or_default() {
         "Pending" => json!({"phase": "Running", "conditions": ready("True")}),
         "Running" if end != "Running" => {
-            let finished = conditions::time(context.environment.now());
             let code = i32::from(end == "Failed");
             json!({"phase": end, "conditions": ready("False"), "containerStatuses": [
                 {"name": "main", "image": "i", "imageID": "", "ready": false, "restartCount": 0,
-                    "state": {"terminated": {"exitCode": code, "finishedAt": finished}}}]})
+                    "state": {"terminated": {"exitCode": code}}}]})
         }
         _ => return,
     };
@@ -199,7 +200,7 @@ fn no_fault_changes_how_a_job_succeeds() {
             cluster.create(JOB, job("good", "succeed", spec)).await;
         })
     };
-    try_everything(trial("job-controller: success", workload), 50);
+    try_everything(trial("job-controller/success", workload), 50);
 }
 
 #[test]
@@ -210,7 +211,7 @@ fn no_fault_changes_how_a_job_fails() {
             cluster.create(JOB, job("bad", "fail", spec)).await;
         })
     };
-    try_everything(trial("job-controller: failure", workload), 50);
+    try_everything(trial("job-controller/failure", workload), 50);
 }
 
 #[test]
@@ -222,7 +223,7 @@ fn no_fault_changes_how_indexes_fail() {
             cluster.create(JOB, job("partly", "fail-index-1", spec)).await;
         })
     };
-    try_everything(trial("job-controller: indexes", workload), 50);
+    try_everything(trial("job-controller/indexes", workload), 50);
 }
 
 #[test]
@@ -234,15 +235,15 @@ fn no_fault_changes_how_a_job_is_held_and_goes() {
             let requests = context.requests("test", Default::default());
             let target = Target::of(JOB, &held);
             for suspend in [true, false] {
-                tokio::time::sleep(Duration::from_secs(300)).await;
+                tokio::time::sleep(Duration::from_secs(1_800)).await;
                 let patch = json!({"spec": {"suspend": suspend}});
                 requests.patch(&target, &patch).await.expect("changed");
             }
-            tokio::time::sleep(Duration::from_secs(300)).await;
+            tokio::time::sleep(Duration::from_secs(1_800)).await;
             let options =
                 Deletion { propagation: Some(Propagation::Background), grace_seconds: None };
             requests.delete(&target, &options).await.expect("deleted");
         })
     };
-    try_everything(trial("job-controller: held", workload), 50);
+    try_everything(trial("job-controller/held", workload), 50);
 }

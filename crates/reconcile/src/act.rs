@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::caches::Caches;
+use crate::defects::{Defect, is_planted};
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::plan::{Step, Target};
@@ -63,6 +64,7 @@ pub async fn perform(
         let mut failure = None;
         for done in done {
             match done {
+                Err(error) if is_ignored(&error) => {}
                 Ok(Done::At(kind, revision)) => {
                     written.saw(kind, revision);
                     written.writes += 1;
@@ -84,6 +86,11 @@ pub async fn perform(
         rest = after;
     }
     Ok(())
+}
+
+/// Whether a failure is taken for a success; only ever so in a build that is meant to be wrong.
+fn is_ignored(error: &Error) -> bool {
+    is_planted(Defect::IgnoreLostAnswer) && error.class() == "connection"
 }
 
 fn sort(step: &Step) -> (u8, Kind) {
@@ -164,14 +171,18 @@ pub async fn write_status(
     status: &Value,
     written: &mut Written,
 ) -> Result<(), Error> {
-    if difference(&object.value["status"], status).is_none() {
+    let is_same = difference(&object.value["status"], status).is_none();
+    if is_same && !is_planted(Defect::StatusEveryTime) {
         return Ok(());
     }
     // A whole object: the roles of controllers allow to update a status, not to patch it.
     let target = Target::unchanged(kind, object).part("status");
     let mut whole = object.value.clone();
     whole["status"] = status.clone();
-    let object = requests.replace(&target, &whole).await?;
+    let object = match requests.replace(&target, &whole).await {
+        Err(error) if is_ignored(&error) => return Ok(()),
+        answer => answer?,
+    };
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())

@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::defects::{Defect, is_planted};
+
 /// Doubles from `first` to `max`, with up to a quarter of chance added so that many failures do
 /// not come back together.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -18,6 +20,9 @@ impl Default for Backoff {
 
 impl Backoff {
     pub fn delay(&self, failures: u32, random: u64) -> Duration {
+        if is_planted(Defect::NoBackoff) {
+            return self.first;
+        }
         let doubled = 1u32.checked_shl(failures.saturating_sub(1)).unwrap_or(u32::MAX);
         let delay = self.first.saturating_mul(doubled).min(self.max);
         let quarter = u64::try_from(delay.as_micros() / 4).unwrap_or(u64::MAX);

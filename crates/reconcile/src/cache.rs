@@ -8,6 +8,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
 use tokio::sync::watch;
 
+use crate::defects::{Defect, is_planted};
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 
@@ -137,8 +138,10 @@ impl Cache {
     pub(crate) fn reset(&self, objects: Vec<Object>, revision: u64) {
         let listed: BTreeSet<Name> = objects.iter().map(|object| object.name.clone()).collect();
         let held: Vec<Name> = self.state().objects.keys().cloned().collect();
-        for name in held.iter().filter(|name| !listed.contains(*name)) {
-            self.drop_name(name);
+        if !is_planted(Defect::KeepWhatWent) {
+            for name in held.iter().filter(|name| !listed.contains(*name)) {
+                self.drop_name(name);
+            }
         }
         for object in objects {
             self.replace(object);

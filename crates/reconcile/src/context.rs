@@ -7,6 +7,7 @@ use tokio::sync::watch;
 use crate::Error;
 use crate::cache::Cache;
 use crate::caches::Caches;
+use crate::defects::{Defect, is_planted};
 use crate::environment::Environment;
 use crate::health::Health;
 use crate::kind::Kind;
@@ -44,6 +45,7 @@ impl Context {
     /// A client for the writes of one reconcile.
     pub fn requests(&self, manager: &'static str, origin: Origin) -> Requests {
         let epoch = match &*self.term.borrow() {
+            Term::Leader(_) if is_planted(Defect::NoTerm) => None,
             Term::Leader(epoch) => Some(epoch.clone()),
             Term::Alone | Term::Follower => None,
         };

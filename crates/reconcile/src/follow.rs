@@ -12,6 +12,7 @@ use serde_json::Value;
 
 use crate::backoff::Backoff;
 use crate::cache::Cache;
+use crate::defects::{Defect, is_planted};
 use crate::environment::Environment;
 use crate::kind::Kind;
 use crate::object::Object;
@@ -28,6 +29,15 @@ const SILENCE_SECONDS_MAX: u64 = WATCH_SECONDS + 5;
 pub const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
      application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
+/// Why a cache could not be filled.
+#[derive(Debug, thiserror::Error)]
+enum Broken {
+    #[error(transparent)]
+    Request(#[from] kube::Error),
+    #[error("the server is at revision {revision}, and {held} was seen before")]
+    Old { revision: u64, held: u64 },
+}
+
 /// Why a watch ended.
 enum Ended {
     /// The stream is over; go on from the last revision.
@@ -43,6 +53,9 @@ pub trait Sink: Send + Sync + 'static {
     fn form(&self) -> Form {
         Form::Whole
     }
+
+    /// The newest revision that was told of; a list that is older is not taken.
+    fn seen(&self) -> u64;
 
     /// Everything there is, as of a revision.
     fn reset(&self, objects: Vec<Object>, revision: u64);
@@ -78,6 +91,10 @@ impl Sink for Cache {
         self.kind
     }
 
+    fn seen(&self) -> u64 {
+        Cache::seen(self)
+    }
+
     fn reset(&self, objects: Vec<Object>, revision: u64) {
         Cache::reset(self, objects, revision);
     }
@@ -109,6 +126,7 @@ pub async fn follow<S: Sink>(
             None => list(&*cache, &client).await.map(Some),
             Some(revision) => match watch(&*cache, &client, revision).await {
                 Ok((Ended::Stream, at)) => Ok(Some(at)),
+                Ok((Ended::Gone, at)) if is_planted(Defect::NoRelist) => Ok(Some(at)),
                 Ok((Ended::Gone, _)) => Ok(None),
                 Err(error) => Err(error),
             },
@@ -129,7 +147,7 @@ pub async fn follow<S: Sink>(
 }
 
 /// Replaces what the cache holds; returns the revision to watch from.
-async fn list(cache: &impl Sink, client: &kube::Client) -> Result<u64, kube::Error> {
+async fn list(cache: &impl Sink, client: &kube::Client) -> Result<u64, Broken> {
     let mut objects = Vec::new();
     let mut next = String::new();
     loop {
@@ -160,6 +178,11 @@ async fn list(cache: &impl Sink, client: &kube::Client) -> Result<u64, kube::Err
             }));
         }
         if next.is_empty() {
+            // A server that lags must not take us back: what we wrote would be undone in our eyes.
+            let held = cache.seen();
+            if revision < held && !is_planted(Defect::TravelBack) {
+                return Err(Broken::Old { revision, held });
+            }
             cache.reset(objects, revision);
             return Ok(revision);
         }
@@ -171,7 +194,7 @@ async fn watch(
     cache: &impl Sink,
     client: &kube::Client,
     from: u64,
-) -> Result<(Ended, u64), kube::Error> {
+) -> Result<(Ended, u64), Broken> {
     let collection = cache.kind().collection("");
     let path = format!(
         "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}\
@@ -203,7 +226,7 @@ async fn watch(
                 cache.advance(at);
             }
             Some(WatchEvent::Error(status)) if status.code == 410 => return Ok((Ended::Gone, at)),
-            Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status)),
+            Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status).into()),
         }
     }
 }

@@ -19,6 +19,7 @@ pub mod cache;
 pub mod caches;
 pub mod conditions;
 pub mod context;
+mod defects;
 pub mod environment;
 pub mod error;
 pub mod follow;

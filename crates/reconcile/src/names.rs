@@ -1,5 +1,7 @@
 //! Names of children that follow from their owner, so that a repeated create finds the first.
 
+use crate::defects::{Defect, is_planted};
+
 /// The longest name that is also a valid label and host name.
 pub const NAME_BYTES_MAX: usize = 63;
 
@@ -12,6 +14,11 @@ pub fn digest(parts: &[&str]) -> String {
         hash.write(part.as_bytes());
         // So that ("ab", "c") and ("a", "bc") differ.
         hash.write(&[0xff]);
+    }
+    if is_planted(Defect::RandomChildNames) {
+        use std::sync::atomic::{AtomicU64, Ordering};
+        static NEXT: AtomicU64 = AtomicU64::new(0);
+        hash.write(&NEXT.fetch_add(1, Ordering::Relaxed).to_le_bytes());
     }
     let mut rest = hash.finish();
     let mut text = String::new();

@@ -9,6 +9,7 @@ use http::{Method, Request};
 use serde_json::{Value, json};
 
 use crate::Error;
+use crate::defects::{Defect, is_planted};
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::plan::{Deletion, Target};
@@ -170,8 +171,10 @@ impl Requests {
         target: &Target,
         options: &Deletion,
     ) -> Result<Option<Object>, Error> {
-        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions",
-            "preconditions": {"uid": target.uid}});
+        let mut body = json!({"apiVersion": "v1", "kind": "DeleteOptions"});
+        if !is_planted(Defect::DeleteWithoutUid) {
+            body["preconditions"]["uid"] = json!(target.uid);
+        }
         if let Some(revision) = target.revision {
             body["preconditions"]["resourceVersion"] = json!(revision.to_string());
         }

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::act::{self, Written};
 use crate::cache::{Cache, Change};
 use crate::context::Context;
+use crate::defects::{Defect, is_planted};
 use crate::health::State;
 use crate::kind::Kind;
 use crate::leader::Term;
@@ -245,10 +246,14 @@ impl<R: Reconciler> Runner<R> {
             Err(error) => {
                 let failures = waiting.queue.fail(&name);
                 self.report(&name, &error);
-                if !error.is_terminal() {
+                if !error.is_terminal() && !is_planted(Defect::ForgetFailures) {
                     let random = self.context.environment.random();
                     let delay = self.settings.backoff.delay(failures, random);
-                    let delay = delay.max(error.retry_after().unwrap_or(Duration::ZERO));
+                    let asked = error.retry_after().unwrap_or(Duration::ZERO);
+                    let delay = match is_planted(Defect::IgnoreRetryAfter) {
+                        true => delay,
+                        false => delay.max(asked),
+                    };
                     waiting.queue.add(name, now + delay);
                 }
             }
@@ -346,6 +351,9 @@ impl<R: Reconciler> Runner<R> {
             all.remove(name)
         };
         let Some(written) = written else { return Ok(()) };
+        if is_planted(Defect::NoReadYourWrites) {
+            return Ok(());
+        }
         let wait = async {
             for (kind, revision) in &written.revisions {
                 self.context.cache(*kind).reaches(*revision).await;

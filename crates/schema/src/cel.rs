@@ -6,8 +6,8 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use expressions::{
-    Bindings, Budget, CALL_COST_MAX, Declared, Expected, FailureKind, ListKind, MapKind, Problems,
-    Property, Scope, compile,
+    Bindings, Budget, Declared, Expected, FailureKind, ListKind, MapKind, Problems, Property,
+    Scope, compile,
 };
 use serde_json::Value;
 
@@ -68,18 +68,22 @@ impl Program for Run {
         self.0.estimate().max
     }
 
-    fn decide(&self, object: &Value, old: Option<&Value>, left: &mut u64) -> Result<bool, Failure> {
-        let mut budget = Budget::new(CALL_COST_MAX, *left);
-        let verdict = self.0.decide(&Bindings::rule(object, old), &mut budget);
-        *left = budget.remaining;
-        verdict.map_err(failure)
+    fn decide(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        budget: &mut Budget,
+    ) -> Result<bool, Failure> {
+        self.0.decide(&Bindings::rule(object, old), budget).map_err(failure)
     }
 
-    fn text(&self, object: &Value, old: Option<&Value>, left: &mut u64) -> Result<String, Failure> {
-        let mut budget = Budget::new(CALL_COST_MAX, *left);
-        let text = self.0.text(&Bindings::rule(object, old), &mut budget);
-        *left = budget.remaining;
-        text.map_err(failure)
+    fn text(
+        &self,
+        object: &Value,
+        old: Option<&Value>,
+        budget: &mut Budget,
+    ) -> Result<String, Failure> {
+        self.0.text(&Bindings::rule(object, old), budget).map_err(failure)
     }
 }
 

@@ -13,8 +13,9 @@ pub(crate) const RULE_COST_MAX: u64 = 10_000_000;
 /// What all rules of a schema may be estimated to cost.
 pub(crate) const SCHEMA_COST_MAX: u64 = 100_000_000;
 
-/// What all rules of an object may cost when they run.
-pub(crate) const OBJECT_COST_MAX: u64 = 10_000_000;
+/// What a failed rule takes from what the rules of an object may touch: saying so is work, and is
+/// kept until all rules have run.
+pub(crate) const FAILURE_FUEL: u64 = 512;
 
 /// How long a message made by a rule may be.
 pub(crate) const MESSAGE_BYTES_MAX: usize = 5 * 1024;

@@ -73,7 +73,7 @@ pub struct Bounds {
     pub multiple_of: Option<f64>,
     pub max_length: Option<i64>,
     pub min_length: Option<i64>,
-    pub pattern: Option<Pattern>,
+    pub pattern: Option<Arc<Pattern>>,
     pub max_items: Option<i64>,
     pub min_items: Option<i64>,
     pub unique_items: bool,
@@ -165,7 +165,7 @@ impl Node {
     }
 
     pub fn pattern(&self) -> Option<&Pattern> {
-        self.bounds.as_ref()?.pattern.as_ref()
+        self.bounds.as_ref()?.pattern.as_deref()
     }
 
     /// Whether values of a map are found again by key: all but atomic maps.

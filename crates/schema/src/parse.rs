@@ -21,7 +21,7 @@ impl Schema {
     /// # Errors
     /// The first keyword whose value has the wrong JSON type, or a schema past a limit.
     pub fn parse(value: &Value, path: &Path<'_>) -> Result<Schema, Box<Violation>> {
-        let mut parser = Parser { nodes: 0 };
+        let mut parser = Parser { nodes: 0, patterns: BTreeMap::new() };
         let root = parser.node(value, path, 0)?;
         Ok(Schema { root, nodes: parser.nodes })
     }
@@ -29,6 +29,8 @@ impl Schema {
 
 struct Parser {
     nodes: usize,
+    /// Large schemas say the same few patterns again and again: each is compiled once.
+    patterns: BTreeMap<Box<str>, Arc<Pattern>>,
 }
 
 impl Parser {
@@ -52,7 +54,10 @@ impl Parser {
                 continue;
             }
             let at = path.field(name);
-            bounded |= bound(&mut bounds, name, value, &at)?;
+            bounded |= match name.as_str() {
+                "pattern" => self.pattern(&mut bounds, text(value, &at)?),
+                name => bound(&mut bounds, name, value, &at)?,
+            };
             scalar(&mut node, name, value, &at)?;
             extension(&mut node, name, value, &at)?;
             self.children(&mut node, name, value, (&at, depth + 1))?;
@@ -97,6 +102,17 @@ impl Parser {
         Ok(())
     }
 
+    fn pattern(&mut self, bounds: &mut Bounds, text: &str) -> bool {
+        if text.is_empty() {
+            return false;
+        }
+        if !self.patterns.contains_key(text) {
+            self.patterns.insert(text.into(), Arc::new(Pattern::new(text)));
+        }
+        bounds.pattern = self.patterns.get(text).cloned();
+        true
+    }
+
     fn list(&mut self, value: &Value, path: &Path<'_>, depth: usize) -> Parsed<Vec<Arc<Node>>> {
         let mut nodes = Vec::new();
         for (index, one) in array(value, path)?.iter().enumerate() {
@@ -120,10 +136,6 @@ fn bound(bounds: &mut Bounds, name: &str, value: &Value, path: &Path<'_>) -> Par
         "maxProperties" => bounds.max_properties = Some(integer(value, path)?),
         "minProperties" => bounds.min_properties = Some(integer(value, path)?),
         "uniqueItems" => bounds.unique_items = boolean(value, path)?,
-        "pattern" => match text(value, path)? {
-            "" => return Ok(false),
-            pattern => bounds.pattern = Some(Pattern::new(pattern)),
-        },
         _ => return Ok(false),
     }
     Ok(true)

@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use expressions::Budget;
 use serde_json::Value;
 
 use crate::check::field_path;
@@ -39,7 +40,7 @@ pub trait Program: Send + Sync {
         &self,
         object: &Value,
         old: Option<&Value>,
-        budget: &mut u64,
+        budget: &mut Budget,
     ) -> Result<bool, Failure>;
 
     /// Evaluates a message, paying from the budget.
@@ -50,7 +51,7 @@ pub trait Program: Send + Sync {
         &self,
         object: &Value,
         old: Option<&Value>,
-        budget: &mut u64,
+        budget: &mut Budget,
     ) -> Result<String, Failure>;
 }
 
@@ -77,11 +78,11 @@ impl Program for Holds {
         0
     }
 
-    fn decide(&self, _: &Value, _: Option<&Value>, _: &mut u64) -> Result<bool, Failure> {
+    fn decide(&self, _: &Value, _: Option<&Value>, _: &mut Budget) -> Result<bool, Failure> {
         Ok(true)
     }
 
-    fn text(&self, _: &Value, _: Option<&Value>, _: &mut u64) -> Result<String, Failure> {
+    fn text(&self, _: &Value, _: Option<&Value>, _: &mut Budget) -> Result<String, Failure> {
         Ok(String::new())
     }
 }

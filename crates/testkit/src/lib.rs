@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod faults;
+pub mod nodes;
 pub mod oracle;
 pub mod pods;
 mod prepared;

@@ -152,8 +152,8 @@ async fn a_bundle_nobody_can_believe_is_refused_once_the_kind_is_served() {
     cluster.done(&line, conversion("BBBB")).await;
     cluster.done(&line, conversion("")).await;
     let (code, text) = cluster.refused(&line, conversion("AAAA")).await;
-    let expected = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"AAAA\": unable to \
-                    load root certificates: unable to parse bytes as PEM block";
+    let expected = "spec.conversion.webhookClientConfig.caBundle: Invalid value: \"AAAA\": unable \
+                    to load root certificates: unable to parse bytes as PEM block";
     assert_eq!(code, 422);
     assert!(text.contains(expected), "{text}");
 }

@@ -178,8 +178,8 @@ async fn a_finalizer_without_a_domain_is_worth_a_warning() {
     body["metadata"]["finalizers"] = json!(["mine", "example.com/mine"]);
     let made = cluster.ask(&format!("POST {WIDGETS}"), body).await;
     assert_eq!(made.code, 201);
-    let said = "299 - \"metadata.finalizers: \\\"mine\\\": prefer a domain-qualified finalizer name \
-                including a path (/) to avoid accidental conflicts with other finalizer writers\"";
+    let said = "299 - \"metadata.finalizers: \\\"mine\\\": prefer a domain-qualified finalizer \
+                name including a path (/) to avoid accidental conflicts with other finalizer writers\"";
     assert_eq!(made.warnings, [said]);
     let labels = json!({"metadata": {"labels": {"a": "b"}}});
     let changed = cluster.ask(&format!("PATCH {WIDGETS}/a"), labels).await;

@@ -41,11 +41,11 @@ pub fn plan(service: &Object, observed: &Observed) -> Plan {
         if let Some(ports) = &slice.ports {
             rewrite(&mut plan, service, observed, seen, (ports, &slice.endpoints));
         } else {
-            plan.delete(Target::of(ENDPOINT_SLICE, seen));
+            plan.delete(Target::unchanged(ENDPOINT_SLICE, seen));
         }
     }
     for slice in observed.slices.iter().filter(|slice| !slice.is_terminating() && !is_of(slice)) {
-        plan.delete(Target::of(ENDPOINT_SLICE, slice));
+        plan.delete(Target::unchanged(ENDPOINT_SLICE, slice));
     }
     plan
 }

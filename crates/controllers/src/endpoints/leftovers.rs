@@ -35,7 +35,7 @@ impl Reconciler for Leftovers {
     fn plan(&self, object: &Object, is_left: &bool, _: Timestamp) -> Result<Plan, Error> {
         let mut plan = Plan::nothing();
         if *is_left && !object.is_terminating() {
-            plan.delete(Target::of(ENDPOINTS, object));
+            plan.delete(Target::unchanged(ENDPOINTS, object));
         }
         Ok(plan)
     }

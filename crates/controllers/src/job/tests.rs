@@ -276,9 +276,11 @@ fn a_job_that_goes_frees_its_pods_and_makes_no_more() {
 
 #[test]
 fn the_rules_of_a_job_decide_about_failures() {
-    let policy = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [
+    let rules = json!([
         {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}}});
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]);
+    let policy = json!({"spec": {"podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": rules}}});
     let exited = |code: i64| {
         json!({"status": {"containerStatuses": [
             {"name": "main", "state": {"terminated": {"exitCode": code}}}],
@@ -289,8 +291,8 @@ fn the_rules_of_a_job_decide_about_failures() {
         failed,
         [
             "uncounted failed [\"x\"]",
-            "FailureTarget=True PodFailurePolicy: Container main for pod a/x failed with exit code 42 \
-         matching FailJob rule at index 0",
+            "FailureTarget=True PodFailurePolicy: Container main for pod a/x failed with exit \
+             code 42 matching FailJob rule at index 0",
         ]
     );
     let ignored = outcome(&job(policy), vec![pod("x", "Failed", exited(1))], 0);

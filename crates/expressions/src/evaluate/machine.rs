@@ -24,7 +24,7 @@ pub(crate) struct Machine<'a, 'b> {
     bindings: &'b Bindings<'a>,
     limit: u64,
     pub(crate) cost: u64,
-    fuel: Fuel,
+    pub(crate) fuel: Fuel,
     /// What folds bind; an accumulator may hold a failure that a later item absorbs.
     locals: Vec<Outcome<'a>>,
 }
@@ -34,10 +34,10 @@ impl<'a, 'b> Machine<'a, 'b> {
         checked: &'a Checked,
         scope: &'a Scope,
         bindings: &'b Bindings<'a>,
-        limit: u64,
+        (limit, fuel): (u64, Fuel),
     ) -> Machine<'a, 'b> {
         let locals = Vec::new();
-        Machine { checked, scope, bindings, limit, cost: 0, fuel: Fuel::full(), locals }
+        Machine { checked, scope, bindings, limit, cost: 0, fuel, locals }
     }
 
     pub(crate) fn run(&mut self) -> Outcome<'a> {

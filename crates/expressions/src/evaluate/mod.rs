@@ -21,8 +21,13 @@ use crate::value::Value;
 pub const CALL_COST_MAX: u64 = 1_000_000;
 /// The most all rules of one object may cost together.
 pub const OBJECT_COST_MAX: u64 = 10_000_000;
-/// The bytes and items one evaluation may touch or make.
-pub(crate) const FUEL_MAX: u64 = 64 * 1024 * 1024;
+/// The bytes and items all evaluations that share a budget may touch or make: less than a second of
+/// whatever they do.
+const FUEL_MAX: u64 = 48 * 1024 * 1024;
+/// What one evaluation may burn of it, so that one rule does not use up what others need.
+const CALL_FUEL_MAX: u64 = FUEL_MAX / 2;
+/// What an evaluation burns whatever it does: setting it up is work too.
+const CALL_FUEL_MIN: u64 = 32;
 
 /// What is left to spend.
 #[derive(Debug, Clone)]
@@ -33,6 +38,8 @@ pub struct Budget {
     pub remaining: u64,
     /// What the last evaluation cost.
     pub spent: u64,
+    /// The bytes and items that all evaluations may still touch or make.
+    fuel: u64,
 }
 
 impl Default for Budget {
@@ -44,7 +51,17 @@ impl Default for Budget {
 
 impl Budget {
     pub fn new(call_max: u64, remaining: u64) -> Budget {
-        Budget { call_max, remaining, spent: 0 }
+        Budget { call_max, remaining, spent: 0, fuel: FUEL_MAX }
+    }
+
+    /// Whether nothing may be evaluated any more.
+    pub fn is_spent(&self) -> bool {
+        self.remaining == 0 || self.fuel == 0
+    }
+
+    /// For work that an evaluation causes its caller, in bytes touched or made.
+    pub fn burn(&mut self, amount: u64) {
+        self.fuel = self.fuel.saturating_sub(amount);
     }
 }
 
@@ -148,8 +165,12 @@ pub(crate) struct Fuel {
 }
 
 impl Fuel {
-    pub(crate) fn full() -> Fuel {
-        Fuel { left: FUEL_MAX }
+    pub(crate) fn of(left: u64) -> Fuel {
+        Fuel { left }
+    }
+
+    pub(crate) fn left(&self) -> u64 {
+        self.left
     }
 
     pub(crate) fn burn(&mut self, amount: u64) -> Result<(), Failure> {
@@ -158,7 +179,10 @@ impl Fuel {
                 self.left = left;
                 Ok(())
             }
-            None => Err(Failure::call_cost()),
+            None => {
+                self.left = 0;
+                Err(Failure::call_cost())
+            }
         }
     }
 
@@ -175,14 +199,17 @@ pub(crate) fn evaluate<'a>(
     bindings: &Bindings<'a>,
     budget: &mut Budget,
 ) -> Result<Value<'a>, Failure> {
-    if budget.remaining == 0 {
+    budget.burn(CALL_FUEL_MIN);
+    if budget.is_spent() {
         return Err(Failure::object_cost());
     }
     let limit = budget.call_max.min(budget.remaining);
-    let mut machine = machine::Machine::new(checked, scope, bindings, limit);
+    let fuel = budget.fuel.min(CALL_FUEL_MAX);
+    let mut machine = machine::Machine::new(checked, scope, bindings, (limit, Fuel::of(fuel)));
     let outcome = machine.run();
     budget.spent = machine.cost;
-    let exhausted = budget.remaining < machine.cost;
+    budget.burn(fuel - machine.fuel.left());
+    let exhausted = budget.remaining < machine.cost || budget.fuel == 0;
     budget.remaining = budget.remaining.saturating_sub(machine.cost);
     match outcome {
         // The limit was what is left for the object, not what one call may cost.

@@ -2,10 +2,11 @@
 //!
 //! Upstream: apiextensions-apiserver/pkg/apiserver/schema/cel/validation.go
 
+use expressions::Budget;
 use serde_json::Value;
 
 use super::correlate::{self, Items};
-use crate::limits::{MESSAGE_BYTES_MAX, OBJECT_COST_MAX};
+use crate::limits::{FAILURE_FUEL, MESSAGE_BYTES_MAX};
 use crate::node::{Node, Reason, Rule};
 use crate::path::Path;
 use crate::rules::{CompiledRule, Failure, Program, RuleTree};
@@ -17,7 +18,7 @@ pub(super) fn check(
     tree: &RuleTree,
     path: &Path<'_>,
 ) -> (Vec<Violation>, Vec<String>) {
-    let mut run = Run { budget: OBJECT_COST_MAX, violations: Vec::new(), warnings: Vec::new() };
+    let mut run = Run { budget: Budget::default(), violations: Vec::new(), warnings: Vec::new() };
     let before = Before { old, correlated: old.map(|old| (object, old, &*tree.node)) };
     // The outcome of a run that was ended early is in its violations.
     let _ended = run.node(object, before, tree, path);
@@ -31,7 +32,7 @@ pub(super) fn check_without_past(
     tree: &RuleTree,
     path: &Path<'_>,
 ) -> Vec<Violation> {
-    let mut run = Run { budget: OBJECT_COST_MAX, violations: Vec::new(), warnings: Vec::new() };
+    let mut run = Run { budget: Budget::default(), violations: Vec::new(), warnings: Vec::new() };
     let before = Before { old: Some(value), correlated: None };
     let _ended = run.node(value, before, tree, path);
     run.violations
@@ -47,7 +48,7 @@ struct Before<'o> {
 }
 
 struct Run {
-    budget: u64,
+    budget: Budget,
     violations: Vec<Violation>,
     warnings: Vec<String>,
 }
@@ -118,7 +119,7 @@ impl Run {
         path: &Path<'_>,
     ) -> Result<(), Ended> {
         let kind = node.kind.name();
-        if self.budget == 0 {
+        if self.budget.is_spent() {
             self.violations.push(Violation::invalid(path, kind, SPENT));
             return Err(Ended);
         }
@@ -137,7 +138,7 @@ impl Run {
         }
         match program.decide(value, before.old, &mut self.budget) {
             Ok(true) => return Ok(()),
-            Ok(false) => {}
+            Ok(false) => self.budget.burn(FAILURE_FUEL),
             Err(failure) => return self.failed(failure, &rule.rule, kind, path),
         }
         let at = match rule.field_path.is_empty() {

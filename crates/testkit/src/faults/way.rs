@@ -24,7 +24,7 @@ use crate::record::{Event, Made};
 use crate::world::World;
 
 /// More requests than any component needs: it runs in a circle.
-const REQUESTS_MAX: usize = 20_000;
+const REQUESTS_MAX: usize = 5_000;
 /// How long a server that has too much to do asks to be left alone.
 pub const RETRY_AFTER_SECONDS: u64 = 7;
 
@@ -275,12 +275,16 @@ impl Way {
         let query = request.uri().query().unwrap_or_default().to_owned();
         let is_watch = query.contains("watch=true");
         let sort = if is_watch { Sort::watch(&path) } else { Sort::of(&Method::GET, &path) };
-        if is_watch && self.faults.state().forgotten.contains(&sort.route) {
+        // Events are counted among the sort of their watch, so watches themselves are not.
+        let is_forgotten = is_watch && self.faults.state().forgotten.contains(&sort.route);
+        let counted = if is_watch { Sort { route: "*".to_owned(), ..sort } } else { sort };
+        let index = self.record(&counted, &request, None).0;
+        if self.faults.is_runaway() {
+            return self.life.die().await;
+        }
+        if is_forgotten {
             return Ok(Response::new(events::gone()));
         }
-        // Events are counted among the sort of their watch, so watches themselves are not.
-        let counted = if is_watch { Sort { route: "*".to_owned(), ..sort.clone() } } else { sort };
-        let index = self.record(&counted, &request, None).0;
         if !is_watch {
             self.faults.state().forgotten.remove(&counted.route);
             if let (Some(frozen), false) = (self.faults.frozen(), query.contains("continue=")) {

@@ -53,7 +53,10 @@ const ALL: &[Check] = &[
 
 /// Everything that is wrong with a run.
 pub fn check(case: &Case<'_>) -> Vec<Violation> {
-    ALL.iter().chain(case.also.oracles).flat_map(|check| check(case)).collect()
+    let checks = ALL.iter().chain(case.also.oracles);
+    let mut violations: Vec<Violation> = checks.flat_map(|check| check(case)).collect();
+    violations.dedup();
+    violations
 }
 
 impl Violation {

@@ -15,7 +15,7 @@ pub fn updates(case: &Case<'_>) -> Vec<Violation> {
     let is_update = |made: &&Made| {
         matches!(made.sort.method.as_str(), "PATCH" | "PUT")
             && made.is_success()
-            && made.revision > 0
+            && !made.is_notice()
     };
     let updates: Vec<&Made> = case.run.made.iter().filter(is_update).collect();
     let nothing: Vec<&&Made> = updates.iter().filter(|made| made.revision <= made.head).collect();

@@ -20,11 +20,11 @@ const LAG_SECONDS: u64 = 2;
 /// How long events are withheld at most.
 const HOLD_SECONDS_MAX: u64 = 1_800;
 
-/// A plan, and whether it is the first of its class.
+/// A plan, and whether it stands for its class where not all are run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     pub planned: Planned,
-    pub is_first: bool,
+    pub is_sample: bool,
 }
 
 /// Every plan of a trace, one fault each.
@@ -37,12 +37,26 @@ pub fn plans(reference: &Run) -> Vec<Candidate> {
     let lag = Sort { method: "WATCH".to_owned(), route: "*".to_owned() };
     let lag = Planned { sort: lag, number: 0, fault: Fault::Lag(LAG_SECONDS) };
     planned.push((lag, String::new()));
-    let mut classes = BTreeSet::new();
-    let candidate = |(planned, class): (Planned, String)| {
-        let class = (planned.sort.clone(), name_of(planned.fault), class);
-        Candidate { planned, is_first: classes.insert(class) }
+    sampled(planned)
+}
+
+/// The first of each class stands for it. What nothing comes after is another matter, so of some
+/// faults the last does as well.
+fn sampled(planned: Vec<(Planned, String)>) -> Vec<Candidate> {
+    let class_of = |(planned, class): &(Planned, String)| {
+        (planned.sort.clone(), name_of(planned.fault), class.clone())
     };
-    planned.into_iter().map(candidate).collect()
+    let mut first = BTreeMap::new();
+    let mut last = BTreeMap::new();
+    for (at, one) in planned.iter().enumerate() {
+        first.entry(class_of(one)).or_insert(at);
+        if matches!(one.0.fault, Fault::LoseRequest | Fault::CrashBefore) {
+            last.insert(class_of(one), at);
+        }
+    }
+    let chosen: BTreeSet<usize> = first.into_values().chain(last.into_values()).collect();
+    let candidate = |(at, (planned, _))| Candidate { planned, is_sample: chosen.contains(&at) };
+    planned.into_iter().enumerate().map(candidate).collect()
 }
 
 /// The fault without its revision or time, which say where and not what.

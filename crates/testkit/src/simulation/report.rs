@@ -142,7 +142,7 @@ impl Choice {
             return vec![(Some(seed), planned)];
         }
         let numbered = (1..).zip(candidates);
-        let chosen = numbered.filter(|(_, candidate)| self.is_full || candidate.is_first);
+        let chosen = numbered.filter(|(_, candidate)| self.is_full || candidate.is_sample);
         let one = |(number, candidate): (u64, &Candidate)| {
             (Some(seeds::of(trial.seed, number)), vec![candidate.planned.clone()])
         };
@@ -172,12 +172,7 @@ fn run_all(
                 loop {
                     let at = next.fetch_add(1, Ordering::Relaxed);
                     let Some((seed, planned)) = work.get(at) else { return };
-                    let ran = run(trial, trial.seed, planned.clone());
-                    let mut violations = oracle::check(&Case { reference, run: &ran, also });
-                    if at.is_multiple_of(TWICE) {
-                        let again = run(trial, trial.seed, planned.clone());
-                        violations.extend(oracle::repeats(&ran, &again));
-                    }
+                    let violations = tried(trial, also, reference, at, planned);
                     if !violations.is_empty() {
                         let failure = Failure { seed: *seed, planned: planned.clone(), violations };
                         found.lock().expect("nobody panics here").push((at, failure));
@@ -191,7 +186,46 @@ fn run_all(
     found.into_iter().map(|(_, failure)| failure).collect()
 }
 
+/// What is wrong with one plan. A panic of the component or of its workload is.
+fn tried(
+    trial: Trial,
+    also: Also,
+    reference: &Run,
+    at: usize,
+    planned: &[Planned],
+) -> Vec<Violation> {
+    let judged = std::panic::catch_unwind(|| {
+        let ran = run(trial, trial.seed, planned.to_vec());
+        let mut violations = oracle::check(&Case { reference, run: &ran, also });
+        if at.is_multiple_of(TWICE) {
+            let again = run(trial, trial.seed, planned.to_vec());
+            violations.extend(oracle::repeats(&ran, &again));
+        }
+        violations
+    });
+    judged.unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().cloned();
+        let text = text.or(panic.downcast_ref::<&str>().map(|text| (*text).to_owned()));
+        vec![Violation::new("panic", text.unwrap_or_default())]
+    })
+}
+
 #[expect(clippy::disallowed_methods, reason = "only to print how long it took")]
 fn now() -> Instant {
     Instant::now()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_is_told_with_the_line_that_replays_it() {
+        let planned = "Twice at POST /api/v1/namespaces/*/pods #3".parse().expect("a plan");
+        let violations = vec![Violation::new("CT-6", "two of them")];
+        let failure = Failure { seed: Some(10_007), planned: vec![planned], violations };
+        let expected = "under Twice at POST /api/v1/namespaces/*/pods #3\n  CT-6: two of them\n  \
+                        replay: cargo xtask sim --scenario job-controller --seed 10007";
+        assert_eq!(failure.describe("job-controller"), expected);
+    }
 }

@@ -129,7 +129,12 @@ async fn simulate(
         more.await;
     });
     let done = tokio::time::timeout(WORKLOAD_MAX, workload.join_next()).await;
-    let is_done = matches!(done, Ok(Some(Ok(()))));
+    if let Ok(Some(Err(error))) = done
+        && error.is_panic()
+    {
+        std::panic::resume_unwind(error.into_panic());
+    }
+    let is_done = workload.is_empty();
     let is_settled = is_done && settle(&cluster, [&faults, &rival]).await;
     let is_runaway = faults.is_runaway();
     let history = history(&cluster, begin).await;
@@ -184,6 +189,10 @@ async fn supervise(
             () = component => {}
         }
         tokio::time::sleep(DEAD).await;
+        if faults.is_runaway() {
+            // It has shown what it is; there is no need to see more of it.
+            return;
+        }
     }
 }
 
@@ -222,7 +231,7 @@ async fn settle(cluster: &Cluster, faults: [&Arc<Faults>; 2]) -> bool {
     let tries = || faults.map(|faults| faults.last_write());
     let mut before = (written(cluster, Revision::ZERO).await, tries());
     let mut since = Instant::now();
-    while begin.elapsed() < SETTLE_MAX {
+    while begin.elapsed() < SETTLE_MAX && !faults.iter().any(|faults| faults.is_runaway()) {
         tokio::time::sleep(QUIET / 10).await;
         let after = (written(cluster, before.0).await, tries());
         if after != before {
@@ -313,6 +322,8 @@ fn mask(value: &mut Value) {
             // The time of a taint has a name of its own.
             fields.remove("timeAdded");
             fields.retain(|name, _| !name.ends_with("Time") && !name.ends_with("Timestamp"));
+            // So do annotations.
+            fields.retain(|name, _| !name.ends_with("-trigger-time"));
             // The pods of a Job are labelled with its identity.
             fields.retain(|name, _| !name.ends_with("controller-uid"));
             fields.values_mut().for_each(mask);

@@ -63,7 +63,7 @@ mod tests {
         let sort = Sort { method: "POST".to_owned(), route: "/api/v1/pods".to_owned() };
         let candidate = |number| Candidate {
             planned: Planned { sort: sort.clone(), number, fault: Fault::Twice },
-            is_first: true,
+            is_sample: true,
         };
         let candidates: Vec<Candidate> = (0..9).map(candidate).collect();
         assert_eq!(world(of(3, 7)), 3);

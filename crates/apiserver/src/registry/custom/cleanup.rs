@@ -99,7 +99,8 @@ async fn delete(server: &Server, resource: &Arc<Resource>, object: &Value) -> Re
 
 async fn remove(server: &Server, key: &Key, modified: Revision) -> Result<(), Error> {
     let when = Precondition::At(modified);
-    commit(server, vec![Operation { key: key.clone(), mutation: Mutation::Delete, when }]).await
+    let operation = Operation { key: key.clone(), mutation: Mutation::Delete, when };
+    commit(server, vec![operation]).await.map(drop)
 }
 
 async fn let_go(server: &Server, definition: &Value) -> Result<(), Error> {
@@ -123,5 +124,5 @@ async fn let_go(server: &Server, definition: &Value) -> Result<(), Error> {
         Mutation::Put(persist::encode(&object, &[]))
     };
     let when = Precondition::At(entry.modified);
-    commit(server, vec![Operation { key, mutation, when }]).await
+    commit(server, vec![Operation { key, mutation, when }]).await.map(drop)
 }

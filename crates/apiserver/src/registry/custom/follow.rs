@@ -5,10 +5,11 @@
 //! and whoever is first writes it.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::time::Duration;
 
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 use store::{
     Commit, Key, KeyRange, Mutation, Operation, PageRequest, Precondition, Provenance, Revision,
 };
@@ -56,7 +57,12 @@ pub struct Definitions(Mutex<BTreeMap<Key, Known>>);
 
 struct Known {
     modified: Revision,
-    object: Value,
+    /// The definition without its schemas, which are most of it.
+    outline: Value,
+    /// Another one is another specification.
+    spec: u64,
+    /// All of it, from when it was read until its status is settled.
+    whole: Option<Value>,
     compiled: Arc<Definition>,
 }
 
@@ -72,7 +78,8 @@ impl Definitions {
         while attempts < ATTEMPTS_MAX + known.len() {
             attempts += 1;
             read(server, &mut known).await?;
-            if write_status(server, &known).await? {
+            if write_status(server, &mut known).await? {
+                known.values_mut().for_each(|one| one.whole = None);
                 publish(server, &known);
                 return Ok(());
             }
@@ -83,8 +90,8 @@ impl Definitions {
     /// The definitions whose objects are to go.
     async fn terminating(&self) -> Vec<(Value, Arc<Definition>)> {
         let known = self.0.lock().await;
-        let ending = known.values().filter(|one| object::is_terminating(&one.object));
-        ending.map(|one| (one.object.clone(), one.compiled.clone())).collect()
+        let ending = known.values().filter(|one| object::is_terminating(&one.outline));
+        ending.map(|one| (one.outline.clone(), one.compiled.clone())).collect()
     }
 }
 
@@ -106,16 +113,18 @@ async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), E
             continue;
         }
         let object = stored(entry).object(entry.modified);
+        let outline = outline(&object);
         // A status, or the mark of a deletion, says nothing else of what is served.
-        let is_same = |before: &Known| {
-            before.compiled.uid == object::uid(&object) && before.object["spec"] == object["spec"]
-        };
+        let spec = digest(&object["spec"]);
+        let is_same =
+            |before: &Known| before.compiled.uid == object::uid(&object) && before.spec == spec;
         let compiled = match before {
             Some(before) if is_same(before) => before.compiled.clone(),
             _ => Arc::new(Definition::read(&object)),
         };
-        let modified = entry.modified;
-        let replaced = known.insert(entry.key.clone(), Known { modified, object, compiled });
+        let (modified, whole) = (entry.modified, Some(object));
+        let now = Known { modified, outline, spec, whole, compiled };
+        let replaced = known.insert(entry.key.clone(), now);
         if let (Some(old), Some(new)) = (replaced, known.get(&entry.key))
             && !Arc::ptr_eq(&old.compiled, &new.compiled)
         {
@@ -125,43 +134,93 @@ async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), E
     Ok(())
 }
 
-/// Writes what is to be said of the definitions; false when somebody else was faster.
-async fn write_status(server: &Server, known: &BTreeMap<Key, Known>) -> Result<bool, Error> {
+fn digest(value: &Value) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    value.hash(&mut hasher);
+    hasher.finish()
+}
+
+/// The definition with empty schemas: what is said of it does not depend on what they say, only on
+/// whether all versions have one.
+fn outline(definition: &Value) -> Value {
+    let Value::Object(fields) = definition else { return Value::Null };
+    let mut outline: Map<String, Value> = Map::new();
+    for (name, value) in fields.iter().filter(|(name, _)| *name != "spec") {
+        outline.insert(name.clone(), value.clone());
+    }
+    let spec = definition["spec"].as_object().into_iter().flatten();
+    let mut kept: Map<String, Value> = Map::new();
+    for (name, value) in spec {
+        kept.insert(name.clone(), if name == "versions" { bare(value) } else { value.clone() });
+    }
+    outline.insert("spec".to_owned(), Value::Object(kept));
+    Value::Object(outline)
+}
+
+fn bare(versions: &Value) -> Value {
+    let versions = versions.as_array().map(Vec::as_slice).unwrap_or_default();
+    let schema = |version: &Value| version["schema"]["openAPIV3Schema"].is_object();
+    // One without a schema is from before schemas were checked, and is looked at as it is.
+    if !versions.iter().all(schema) {
+        return Value::Array(versions.to_vec());
+    }
+    let each = |version: &Value| {
+        let fields = version.as_object().into_iter().flatten();
+        let fields = fields.map(|(name, value)| match name.as_str() {
+            "schema" => (name.clone(), json!({"openAPIV3Schema": {}})),
+            _ => (name.clone(), value.clone()),
+        });
+        Value::Object(fields.collect())
+    };
+    Value::Array(versions.iter().map(each).collect())
+}
+
+/// Writes what is to be said of the definitions; false when something was to be written.
+async fn write_status(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<bool, Error> {
     let now = rfc3339(server.environment.now());
-    let mut operations = Vec::new();
-    for (key, one) in known {
+    let mut found = None;
+    for (key, one) in known.iter() {
         let mut taken = Taken::default();
         let others = known.iter().filter(|(other, _)| *other != key);
         for (_, other) in others.filter(|(_, other)| other.compiled.group == one.compiled.group) {
-            taken.add(&other.object["status"]["acceptedNames"]);
+            taken.add(&other.outline["status"]["acceptedNames"]);
         }
-        let mut object = one.object.clone();
-        conditions::settle(&mut object, &taken, &now);
-        if object == one.object {
-            continue;
+        let mut outline = one.outline.clone();
+        conditions::settle(&mut outline, &taken, &now);
+        if outline != one.outline {
+            // One at a time: the names of the next depend on those of this one.
+            found = Some((key.clone(), outline));
+            break;
         }
-        object::remove_meta(&mut object, "resourceVersion");
-        let mutation = Mutation::Put(persist::encode(&object, &[]));
-        operations.push(Operation {
-            key: key.clone(),
-            mutation,
-            when: Precondition::At(one.modified),
-        });
-        // One at a time: the names of the next depend on those of this one.
-        break;
     }
-    if operations.is_empty() {
-        return Ok(true);
+    let Some((key, outline)) = found else { return Ok(true) };
+    let Some(one) = known.get_mut(&key) else { return Ok(true) };
+    let Some(mut whole) = one.whole.take() else {
+        // It is read again, now that all of it is needed.
+        one.modified = Revision::default();
+        return Ok(false);
+    };
+    whole["status"] = outline["status"].clone();
+    object::remove_meta(&mut whole, "resourceVersion");
+    let mutation = Mutation::Put(persist::encode(&whole, &[]));
+    let when = Precondition::At(one.modified);
+    let operation = Operation { key: key.clone(), mutation, when };
+    if let Some(revision) = commit(server, vec![operation]).await? {
+        // What was just written need not be read again.
+        (one.modified, one.outline) = (revision, outline);
     }
-    commit(server, operations).await?;
     Ok(false)
 }
 
 /// Commits, unless somebody else was faster.
-pub(super) async fn commit(server: &Server, operations: Vec<Operation>) -> Result<(), Error> {
+pub(super) async fn commit(
+    server: &Server,
+    operations: Vec<Operation>,
+) -> Result<Option<Revision>, Error> {
     let provenance = Provenance::of(server.environment.now(), ACTOR);
     match server.store.commit(Commit { operations, epoch: None, provenance }).await {
-        Ok(_) | Err(store::Error::Conflict { .. }) => Ok(()),
+        Ok(committed) => Ok(Some(committed.revision)),
+        Err(store::Error::Conflict { .. }) => Ok(None),
         Err(error) => Err(store_failure(error)),
     }
 }
@@ -171,9 +230,9 @@ fn publish(server: &Arc<Server>, known: &BTreeMap<Key, Known>) {
     let weak = Arc::downgrade(server);
     let mut resources = Vec::new();
     for one in known.values() {
-        one.compiled.life.set_terminating(object::is_terminating(&one.object));
-        if conditions::is_served(&one.object) {
-            let accepted = &one.object["status"]["acceptedNames"];
+        one.compiled.life.set_terminating(object::is_terminating(&one.outline));
+        if conditions::is_served(&one.outline) {
+            let accepted = &one.outline["status"]["acceptedNames"];
             resources.extend(one.compiled.resources(accepted, &weak));
         }
     }

@@ -1,5 +1,5 @@
-//! `kubectl apply --server-side`, `diff` and `explain` of a kind that the cluster defines: the server
-//! knows from the definition's schema which lists have keys and which are wholes.
+//! `kubectl apply --server-side`, `diff` and `explain` of a kind that the cluster defines: the
+//! definition's schema says which lists have keys and which are wholes.
 
 use crate::cluster::Cluster;
 

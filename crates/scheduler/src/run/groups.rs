@@ -1,0 +1,95 @@
+//! The gangs that are known: groups and the pods that name them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::{Name, Object};
+use serde_json::Value;
+
+use crate::gang::group::{Family, Group, GroupKey};
+use crate::gang::status::{self, Tally};
+use crate::pod::PodInfo;
+
+#[derive(Default)]
+pub struct Groups {
+    held: BTreeMap<GroupKey, Members>,
+    /// Whose status may not be as it should.
+    dirty: BTreeSet<GroupKey>,
+    writing: BTreeSet<GroupKey>,
+}
+
+#[derive(Default)]
+pub struct Members {
+    pub group: Option<Group>,
+    pub pods: BTreeMap<Arc<str>, Arc<PodInfo>>,
+}
+
+impl Groups {
+    pub fn get(&self, key: &GroupKey) -> Option<&Members> {
+        self.held.get(key)
+    }
+
+    pub fn put_group(&mut self, family: Family, name: &Name, object: Option<Arc<Object>>) {
+        let key = GroupKey { family, name: name.clone() };
+        let members = self.held.entry(key.clone()).or_default();
+        members.group = object.map(Group::read);
+        self.touch(key);
+    }
+
+    pub fn put_pod(&mut self, key: &GroupKey, pod: &Arc<PodInfo>) {
+        let members = self.held.entry(key.clone()).or_default();
+        members.pods.insert(pod.uid.clone(), pod.clone());
+        self.touch(key.clone());
+    }
+
+    pub fn remove_pod(&mut self, key: &GroupKey, uid: &str) {
+        if let Some(members) = self.held.get_mut(key) {
+            members.pods.remove(uid);
+        }
+        self.touch(key.clone());
+    }
+
+    /// A pod went whose group is not known any more.
+    pub fn remove_anywhere(&mut self, uid: &str) {
+        let holding = self.held.iter().find(|(_, members)| members.pods.contains_key(uid));
+        if let Some(key) = holding.map(|(key, _)| key.clone()) {
+            self.remove_pod(&key, uid);
+        }
+    }
+
+    fn touch(&mut self, key: GroupKey) {
+        let is_empty = |one: &Members| one.group.is_none() && one.pods.is_empty();
+        if self.held.get(&key).is_some_and(is_empty) {
+            self.held.remove(&key);
+            self.dirty.remove(&key);
+        } else {
+            self.dirty.insert(key);
+        }
+    }
+
+    /// Statuses to be written; each group has at most one write under way.
+    pub fn statuses(&mut self, now: Timestamp) -> Vec<(GroupKey, Arc<Object>, Value)> {
+        let mut wanted = Vec::new();
+        let ready: Vec<GroupKey> = self.dirty.difference(&self.writing).cloned().collect();
+        for key in ready {
+            self.dirty.remove(&key);
+            let Some(members) = self.held.get(&key) else { continue };
+            let Some(group) = &members.group else { continue };
+            let tally = Tally::of(members.pods.values());
+            if let Some(status) = status::plan(key.family, group, tally, now) {
+                self.writing.insert(key.clone());
+                wanted.push((key, group.object.clone(), status));
+            }
+        }
+        wanted
+    }
+
+    /// A write ended; one that failed is made again.
+    pub fn written(&mut self, key: &GroupKey, is_written: bool) {
+        self.writing.remove(key);
+        if !is_written && self.held.contains_key(key) {
+            self.dirty.insert(key.clone());
+        }
+    }
+}
