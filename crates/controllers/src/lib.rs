@@ -62,7 +62,9 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 /// Every controller, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
-    entry::<daemon_set::Controller>(|context, _| run_boxed(context, daemon_set::Controller::default())),
+    entry::<daemon_set::Controller>(|context, _| {
+        run_boxed(context, daemon_set::Controller::default())
+    }),
     entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),
