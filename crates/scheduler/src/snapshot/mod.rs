@@ -65,6 +65,7 @@ pub struct Snapshot {
     pub epoch: u64,
     /// Whether a node is there, is not cordoned and keeps nobody away.
     open: Vec<bool>,
+    open_count: usize,
     slots_free: Vec<Slot>,
     slot_of: BTreeMap<Arc<str>, Slot>,
     placed: Map<Arc<str>, (Slot, Arc<PodInfo>)>,
@@ -103,6 +104,11 @@ impl Snapshot {
     /// Whether a node takes any pod, as far as cordons and taints are concerned.
     pub fn is_open(&self, slot: Slot) -> bool {
         self.open.get(slot).copied().unwrap_or(false)
+    }
+
+    /// Whether every node takes any pod, as far as cordons and taints are concerned.
+    pub fn is_all_open(&self) -> bool {
+        self.open_count == self.node_count()
     }
 
     /// Every node, in the order of names.
