@@ -16,13 +16,16 @@ use reconcile::metrics::Metrics;
 use reconcile::{Caches, Context, Environment, environment, supervise::supervise};
 use tokio::sync::watch;
 
-use crate::config::StoreKind;
+use crate::config::{self, StoreKind};
+use crate::definitions;
 use crate::server::Plan;
 use crate::shutdown::Tasks;
 
 /// Who fills the caches, and stands for election for the controllers.
 const CONTROLLERS_USER: &str = "system:kube-controller-manager";
 const CONTROLLERS_LEASE: &str = "kube-controller-manager";
+const SCHEDULER_USER: &str = "system:kube-scheduler";
+const SCHEDULER_LEASE: &str = "kube-scheduler";
 /// The namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
 
@@ -67,6 +70,9 @@ pub fn start(
     if plan.components.controllers {
         start_controllers(plan, tasks, &shared);
     }
+    if plan.components.scheduler {
+        start_scheduler(plan, tasks, &shared);
+    }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.
         let user = User::authenticated("system:simulated-nodes", [GROUP_MASTERS]);
@@ -97,6 +103,24 @@ fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
     let install = controllers::volume_binder::install_default_class(shared.context(user, alone()));
     tasks.spawn_until_stop("default-class", install);
+}
+
+fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+    let term = elect(plan, tasks, shared, (SCHEDULER_USER, SCHEDULER_LEASE));
+    let installer = User::authenticated("system:setpoint", [GROUP_MASTERS]);
+    let installer = shared.context(installer, alone());
+    let context = shared.context(User::authenticated(SCHEDULER_USER, [""; 0]), term);
+    let policy = match plan.loaded.config.cluster.scheduler_policy {
+        config::Policy::Default => scheduler::Policy::BestScore,
+        config::Policy::FirstReady => scheduler::Policy::FirstReady,
+    };
+    let mut options = scheduler::Options::default();
+    options.profiles.iter_mut().for_each(|profile| profile.policy = policy);
+    let run = move |context| scheduler::run(context, options.clone());
+    tasks.spawn(SCHEDULER_LEASE, async move {
+        definitions::install(&installer, &scheduler::manifests()).await;
+        supervise(SCHEDULER_LEASE, context, run).await;
+    });
 }
 
 /// Who else may run the same components decides whether there is an election.

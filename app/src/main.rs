@@ -6,6 +6,7 @@ mod cli;
 mod client;
 mod components;
 mod config;
+mod definitions;
 mod directories;
 mod health;
 mod instance;

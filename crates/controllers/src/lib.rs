@@ -20,22 +20,17 @@ pub mod pod_garbage;
 pub mod pods;
 pub mod replica_set;
 pub mod resource_quota;
+pub mod revisions;
 pub mod root_ca;
 pub mod service_account;
-pub mod service_pods;
-pub mod service_pods;
-pub mod share;
-pub mod share;
-pub mod taint_eviction;
-pub mod ttl_after_finished;
-pub mod volume_binder;
-pub mod volume_protection;
-pub mod revisions;
 pub mod service_pods;
 pub mod share;
 pub mod stateful_set;
 pub mod taint_eviction;
 pub mod templates;
+pub mod ttl_after_finished;
+pub mod volume_binder;
+pub mod volume_protection;
 
 use std::pin::Pin;
 

@@ -24,7 +24,9 @@ pub async fn sweep(context: Context, finished_max: usize) {
             let steps = surplus(&cache.all(), finished_max);
             let requests = context.requests(super::NAME, Default::default());
             let mut written = Written::default();
-            if let Err(error) = act::perform(&requests, &steps, &mut written).await {
+            if let Err(error) =
+                act::perform((&requests, &context.caches), &steps, &mut written).await
+            {
                 tracing::warn!(error = %error.chain(), "finished pods could not be removed");
             }
             context.metrics.wrote(super::NAME, written.writes);

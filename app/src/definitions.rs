@@ -1,0 +1,40 @@
+//! Installs what components of ours need to find: definitions of their kinds, and roles.
+
+use std::time::Duration;
+
+use reconcile::{Context, Kind};
+use serde_json::Value;
+
+/// Who applies.
+const MANAGER: &str = "setpoint";
+const RETRY: Duration = Duration::from_secs(1);
+
+const KINDS: [Kind; 3] = [
+    Kind::cluster(
+        "apiextensions.k8s.io",
+        "v1",
+        "CustomResourceDefinition",
+        "customresourcedefinitions",
+    ),
+    Kind::cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
+    Kind::cluster("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"),
+];
+
+/// Applies every manifest, in order; tries again until all are there or everything is to stop.
+pub async fn install(context: &Context, manifests: &[Value]) {
+    for manifest in manifests {
+        let Some(kind) = KINDS.iter().find(|kind| manifest["kind"] == kind.kind) else {
+            tracing::error!(kind = %manifest["kind"], "nobody installs this kind");
+            continue;
+        };
+        let requests = context.requests(MANAGER, Default::default());
+        while let Err(error) = requests.apply(*kind, manifest).await {
+            let name = &manifest["metadata"]["name"];
+            tracing::warn!(%kind, %name, error = %error.chain(), "not installed; trying again");
+            tokio::select! {
+                () = tokio::time::sleep(RETRY) => {}
+                () = context.stopping() => return,
+            }
+        }
+    }
+}
