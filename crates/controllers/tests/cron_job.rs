@@ -66,7 +66,7 @@ const TICKS: Trial = Trial {
 
 #[test]
 fn no_fault_of_a_request_changes_where_it_ends() {
-    let end = simulation::run(TICKS, Vec::new());
+    let end = simulation::run(TICKS, TICKS.seed, Vec::new());
     let jobs: Vec<_> = end.objects.keys().filter(|key| key.starts_with("jobs/")).collect();
     assert_eq!(jobs.len(), 2, "{jobs:?}");
     let cron = &end.objects["cronjobs/default/tick"];

@@ -125,7 +125,7 @@ fn taints(node: &Value) -> Vec<String> {
 
 #[test]
 fn pods_leave_lost_nodes_when_their_patience_ends() {
-    let end = simulation::run(ALL_LOST, Vec::new());
+    let end = simulation::run(ALL_LOST, ALL_LOST.seed, Vec::new());
     assert!(end.is_settled);
     // Nobody who tolerates it for ever has left; on the last node nobody had to.
     assert_eq!(

@@ -57,20 +57,20 @@ fn no_fault_changes_where_a_disturbed_set_ends() {
 
 #[test]
 fn two_runs_of_a_seed_are_one_trace() {
-    let reference = simulation::run(DISTURBED, Vec::new());
-    let again = simulation::run(DISTURBED, Vec::new());
+    let reference = simulation::run(DISTURBED, 7, Vec::new());
+    let again = simulation::run(DISTURBED, 7, Vec::new());
     assert_eq!(reference.hash(), again.hash());
     let plans = simulation::plans(&reference);
     for plan in plans.iter().step_by(plans.len() / 5) {
         let [one, other] =
-            [(); 2].map(|()| simulation::run(DISTURBED, vec![plan.planned.clone()]).hash());
+            [(); 2].map(|()| simulation::run(DISTURBED, 7, vec![plan.planned.clone()]).hash());
         assert_eq!(one, other, "{}", plan.planned);
     }
 }
 
 #[test]
 fn another_seed_is_another_trace() {
-    let [one, other] = [7, 8].map(|seed| simulation::run(Trial { seed, ..DISTURBED }, Vec::new()));
+    let [one, other] = [7, 8].map(|seed| simulation::run(DISTURBED, seed, Vec::new()));
     assert_ne!(one.hash(), other.hash());
     assert_eq!(one.objects.len(), other.objects.len());
 }
@@ -89,7 +89,7 @@ fn never_content(case: &Case<'_>) -> Vec<Violation> {
 
 #[test]
 fn a_component_may_bring_oracles_of_its_own() {
-    let reference = simulation::run(DISTURBED, Vec::new());
+    let reference = simulation::run(DISTURBED, 7, Vec::new());
     let also = Also { oracles: &[never_content], ..Also::default() };
     let case = Case { reference: &reference, run: &reference, also };
     let found: Vec<&str> = oracle::check(&case).iter().map(|violation| violation.id).collect();

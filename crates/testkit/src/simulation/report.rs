@@ -40,7 +40,7 @@ pub fn try_everything(trial: Trial) -> usize {
 pub fn try_with(trial: Trial, also: Also) -> usize {
     let choice = Choice::read();
     let trial = Trial { seed: choice.seed.map_or(trial.seed, seeds::world), ..trial };
-    let reference = run(trial, Vec::new());
+    let reference = run(trial, trial.seed, Vec::new());
     let candidates = plans(&reference);
     let violations = oracle::check(&Case { reference: &reference, run: &reference, also });
     let seed = Some(seeds::of(trial.seed, 0));
@@ -71,7 +71,7 @@ pub fn try_with(trial: Trial, also: Also) -> usize {
 /// Runs a trial twice: as it is, and with one value of an object changed and changed back at the
 /// end. Both must end alike (CT-14).
 pub fn roll_back(trial: Trial, kind: Kind, name: Name, [bad, good]: [Value; 2]) {
-    let reference = run(trial, Vec::new());
+    let reference = run(trial, trial.seed, Vec::new());
     let changed = super::run::run_with(trial, move |cluster| {
         Box::pin(async move {
             for patch in [&bad, &good] {
@@ -195,10 +195,10 @@ fn tried(
     planned: &[Planned],
 ) -> Vec<Violation> {
     let judged = std::panic::catch_unwind(|| {
-        let ran = run(trial, planned.to_vec());
+        let ran = run(trial, trial.seed, planned.to_vec());
         let mut violations = oracle::check(&Case { reference, run: &ran, also });
         if at.is_multiple_of(TWICE) {
-            let again = run(trial, planned.to_vec());
+            let again = run(trial, trial.seed, planned.to_vec());
             violations.extend(oracle::repeats(&ran, &again));
         }
         violations

@@ -71,8 +71,8 @@ impl Run {
 
 /// Runs a trial under planned faults, on a thread of its own: a fresh thread has fresh keys for
 /// hash maps.
-pub fn run(trial: Trial, planned: Vec<Planned>) -> Run {
-    start(trial, planned, |_| Box::pin(std::future::ready(())))
+pub fn run(trial: Trial, seed: u64, planned: Vec<Planned>) -> Run {
+    start(Trial { seed, ..trial }, planned, |_| Box::pin(std::future::ready(())))
 }
 
 /// The same without faults, with more that users do at the end.
