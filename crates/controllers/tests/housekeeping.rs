@@ -66,7 +66,7 @@ fn every_namespace_has_an_account_whatever_happens() {
         |context| Box::pin(run::run(context, service_account::Controller)),
         |cluster, context| Box::pin(namespaces(cluster, context, SERVICE_ACCOUNT, "default")),
     );
-    let end = simulation::run(trial, Vec::new());
+    let end = simulation::run(trial, trial.seed, Vec::new());
     assert!(end.objects.contains_key("serviceaccounts/fresh/default"));
     assert!(simulation::try_everything(trial) >= 20);
 }
@@ -78,7 +78,7 @@ fn every_namespace_has_the_certificate_whatever_happens() {
         |context| Box::pin(run::run(context, root_ca::Controller { authority_pem: "PEM".into() })),
         |cluster, context| Box::pin(namespaces(cluster, context, CONFIG_MAP, "kube-root-ca.crt")),
     );
-    let end = simulation::run(trial, Vec::new());
+    let end = simulation::run(trial, trial.seed, Vec::new());
     assert_eq!(end.objects["configmaps/fresh/kube-root-ca.crt"]["data"], json!({"ca.crt": "PEM"}));
     assert!(simulation::try_everything(trial) >= 20);
 }
@@ -104,7 +104,7 @@ fn a_finished_job_goes_whatever_happens() {
             })
         },
     );
-    let end = simulation::run(trial, Vec::new());
+    let end = simulation::run(trial, trial.seed, Vec::new());
     // The garbage collector, which would take the finalizer away, does not run here.
     let job = &end.objects["jobs/default/j"];
     assert_eq!(job["metadata"]["finalizers"], json!(["foregroundDeletion"]));
@@ -133,7 +133,7 @@ fn pods_of_nobody_go_whatever_happens() {
             })
         },
     );
-    let end = simulation::run(trial, Vec::new());
+    let end = simulation::run(trial, trial.seed, Vec::new());
     let left: Vec<_> = end.objects.keys().filter(|key| key.starts_with("pods/")).collect();
     assert_eq!(left, ["pods/default/held", "pods/default/older"]);
     assert_eq!(end.objects["pods/default/held"]["status"]["phase"], "Failed");
@@ -213,7 +213,7 @@ fn a_budget_is_right_whatever_happens() {
             },
         )
     };
-    let end = simulation::run(trial, Vec::new());
+    let end = simulation::run(trial, trial.seed, Vec::new());
     let budget = &end.objects["poddisruptionbudgets/default/web"];
     assert_eq!(budget["status"]["currentHealthy"], 1);
     assert_eq!(budget["status"]["disruptionsAllowed"], 0);
