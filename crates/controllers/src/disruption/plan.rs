@@ -148,5 +148,10 @@ fn said(budget: &Object, condition: (Truth, &str, &str), now: Timestamp) -> Valu
         observed_generation: Some(budget.generation()),
     };
     conditions::set(&mut conditions, &condition, now);
+    // Conditions of this kind always have a message, which the server fills in: one without would
+    // look changed for ever.
+    for one in conditions.iter_mut().filter(|one| one["message"].is_null()) {
+        one["message"] = json!("");
+    }
     json!(conditions)
 }

@@ -49,6 +49,8 @@ fn budgets_count_what_they_can_spare() {
         assert_eq!(found, [expected, desired, healthy, allowed], "{spec} {pods}");
         let reason = if allowed > 0 { "SufficientPods" } else { "InsufficientPods" };
         assert_eq!(status["conditions"][0]["reason"], reason);
+        // The server would fill it in, and the status would look changed.
+        assert_eq!(status["conditions"][0]["message"], "");
         assert_eq!(status["observedGeneration"], 2);
     }
 }
