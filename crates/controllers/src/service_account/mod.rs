@@ -3,14 +3,18 @@
 //! Upstream: pkg/controller/serviceaccount/serviceaccounts_controller.go
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
+use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Wake, Watches};
 use serde_json::json;
 
 use crate::kinds::{NAMESPACE, SERVICE_ACCOUNT};
 
 const ACCOUNT: &str = "default";
+/// One that is deleted before the cache ever shows it is not told of, so what was made is looked
+/// for once more.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 
 pub struct Controller;
 
@@ -41,6 +45,7 @@ impl Reconciler for Controller {
             let account = json!({"apiVersion": "v1", "kind": "ServiceAccount",
                 "metadata": {"namespace": &*namespace.name.name, "name": ACCOUNT}});
             plan.create(SERVICE_ACCOUNT, account);
+            plan.wake = Wake::After(LOOK_AGAIN);
         }
         Ok(plan)
     }
@@ -62,7 +67,7 @@ mod tests {
             plan.expect("a plan").to_string()
         };
         let staying = namespace(json!(null));
-        assert_eq!(text(&staying, false), "create v1 ServiceAccount a/default\nwake on change\n");
+        assert_eq!(text(&staying, false), "create v1 ServiceAccount a/default\nwake after 5s\n");
         assert_eq!(text(&staying, true), "wake on change\n");
         let going = namespace(json!("1970-01-01T00:00:00Z"));
         assert_eq!(text(&going, false), "wake on change\n");
