@@ -151,8 +151,9 @@ async fn list(cache: &impl Sink, client: &kube::Client, newest: u64) -> Result<u
     let mut next = String::new();
     loop {
         let path = format!(
-            "{}?limit={PAGE_OBJECTS_MAX}{}",
+            "{}?limit={PAGE_OBJECTS_MAX}{}{}",
             cache.kind().collection(""),
+            cache.kind().field_query(),
             if next.is_empty() { String::new() } else { format!("&continue={next}") }
         );
         let request = get(cache, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
@@ -193,10 +194,10 @@ async fn watch(
     client: &kube::Client,
     from: u64,
 ) -> Result<(Ended, u64), Broken> {
-    let collection = cache.kind().collection("");
+    let (collection, fields) = (cache.kind().collection(""), cache.kind().field_query());
     let path = format!(
         "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}\
-         &resourceVersion={from}"
+         &resourceVersion={from}{fields}"
     );
     let request = get(cache, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
     let events = client.request_events::<Value>(request).await?;

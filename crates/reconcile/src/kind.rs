@@ -12,6 +12,8 @@ pub struct Kind {
     pub kind: &'static str,
     pub plural: &'static str,
     pub namespaced: bool,
+    /// Only the objects of this name are followed; `None` is all.
+    pub only: Option<&'static str>,
 }
 
 impl Kind {
@@ -21,7 +23,7 @@ impl Kind {
         kind: &'static str,
         plural: &'static str,
     ) -> Kind {
-        Kind { group, version, kind, plural, namespaced: true }
+        Kind { group, version, kind, plural, namespaced: true, only: None }
     }
 
     pub const fn cluster(
@@ -30,14 +32,25 @@ impl Kind {
         kind: &'static str,
         plural: &'static str,
     ) -> Kind {
-        Kind { group, version, kind, plural, namespaced: false }
+        Kind { group, version, kind, plural, namespaced: false, only: None }
     }
 
     /// A kind that is known only at run time. Its names are kept for ever, once each, so the
     /// number of kinds that come and go bounds what is kept.
     pub fn interned(names: [&str; 4], namespaced: bool) -> Kind {
         let [group, version, kind, plural] = names.map(intern);
-        Kind { group, version, kind, plural, namespaced }
+        Kind { group, version, kind, plural, namespaced, only: None }
+    }
+
+    /// The objects of one name, in every namespace: a cache of their own, so that who needs one
+    /// object of each namespace does not hold them all.
+    pub const fn only(self, name: &'static str) -> Kind {
+        Kind { only: Some(name), ..self }
+    }
+
+    /// What a list or a watch of the kind asks for besides, with its `&`.
+    pub fn field_query(&self) -> String {
+        self.only.map(|name| format!("&fieldSelector=metadata.name%3D{name}")).unwrap_or_default()
     }
 
     /// What its objects say in `apiVersion`.
@@ -102,5 +115,7 @@ mod tests {
         assert_eq!(pods.collection(""), "/api/v1/pods");
         let classes = Kind::cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses");
         assert_eq!(classes.path("", "b"), "/apis/storage.k8s.io/v1/storageclasses/b");
+        assert_eq!(pods.field_query(), "");
+        assert_eq!(pods.only("b").field_query(), "&fieldSelector=metadata.name%3Db");
     }
 }
