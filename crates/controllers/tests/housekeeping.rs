@@ -51,7 +51,8 @@ async fn delete(context: &Context, kind: Kind, object: &Object) {
 
 async fn namespaces(cluster: Arc<Cluster>, context: Context, kind: Kind, name: &str) {
     cluster.create(NAMESPACE, of(NAMESPACE, "", "fresh")).await;
-    tokio::time::sleep(Duration::from_secs(60)).await;
+    // Longer than anything is refused.
+    tokio::time::sleep(Duration::from_secs(1_800)).await;
     // What is taken away comes back.
     let cache = context.cache(kind);
     cache.reaches(1).await;

@@ -3,15 +3,21 @@
 //! Upstream: pkg/controller/certificates/rootcacertpublisher
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::plan::Target;
-use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
+use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Wake, Watches};
 use serde_json::json;
 
 use crate::kinds::{CONFIG_MAP, NAMESPACE};
 
 const MAP: &str = "kube-root-ca.crt";
+/// One map of each namespace: the others are many, and large.
+const MAPS: Kind = CONFIG_MAP.only(MAP);
+/// One that is deleted before the cache ever shows it is not told of, so what was made is looked
+/// for once more.
+const LOOK_AGAIN: Duration = Duration::from_secs(5);
 const FILE: &str = "ca.crt";
 const DESCRIPTION: &str = "kubernetes.io/description";
 const TEXT: &str = "Contains a CA bundle that can be used to verify the kube-apiserver when using \
@@ -29,10 +35,9 @@ impl Reconciler for Controller {
     const KIND: Kind = NAMESPACE;
 
     fn watches(&self, watches: &mut Watches) {
-        watches.by(CONFIG_MAP, |change| {
+        watches.by(MAPS, |change| {
             let name = &change.object().name;
-            let is_ours = &*name.name == MAP;
-            if is_ours { vec![Name::new("", name.namespace.clone())] } else { Vec::new() }
+            vec![Name::new("", name.namespace.clone())]
         });
     }
 
@@ -42,7 +47,7 @@ impl Reconciler for Controller {
         namespace: &Arc<Object>,
     ) -> Result<Self::Observed, Error> {
         let name = Name::new(namespace.name.name.clone(), MAP);
-        Ok(context.cache(CONFIG_MAP).get(&name))
+        Ok(context.cache(MAPS).get(&name))
     }
 
     fn plan(&self, namespace: &Object, map: &Self::Observed, _: Timestamp) -> Result<Plan, Error> {
@@ -51,13 +56,14 @@ impl Reconciler for Controller {
             return Ok(plan);
         }
         match map {
-            None => plan.create(
-                CONFIG_MAP,
-                json!({"apiVersion": "v1", "kind": "ConfigMap",
+            None => {
+                let made = json!({"apiVersion": "v1", "kind": "ConfigMap",
                     "metadata": {"namespace": &*namespace.name.name, "name": MAP,
                         "annotations": {DESCRIPTION: TEXT}},
-                    "data": {FILE: &*self.authority_pem}}),
-            ),
+                    "data": {FILE: &*self.authority_pem}});
+                plan.create(MAPS, made);
+                plan.wake = Wake::After(LOOK_AGAIN);
+            }
             Some(map) => {
                 let wanted = json!({FILE: &*self.authority_pem});
                 let is_described = map.annotation(DESCRIPTION).is_some_and(|it| !it.is_empty());
@@ -67,7 +73,7 @@ impl Reconciler for Controller {
                     if !is_described {
                         object["metadata"]["annotations"][DESCRIPTION] = json!(TEXT);
                     }
-                    plan.replace(Target::unchanged(CONFIG_MAP, map), object);
+                    plan.replace(Target::unchanged(MAPS, map), object);
                 }
             }
         }
@@ -95,7 +101,7 @@ mod tests {
             let plan = controller.plan(&namespace, &map, Timestamp::UNIX_EPOCH);
             plan.expect("a plan").to_string()
         };
-        assert_eq!(text(None), "create v1 ConfigMap a/kube-root-ca.crt\nwake on change\n");
+        assert_eq!(text(None), "create v1 ConfigMap a/kube-root-ca.crt\nwake after 5s\n");
         assert_eq!(text(Some(json!({FILE: "PEM"}))), "wake on change\n");
         let wrong = [json!({FILE: "other"}), json!({FILE: "PEM", "more": "x"}), json!(null)];
         for data in wrong {
