@@ -148,7 +148,9 @@ async fn serve(context: &Context, shared: &Arc<Shared>) {
     let mut running: JoinSet<()> = JoinSet::new();
     let mut term = context.term.clone();
     loop {
-        while running.len() < WORKERS_MAX && !matches!(*term.borrow(), Term::Follower) {
+        // Who may not act does not wait for what is due either: it would be due at once, for ever.
+        let may_act = !matches!(*term.borrow(), Term::Follower);
+        while running.len() < WORKERS_MAX && may_act {
             let Some(name) = shared.waiting().queue.take(Instant::now()) else { break };
             let (context, shared) = (context.clone(), shared.clone());
             running.spawn(async move { work(&context, &shared, name).await });
@@ -161,7 +163,7 @@ async fn serve(context: &Context, shared: &Arc<Shared>) {
             Some(_) = running.join_next() => {}
             Ok(()) = term.changed() => {}
             () = shared.changed.notified(), if !is_full => {}
-            () = sleep_until(next), if !is_full && next.is_some() => {}
+            () = sleep_until(next), if !is_full && next.is_some() && may_act => {}
         }
     }
     while running.join_next().await.is_some() {}
