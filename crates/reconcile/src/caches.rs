@@ -7,7 +7,7 @@ use tokio::task::JoinSet;
 
 use crate::cache::Cache;
 use crate::environment::Environment;
-use crate::follow::follow;
+use crate::follow::{Sink, follow};
 use crate::kind::Kind;
 
 /// All caches. They are filled while this lives.
@@ -39,6 +39,11 @@ impl Caches {
         let (client, environment) = (self.client.clone(), self.environment.clone());
         held.followers.spawn(follow(cache.clone(), client, environment));
         cache
+    }
+
+    /// Fills what somebody brings, as a cache is filled. Never returns.
+    pub fn fill<S: Sink>(&self, sink: Arc<S>) -> impl Future<Output = ()> + Send + use<S> {
+        follow(sink, self.client.clone(), self.environment.clone())
     }
 
     /// The cache of a kind, if somebody has asked for it.
