@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use reconcile::follow::{Form, Sink, follow};
+use reconcile::follow::{Form, Sink};
 use reconcile::{Context, Error, Kind, Object};
 use tokio::sync::watch;
 use tokio::task::{AbortHandle, JoinSet};
@@ -99,8 +99,7 @@ impl Followers {
     fn follow(&mut self, kind: Kind) -> Follower {
         let (ready, is_ready) = watch::channel(false);
         let sink = Arc::new(Into { kind, shared: self.shared.clone(), ready });
-        let (client, environment) = (self.context.client.clone(), self.context.environment.clone());
-        let task = self.tasks.spawn(follow(sink, client, environment));
+        let task = self.tasks.spawn(self.context.caches.fill(sink));
         Follower { task, ready: is_ready }
     }
 }
