@@ -184,8 +184,8 @@ fn a_pod_that_fits_nowhere_says_why_and_runs_when_there_is_room() {
     let cluster = Cluster::start("2");
     let pod = |name: &str, cpu: &str| {
         format!(
-            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: a, \
-             image: b, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}\n"
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{\
+             name: a, image: b, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}\n"
         )
     };
     cluster.with("create -f -", &pod("one", "3"));
