@@ -219,7 +219,9 @@ fn a_gang_starts_together_or_not_at_all() {
         reason == "Unschedulable"
     });
     assert_eq!(cluster.kubectl(nodes), "");
-    cluster.kubectl("patch podgroup gang --type=merge -p {\"spec\":{\"minMember\":2}}");
+    cluster.kubectl(
+        "patch podgroups.scheduling.x-k8s.io gang --type=merge -p {\"spec\":{\"minMember\":2}}",
+    );
     cluster.until(nodes, |nodes| nodes.split_whitespace().count() == 2);
 }
 
