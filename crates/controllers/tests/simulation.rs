@@ -51,7 +51,8 @@ const DISTURBED: Trial = Trial {
 
 #[test]
 fn no_fault_changes_where_a_disturbed_set_ends() {
-    let plans = simulation::try_everything(DISTURBED);
+    // A set ends alike however long it is held up, and whatever the clock says.
+    let plans = simulation::try_with(DISTURBED, Also { incomparable: &[], ..Also::default() });
     assert!(plans > 100, "{plans}");
 }
 

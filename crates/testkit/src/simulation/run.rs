@@ -318,9 +318,13 @@ fn mask(value: &mut Value) {
             {
                 fields.remove(field);
             }
+            // It follows from the name, and which of its like is left is nobody's promise.
+            fields.retain(|name, _| !name.starts_with("podIP"));
             // The time of a taint has a name of its own.
             fields.remove("timeAdded");
-            fields.retain(|name, _| !name.ends_with("Time") && !name.ends_with("Timestamp"));
+            let is_time =
+                |name: &str| ["Time", "Timestamp", "At"].iter().any(|end| name.ends_with(end));
+            fields.retain(|name, _| !is_time(name));
             // The pods of a Job are labelled with its identity.
             fields.retain(|name, _| !name.ends_with("controller-uid"));
             fields.values_mut().for_each(mask);
