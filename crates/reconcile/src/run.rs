@@ -31,6 +31,10 @@ const REST_MAX: Duration = Duration::from_millis(250);
 /// Spans for a collector of traces; no lines of a log.
 const SPANS: &str = "setpoint::spans";
 
+/// When an object that something was written for is looked at again, whether a change says so or
+/// not.
+const RELOOK: Duration = Duration::from_secs(CATCH_UP_SECONDS_MAX);
+
 /// One running controller.
 struct Runner<R> {
     reconciler: R,
@@ -328,13 +332,17 @@ impl<R: Reconciler> Runner<R> {
             let told = act::write_status(&requests, R::KIND, &object, status, &mut written).await;
             result = result.and(told);
         }
+        let has_written = written.writes > 0;
         self.context.metrics.wrote(R::NAME, written.writes);
         let is_report = plan.steps.is_empty() && written.writes > 0;
         self.remember(name, written);
         for notice in report.into_iter().flat_map(|report| &report.notices) {
             self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
         }
-        result.map(|()| Looked { wake: plan.wake, is_report })
+        // What was made may go again before a cache that had to list saw it; then no change tells.
+        let relook = if has_written { Wake::After(RELOOK) } else { Wake::OnChange };
+        let wake = plan.wake.or_earlier(relook);
+        result.map(|()| Looked { wake, is_report })
     }
 
     fn remember(&self, name: &Name, written: Written) {
