@@ -154,7 +154,7 @@ impl State {
             self.snapshot.nominate(&pod, "");
             self.snapshot.place(&pod, &node);
             self.reports.remove(&pod.uid);
-            let assumed = Assumed { since: now, keep_until, attempts: 0 };
+            let assumed = Assumed { since: now, keep_until };
             self.assumed.insert(pod.uid.clone(), assumed);
             members.push((pod, node));
         }

@@ -17,6 +17,8 @@ pub struct Groups {
     /// Whose status may not be as it should.
     dirty: BTreeSet<GroupKey>,
     writing: BTreeSet<GroupKey>,
+    /// Writes that failed in a row.
+    failures: BTreeMap<GroupKey, u32>,
 }
 
 #[derive(Default)]
@@ -85,9 +87,18 @@ impl Groups {
         wanted
     }
 
+    pub fn failures(&self, key: &GroupKey) -> u32 {
+        self.failures.get(key).copied().unwrap_or(0)
+    }
+
     /// A write ended; one that failed is made again.
     pub fn written(&mut self, key: &GroupKey, is_written: bool) {
         self.writing.remove(key);
+        if is_written || !self.held.contains_key(key) {
+            self.failures.remove(key);
+        } else {
+            *self.failures.entry(key.clone()).or_default() += 1;
+        }
         if !is_written && self.held.contains_key(key) {
             self.dirty.insert(key.clone());
         }

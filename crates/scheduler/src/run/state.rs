@@ -59,7 +59,6 @@ pub struct Assumed {
     pub since: Instant,
     /// Until when the room is kept although binding fails.
     pub keep_until: Option<Instant>,
-    pub attempts: u32,
 }
 
 impl State {

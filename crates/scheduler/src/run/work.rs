@@ -41,6 +41,7 @@ pub enum Work {
         key: GroupKey,
         group: Arc<Object>,
         status: Value,
+        failures: u32,
     },
     Notice {
         pod: Arc<PodInfo>,
