@@ -215,6 +215,10 @@ impl State {
         if diagnosis.nodes == 0 || profile.policy == Policy::FirstReady {
             return self.tell(pod, diagnosis, "", now);
         }
+        // What is written to it next must rest on what was written last.
+        if self.unseen.contains_key(&pod.uid) || self.reporting.contains(&pod.uid) {
+            return self.queue.fail(&pod.uid, now);
+        }
         match preempt(&mut self.snapshot, pod, profile, diagnosis) {
             Preemption::Not(reason) => {
                 let is_waiting = reason.contains("terminating pod");

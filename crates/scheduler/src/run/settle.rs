@@ -20,25 +20,38 @@ impl State {
             Done::Bind { pod, node, ended } => return self.settle_binding(pod, node, ended, now),
             Done::Volumes { is_done: true, .. } => {}
             Done::Volumes { reservation, is_done: false } => self.release(reservation, now),
-            Done::Report { uid, is_done } => {
+            Done::Report { uid, written } => {
                 self.reporting.remove(&uid);
-                if is_done {
+                if let Some(revision) = written {
+                    self.expect(&uid, revision);
                     self.queue.forget_failures(&uid);
                 } else if self.queue.holds(&uid) && !self.assumed.contains_key(&uid) {
                     self.queue.fail(&uid, now);
                 }
             }
-            Done::Preempt { pod, is_done } => {
+            Done::Preempt { pod, written } => {
                 self.preempting.remove(&pod.uid);
-                if !is_done && self.queue.holds(&pod.uid) && !self.assumed.contains_key(&pod.uid) {
+                self.expect(&pod.uid, written.unwrap_or(0));
+                if written.is_none()
+                    && self.queue.holds(&pod.uid)
+                    && !self.assumed.contains_key(&pod.uid)
+                {
                     self.snapshot.nominate(&pod, "");
                     self.queue.fail(&pod.uid, now);
                 }
             }
-            Done::Group { key, is_done } => self.groups.written(&key, is_done),
+            Done::Group { key, written } => self.groups.written(&key, written),
             Done::Notice => {}
         }
         Vec::new()
+    }
+
+    /// Nothing more is written to a pod until it is seen as it was written.
+    fn expect(&mut self, uid: &Arc<str>, revision: u64) {
+        let known = self.queue.get(uid).map_or(u64::MAX, |pod| pod.object.revision);
+        if known < revision {
+            self.unseen.insert(uid.clone(), revision);
+        }
     }
 
     fn settle_binding(
@@ -102,6 +115,7 @@ impl State {
             told.not_before <= now
                 && !self.reporting.contains(*uid)
                 && !self.preempting.contains(*uid)
+                && !self.unseen.contains_key(*uid)
         });
         let ready: Vec<Arc<str>> = ready.take(room).map(|(uid, _)| uid.clone()).collect();
         let mut work = Vec::new();

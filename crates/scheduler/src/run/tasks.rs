@@ -34,26 +34,27 @@ pub async fn perform(context: Context, manager: Manager, work: Work) -> Done {
         }
         Work::Volumes { reservation, steps } => {
             let is_done = volumes(&context, manager, &steps).await;
-            Done::Volumes { reservation, is_done: ended(is_done, "volumes not asked for").await }
+            let is_done = ended(is_done.map(|()| 0), "volumes not asked for").await.is_some();
+            Done::Volumes { reservation, is_done }
         }
         Work::Report { pod, report } => {
             let told = tell(&context, manager, &pod, &report).await;
-            Done::Report { uid: pod.uid.clone(), is_done: ended(told, "pod not told").await }
+            Done::Report { uid: pod.uid.clone(), written: ended(told, "pod not told").await }
         }
         Work::Preempt { pod, report, victims } => {
             let made = preempt(&context, manager, &pod, (&report, &victims)).await;
-            Done::Preempt { pod, is_done: ended(made, "room not made").await }
+            Done::Preempt { pod, written: ended(made, "room not made").await }
         }
         Work::Group { key, group, status, failures } => {
             let requests = requests(&context, manager, group.revision);
             let target = Target::unchanged(key.family.kind(), &group).part("status");
             let written = requests.patch(&target, &json!({"status": status})).await;
-            let written = seen(&context, key.family.kind(), written).await;
-            let is_done = ended(written, "status of a group not written").await;
-            if !is_done {
+            let written = written.map(|object| object.revision);
+            let written = ended(written, "status of a group not written").await;
+            if written.is_none() {
                 tokio::time::sleep(doubled(failures + 1, WRITE_AGAIN_MAX)).await;
             }
-            Done::Group { key, is_done }
+            Done::Group { key, written }
         }
         Work::Notice { pod, notice } => {
             let requests = requests(&context, manager, pod.object.revision);
@@ -69,12 +70,15 @@ fn requests(context: &Context, manager: Manager, cause: u64) -> Requests {
     context.requests(manager, Origin { cause: Some(cause), reconcile, epoch: None })
 }
 
-/// Whether it went well. A server that asks for time gets it.
-async fn ended(result: Result<(), Error>, what: &str) -> bool {
-    let Err(error) = result else { return true };
+/// The revision that was written, if it went well. A server that asks for time gets it.
+async fn ended(result: Result<u64, Error>, what: &str) -> Option<u64> {
+    let error = match result {
+        Ok(revision) => return Some(revision),
+        Err(error) => error,
+    };
     tracing::debug!(error = %error.chain(), "{what}");
     tokio::time::sleep(error.retry_after().unwrap_or_default()).await;
-    false
+    None
 }
 
 /// Returns when the cache shows what was written: the next write must not rest on less.
@@ -167,8 +171,8 @@ async fn tell(
     manager: Manager,
     pod: &PodInfo,
     report: &Report,
-) -> Result<(), Error> {
-    let Some(object) = current(context, pod) else { return Ok(()) };
+) -> Result<u64, Error> {
+    let Some(object) = current(context, pod) else { return Ok(0) };
     let status = &object.value["status"];
     let is_told = conditions::find(status, "PodScheduled").is_some_and(|one| {
         one["status"] == "False"
@@ -177,7 +181,7 @@ async fn tell(
     });
     let nominated = status["nominatedNodeName"].as_str().unwrap_or_default();
     if is_told && nominated == &*report.nominated {
-        return Ok(());
+        return Ok(0);
     }
     let condition = Condition {
         kind: "PodScheduled",
@@ -195,13 +199,13 @@ async fn tell(
     }
     let requests = requests(context, manager, object.revision);
     let target = Target::unchanged(POD, &object).part("status");
-    seen(context, POD, requests.patch(&target, &patch).await).await?;
+    let written = requests.patch(&target, &patch).await?.revision;
     if !is_told {
         let notice = Notice::warning("FailedScheduling", report.message.as_str());
         let now = context.environment.now();
         context.recorder.record(&requests, (POD, &object), &notice, now).await;
     }
-    Ok(())
+    Ok(written)
 }
 
 /// The pod as the cache has it, if it is the same.
@@ -221,8 +225,8 @@ async fn preempt(
     manager: Manager,
     pod: &PodInfo,
     (report, victims): (&Report, &[Arc<PodInfo>]),
-) -> Result<(), Error> {
-    tell(context, manager, pod, report).await?;
+) -> Result<u64, Error> {
+    let written = tell(context, manager, pod, report).await?;
     for victim in victims {
         let Some(object) = current(context, victim).filter(|object| !object.is_terminating())
         else {
@@ -251,5 +255,5 @@ async fn preempt(
         let now = context.environment.now();
         context.recorder.record(&requests, (POD, &object), &notice, now).await;
     }
-    Ok(())
+    Ok(written)
 }
