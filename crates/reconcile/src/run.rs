@@ -31,6 +31,10 @@ const REST_MAX: Duration = Duration::from_millis(250);
 /// Spans for a collector of traces; no lines of a log.
 const SPANS: &str = "setpoint::spans";
 
+/// When an object that something was written for is looked at again, whether a change says so or
+/// not.
+const RELOOK: Duration = Duration::from_secs(CATCH_UP_SECONDS_MAX);
+
 /// One running controller.
 struct Runner<R> {
     reconciler: R,
@@ -119,7 +123,11 @@ fn subscribe<R: Reconciler>(
     shared: &Arc<Shared>,
 ) -> Vec<Arc<Cache>> {
     let mut watches = Watches::new(context.caches.clone());
-    watches.by(R::KIND, |change| vec![change.object().name.clone()]);
+    watches.by(R::KIND, |change| {
+        let mut sides = [&change.old, &change.new].into_iter().flatten();
+        let concerns = sides.any(|object| R::concerns(object));
+        concerns.then(|| change.object().name.clone()).into_iter().collect()
+    });
     reconciler.watches(&mut watches);
     let mut caches = Vec::new();
     for (kind, waker) in watches.wakers {
@@ -179,7 +187,7 @@ impl<R: Reconciler> Runner<R> {
 
     /// Every object is looked at: at the start, and when this process begins to lead.
     fn wake_all(&self) {
-        for object in self.cache.all() {
+        for object in self.cache.all().into_iter().filter(|object| R::concerns(object)) {
             self.shared.wake(vec![object.name.clone()], object.revision, Urgency::AtOnce);
         }
     }
@@ -328,13 +336,17 @@ impl<R: Reconciler> Runner<R> {
             let told = act::write_status(&requests, R::KIND, &object, status, &mut written).await;
             result = result.and(told);
         }
+        let has_written = written.writes > 0;
         self.context.metrics.wrote(R::NAME, written.writes);
         let is_report = plan.steps.is_empty() && written.writes > 0;
         self.remember(name, written);
         for notice in report.into_iter().flat_map(|report| &report.notices) {
             self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
         }
-        result.map(|()| Looked { wake: plan.wake, is_report })
+        // What was made may go again before a cache that had to list saw it; then no change tells.
+        let relook = if has_written { Wake::After(RELOOK) } else { Wake::OnChange };
+        let wake = plan.wake.or_earlier(relook);
+        result.map(|()| Looked { wake, is_report })
     }
 
     fn remember(&self, name: &Name, written: Written) {

@@ -9,9 +9,10 @@ use reconcile::{Context, Kind, Object};
 use scheduler::Options;
 use scheduler::kinds::{GROUP, NODE, POD};
 use serde_json::{Value, json};
+use testkit::Cluster;
 use testkit::simulation::{self, Trial};
 
-use crate::{CRD, node, pod};
+use crate::{kind_of, node, pod};
 
 fn on(name: &str, cpu: &str, node: &str) -> Value {
     let mut pod = pod(name, cpu);
@@ -26,6 +27,18 @@ async fn untaint(context: &Context) {
     for node in context.cache(NODE).all() {
         let patch = json!({"spec": {"taints": null}});
         requests.patch(&Target::of(NODE, &node), &patch).await.expect("untainted");
+    }
+}
+
+/// The scheduler, once what it needs is installed.
+async fn component(context: Context) {
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    scheduler::run(context, Options::default()).await;
+}
+
+async fn install(cluster: &Cluster) {
+    for manifest in scheduler::manifests() {
+        cluster.create(kind_of(&manifest), manifest).await;
     }
 }
 
@@ -75,11 +88,12 @@ fn cpu(pod: &Object) -> i64 {
 
 /// Two pods that fit, one that never does, and one that fits when another goes.
 const SINGLES: Trial = Trial {
-    name: "scheduler",
+    name: "system:kube-scheduler/single",
     seed: 1,
-    component: |context| Box::pin(scheduler::run(context, Options::default())),
+    component: |context| Box::pin(component(context)),
     workload: |cluster, context| {
         Box::pin(async move {
+            install(&cluster).await;
             for name in ["n1", "n2"] {
                 cluster.create(NODE, node(name, "4")).await;
             }
@@ -107,16 +121,12 @@ fn no_fault_of_a_request_changes_where_pods_end_up() {
 
 /// A gang of three that fits only when the second node comes.
 const GANG: Trial = Trial {
-    name: "scheduler",
+    name: "system:kube-scheduler/gang",
     seed: 2,
-    component: |context| Box::pin(scheduler::run(context, Options::default())),
+    component: |context| Box::pin(component(context)),
     workload: |cluster, context| {
         Box::pin(async move {
-            for manifest in scheduler::manifests() {
-                if manifest["kind"] == "CustomResourceDefinition" {
-                    cluster.create(CRD, manifest).await;
-                }
-            }
+            install(&cluster).await;
             cluster.create(NODE, node("n1", "2")).await;
             let group = json!({"apiVersion": "scheduling.x-k8s.io/v1alpha1", "kind": "PodGroup",
                 "metadata": {"namespace": "default", "name": "g"},
@@ -145,11 +155,12 @@ fn no_fault_of_a_request_tears_a_gang_apart() {
 
 /// A pod that another must go for, played by a node that lets go after a while.
 const PREEMPTION: Trial = Trial {
-    name: "scheduler",
+    name: "system:kube-scheduler/preemption",
     seed: 3,
-    component: |context| Box::pin(scheduler::run(context, Options::default())),
+    component: |context| Box::pin(component(context)),
     workload: |cluster, context| {
         Box::pin(async move {
+            install(&cluster).await;
             cluster.create(NODE, node("n1", "4")).await;
             untaint(&context).await;
             let classes =

@@ -318,13 +318,12 @@ fn mask(value: &mut Value) {
             {
                 fields.remove(field);
             }
-            // Taints and containers have names of their own for their times.
-            for field in ["timeAdded", "startedAt", "finishedAt"] {
-                fields.remove(field);
-            }
-            fields.retain(|name, _| !name.ends_with("Time") && !name.ends_with("Timestamp"));
-            // So do annotations.
-            fields.retain(|name, _| !name.ends_with("-trigger-time"));
+            // It follows from the name, and which of its like is left is nobody's promise.
+            fields.retain(|name, _| !name.starts_with("podIP"));
+            // Taints have a name of their own for their time.
+            fields.remove("timeAdded");
+            let ends = ["Time", "Timestamp", "At", "-trigger-time"];
+            fields.retain(|name, _| !ends.iter().any(|end| name.ends_with(end)));
             // The pods of a Job are labelled with its identity.
             fields.retain(|name, _| !name.ends_with("controller-uid"));
             fields.values_mut().for_each(mask);

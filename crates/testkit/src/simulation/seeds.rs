@@ -1,7 +1,7 @@
 //! What a seed means, and the seeds that once failed.
 //!
-//! A seed names a world and a plan in it: `world * 10000 + plan`. Plan 0 is no fault; from 5000 on a
-//! plan is two faults drawn by chance.
+//! A seed names a world and a plan in it: `world * 10000 + plan`. Plan 0 is no fault; from 5000 on
+//! a plan is two faults drawn by chance.
 
 use super::plans::Candidate;
 use crate::faults::Planned;
