@@ -1,0 +1,12 @@
+//! The life of a pod on this node: what is known of it, what is to be done next, what is said of it.
+
+pub mod environment;
+pub mod lifecycle;
+pub mod prepare;
+pub mod restart;
+pub mod spec;
+pub mod status;
+pub mod worker;
+
+#[cfg(test)]
+mod tests;
