@@ -15,3 +15,6 @@ pub mod runtimes;
 pub mod server;
 pub mod simulated;
 mod volumes;
+
+#[cfg(test)]
+mod tests;

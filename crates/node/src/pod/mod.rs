@@ -1,8 +1,10 @@
 //! The life of a pod on this node: what is known of it, what is to be done next, what is said of it.
 
 pub mod environment;
+mod handlers;
 pub mod lifecycle;
 pub mod prepare;
+mod probes;
 pub mod restart;
 pub mod spec;
 pub mod status;

@@ -14,8 +14,9 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::lifecycle::{Deed, Next, Observed, Refused, Seen, Stage, Why, next};
+use super::probes::Probes;
 use super::spec::{self, Spec};
-use super::{prepare, status};
+use super::{handlers, prepare, status};
 use crate::agent::Options;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, PodRuntime, Refusal};
@@ -33,6 +34,9 @@ const VOLUMES_PATIENCE: u32 = 3;
 /// How often volumes with contents from the API are brought up to date.
 const VOLUMES_REFRESH: Duration = Duration::from_secs(60);
 
+/// How long a hook after the start may take.
+const HOOK_MAX: Duration = Duration::from_secs(120);
+
 /// What all workers share.
 pub struct Shared {
     pub context: reconcile::Context,
@@ -44,6 +48,7 @@ pub struct Shared {
 /// What a worker knows besides what the runtime tells.
 struct Worker<'a> {
     shared: &'a Arc<Shared>,
+    wake: &'a Arc<Notify>,
     uid: &'a str,
     /// The newest version of the pod: the cache's, or the answer to our last write.
     written: Option<Arc<Object>>,
@@ -51,20 +56,24 @@ struct Worker<'a> {
     /// Runs that were asked to stop, and the grace they were given.
     stopping: BTreeMap<ContainerId, Duration>,
     stops: JoinSet<()>,
+    /// Of the runs that are probed; `None` where there is nothing to ask.
+    probes: BTreeMap<ContainerId, Option<Probes>>,
     prepared: Option<prepare::Prepared>,
     /// When that was made, or why it was not and how often.
     prepared_at: Option<Instant>,
     volumes: Option<(Refusal, u32)>,
 }
 
-pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Notify) {
+pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify>) {
     let mut worker = Worker {
         shared,
+        wake,
         uid,
         written: None,
         refused: BTreeMap::new(),
         stopping: BTreeMap::new(),
         stops: JoinSet::new(),
+        probes: BTreeMap::new(),
         prepared: None,
         prepared_at: None,
         volumes: None,
@@ -108,6 +117,7 @@ impl Worker<'_> {
         let mut wake = self.prepare(pod).await;
         let mut pod = pod.clone();
         loop {
+            self.probe(&pod);
             let observed = self.observe(&pod);
             let next = next(&pod, &observed, environment.now());
             if let Some(written) = self.report(&pod, &observed, &next).await? {
@@ -133,9 +143,26 @@ impl Worker<'_> {
         for run in self.shared.runtime.of_pod(self.uid) {
             let Some(seen) = containers.get_mut(&run.id.name) else { continue };
             seen.is_stopping = self.is_stopping(pod, &run.id);
+            let probes = self.probes.get(&run.id).and_then(Option::as_ref);
+            seen.health = probes.map(Probes::health).unwrap_or_default();
             seen.runs.push(run);
         }
         Observed { containers, volumes: self.volumes.as_ref().map(|(why, _)| why.clone()) }
+    }
+
+    /// Probes run for what runs, and for nothing else.
+    fn probe(&mut self, pod: &Arc<Object>) {
+        let runs = self.shared.runtime.of_pod(self.uid);
+        let running: Vec<_> = runs.iter().filter(|run| run.is_running()).collect();
+        self.probes.retain(|id, _| running.iter().any(|run| run.id == *id));
+        for spec in spec::containers(pod) {
+            for run in running.iter().filter(|run| run.id.name == spec.name) {
+                let (shared, wake) = (self.shared, self.wake);
+                self.probes
+                    .entry(run.id.clone())
+                    .or_insert_with(|| Probes::start((shared, wake), pod, (&run.id, spec.value)));
+            }
+        }
     }
 
     /// Whether a run was asked to stop, with no more time than it has by now.
@@ -262,8 +289,24 @@ impl Worker<'_> {
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
         let container = prepare::container(pod, spec.value, prepared, (id, failures))?;
-        let _permit = self.shared.starts.acquire().await;
-        self.shared.runtime.start(&container).await
+        {
+            let _permit = self.shared.starts.acquire().await;
+            self.shared.runtime.start(&container).await?;
+        }
+        let hook = &spec.value["lifecycle"]["postStart"];
+        if !hook.is_object() {
+            return Ok(());
+        }
+        let id = &container.id;
+        let ran = handlers::run(self.shared, (id, spec.value), hook);
+        let ran = tokio::time::timeout(HOOK_MAX, ran).await;
+        let Err(why) = ran.unwrap_or_else(|_| Err("it took too long".to_owned())) else {
+            return Ok(());
+        };
+        let message = format!("PostStartHook failed: {why}");
+        self.say(pod, Notice::warning("FailedPostStartHook", message.clone())).await;
+        self.shared.runtime.stop(id, spec::grace(pod)).await?;
+        Err(Refusal { reason: "PostStartHookError", message })
     }
 
     async fn stop(&mut self, pod: &Arc<Object>, id: ContainerId, grace: Duration, why: Why) {
@@ -276,19 +319,17 @@ impl Worker<'_> {
         if self.stopping.insert(id.clone(), grace).is_none() {
             self.say(pod, Notice::normal("Killing", message)).await;
         }
-        let runtime = self.shared.runtime.clone();
+        let (shared, pod) = (self.shared.clone(), pod.clone());
         self.stops.spawn(async move {
-            if let Err(refusal) = runtime.stop(&id, grace).await {
+            let left = before_stop(&shared, &pod, &id, grace).await;
+            if let Err(refusal) = shared.runtime.stop(&id, left).await {
                 tracing::warn!(container = id.name, pod = id.pod, %refusal, "not stopped");
             }
         });
     }
 
     async fn say(&self, pod: &Object, notice: Notice) {
-        let context = &self.shared.context;
-        let requests = context.requests(MANAGER, Default::default());
-        let now = context.environment.now();
-        context.recorder.record(&requests, (POD, pod), &notice, now).await;
+        say(self.shared, pod, notice).await;
     }
 
     /// Nothing of the pod runs: its object may go.
@@ -314,4 +355,30 @@ impl Worker<'_> {
         let at = conditions::time(self.shared.context.environment.now());
         tracing::debug!(pod = self.uid, at, "pod ended");
     }
+}
+
+/// Runs the hook before the end, within the grace period; what is left of that.
+async fn before_stop(shared: &Shared, pod: &Object, id: &ContainerId, grace: Duration) -> Duration {
+    let specs = spec::containers(pod);
+    let Some(spec) = specs.iter().find(|spec| spec.name == id.name) else { return grace };
+    let hook = &spec.value["lifecycle"]["preStop"];
+    if !hook.is_object() {
+        return grace;
+    }
+    let began = Instant::now();
+    let ran = handlers::run(shared, (id, spec.value), hook);
+    let ran = tokio::time::timeout(grace, ran).await;
+    if let Err(why) = ran.unwrap_or_else(|_| Err("it took too long".to_owned())) {
+        let message = format!("PreStopHook failed: {why}");
+        say(shared, pod, Notice::warning("FailedPreStopHook", message)).await;
+    }
+    grace.saturating_sub(began.elapsed()).max(GONE_GRACE)
+}
+
+/// Tells people of something that happened to a pod.
+pub async fn say(shared: &Shared, pod: &Object, notice: Notice) {
+    let context = &shared.context;
+    let requests = context.requests(MANAGER, Default::default());
+    let now = context.environment.now();
+    context.recorder.record(&requests, (POD, pod), &notice, now).await;
 }
