@@ -4,7 +4,7 @@
 
 use serde_json::Value;
 
-use crate::answer::{Answer, Content};
+use crate::answer::Answer;
 use crate::connected::{LogRequest, Missing};
 use crate::endpoints::Request;
 use crate::object;
@@ -29,10 +29,7 @@ pub async fn answer(
     };
     let answer = node.logs(wanted.clone()).await;
     Some(match answer {
-        Ok(pieces) => {
-            let body = Content::Watch(pieces);
-            Ok(Answer { code: 200, content_type: TEXT, headers: Vec::new(), body })
-        }
+        Ok(pieces) => Ok(Answer { content_type: TEXT, ..Answer::watch(pieces) }),
         Err(missing) => Err(why(pod, &wanted.container, missing)),
     })
 }
