@@ -1,7 +1,7 @@
 //! Measures, and prints each figure beside what bounds it in the same run.
 //!
-//! `cargo xtask bench store`, `api`, `apply` and `cluster` run it in the release profile. Figures are
-//! never asserted: a shared machine moves them by tens of percent, the ratios between them less.
+//! `cargo xtask bench NAME` runs it in the release profile. Figures are never asserted: a shared
+//! machine moves them by tens of percent, the ratios between them less.
 
 mod api;
 mod apply;

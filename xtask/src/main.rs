@@ -22,14 +22,15 @@ cargo xtask COMMAND
   test [--full] [--fuzz SECONDS] [FILTER]
                           All that a change must pass: formatting, lints, tidy and the tests.
                           Installs the Debian packages that the tests use (as root), builds kubectl
-                          if there is none, installs client libraries below target, and starts
-                          private servers. --full runs the long tests too; FILTER picks tests by a
-                          part of their name; --fuzz is how long each reader of bodies is given
-                          inputs made by chance, 20 seconds if it is not said.
+                          if there is none, installs client libraries below target, builds an
+                          operator in Go (from PyPI if there is none), and starts private servers.
+                          --full runs the long tests too; FILTER picks tests by a part of their
+                          name; --fuzz is how long each reader of bodies is given inputs made by
+                          chance, 20 seconds if it is not said.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
-  bench NAME [ARGS]       Runs a benchmark, in release mode: store, or api, which starts a server
-                          or measures that of `--kubeconfig FILE`.
+  bench NAME [ARGS]       Runs a benchmark, in release mode: store; apply; cluster; or api, which
+                          starts a server or measures that of `--kubeconfig FILE`.
   sim [--scenario NAME] [--seed N] [--defects]
                           Runs every controller under every fault that its own trace offers, and
                           prints what the oracles found with the line that replays it. --defects

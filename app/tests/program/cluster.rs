@@ -184,8 +184,8 @@ fn a_pod_that_fits_nowhere_says_why_and_runs_when_there_is_room() {
     let cluster = Cluster::start("2");
     let pod = |name: &str, cpu: &str| {
         format!(
-            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{name: a, \
-             image: b, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}\n"
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec: {{containers: [{{\
+             name: a, image: b, resources: {{requests: {{cpu: '{cpu}'}}}}}}]}}\n"
         )
     };
     cluster.with("create -f -", &pod("one", "3"));
@@ -219,7 +219,9 @@ fn a_gang_starts_together_or_not_at_all() {
         reason == "Unschedulable"
     });
     assert_eq!(cluster.kubectl(nodes), "");
-    cluster.kubectl("patch podgroup gang --type=merge -p {\"spec\":{\"minMember\":2}}");
+    cluster.kubectl(
+        "patch podgroups.scheduling.x-k8s.io gang --type=merge -p {\"spec\":{\"minMember\":2}}",
+    );
     cluster.until(nodes, |nodes| nodes.split_whitespace().count() == 2);
 }
 

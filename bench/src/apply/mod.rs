@@ -1,7 +1,9 @@
-//! Server-side apply: what a request costs beside a PUT of the same object in the same run.
+//! Server-side apply and custom kinds: what a request costs beside a plain one in the same run.
 //!
 //! The server is in this process, over a store in memory, and asked without a socket: what is
 //! measured is the work on the object, not the network or the disk.
+
+mod custom;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -122,13 +124,20 @@ pub async fn run(options: Options) -> anyhow::Result<()> {
             body: &second,
         },
     ];
-    println!("{:<50} {:>10} {:>10} {:>10}", "what", "median", "p99", "to PUT");
-    let mut of_put = None;
+    compare(&api, &rows, options.requests).await?;
+    println!();
+    custom::run(&api, options.requests).await
+}
+
+/// Prints what each kind of request costs, and its ratio to the first.
+async fn compare(api: &Api, rows: &[Row<'_>], requests: u32) -> anyhow::Result<()> {
+    println!("{:<50} {:>10} {:>10} {:>10}", "what", "median", "p99", "to first");
+    let mut of_first = None;
     for row in rows {
-        let mut samples = measure(&api, &row, options.requests).await?;
+        let mut samples = measure(api, row, requests).await?;
         let (median, late) = (samples.percentile(0.5), samples.percentile(0.99));
-        let put = *of_put.get_or_insert(median);
-        let ratio = median.as_secs_f64() / put.as_secs_f64();
+        let first = *of_first.get_or_insert(median);
+        let ratio = median.as_secs_f64() / first.as_secs_f64();
         println!("{:<50} {:>10} {:>10} {ratio:>9.2}x", row.what, time(median), time(late));
     }
     Ok(())

@@ -1,5 +1,5 @@
-//! A whole control plane on simulated nodes and a durable store: how fast pods are placed and become
-//! ready, and what that costs.
+//! A whole control plane on simulated nodes and a durable store: how fast pods are placed and
+//! become ready, and what that costs.
 
 mod arrivals;
 mod gangs;

@@ -2,18 +2,20 @@
 
 use std::convert::Infallible;
 use std::pin::Pin;
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures::Stream;
 use futures::StreamExt;
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderName, HeaderValue};
 use http::{Response, StatusCode};
-use http_body::Frame;
+use http_body::{Frame, SizeHint};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
 
 use crate::status::Error;
+use crate::traffic::Permit;
 
 pub type Body = UnsyncBoxBody<Bytes, Infallible>;
 
@@ -23,6 +25,8 @@ pub struct Answer {
     pub content_type: &'static str,
     pub headers: Vec<(HeaderName, String)>,
     pub body: Content,
+    /// Its place among those under way: kept until all of it is sent, or nobody wants it.
+    pub place: Option<Permit>,
 }
 
 pub enum Content {
@@ -52,21 +56,23 @@ impl Answer {
     }
 
     pub fn of(code: u16, content_type: &'static str, bytes: impl Into<Bytes>) -> Answer {
-        Answer { code, content_type, headers: Vec::new(), body: Content::Whole(bytes.into()) }
+        Answer::with_body(code, content_type, Content::Whole(bytes.into()))
     }
 
     pub fn stream(
         content_type: &'static str,
         stream: impl Stream<Item = Bytes> + Send + 'static,
     ) -> Answer {
-        let body = Content::Pieces(Box::pin(stream));
-        Answer { code: 200, content_type, headers: Vec::new(), body }
+        Answer::with_body(200, content_type, Content::Pieces(Box::pin(stream)))
     }
 
     /// Events as they happen, one line each.
     pub fn watch(stream: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
-        let body = Content::Watch(Box::pin(stream));
-        Answer { code: 200, content_type: JSON, headers: Vec::new(), body }
+        Answer::with_body(200, JSON, Content::Watch(Box::pin(stream)))
+    }
+
+    fn with_body(code: u16, content_type: &'static str, body: Content) -> Answer {
+        Answer { code, content_type, headers: Vec::new(), body, place: None }
     }
 
     /// The failure as a Status on one line, which a watch client also understands.
@@ -93,6 +99,10 @@ impl Answer {
                 StreamBody::new(stream.map(|bytes| Ok(Frame::data(bytes)))).boxed_unsync()
             }
         };
+        let body = match self.place {
+            Some(place) => Placed { body, _place: place }.boxed_unsync(),
+            None => body,
+        };
         let mut response = Response::new(body);
         let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         *response.status_mut() = code;
@@ -109,5 +119,31 @@ impl Answer {
             .entry(CACHE_CONTROL)
             .or_insert_with(|| HeaderValue::from_static("no-cache, private"));
         response
+    }
+}
+
+/// A body that keeps a place for as long as it is there.
+struct Placed {
+    body: Body,
+    _place: Permit,
+}
+
+impl http_body::Body for Placed {
+    type Data = Bytes;
+    type Error = Infallible;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+
+    fn is_end_stream(&self) -> bool {
+        self.body.is_end_stream()
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        self.body.size_hint()
     }
 }

@@ -47,7 +47,8 @@ pub fn authenticate(
     impersonate(server, headers, user)
 }
 
-fn bearer_token(headers: &HeaderMap) -> Option<&str> {
+/// The token of a request, if it has one.
+pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
     let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
     let (scheme, token) = value.split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

@@ -300,7 +300,7 @@ mod tests {
 
     fn text(metrics: &Metrics) -> String {
         let store = backends::memory::open(Retention::default(), Arc::new(System));
-        let answer = metrics.answer(&Traffic::default(), &*store);
+        let answer = metrics.answer(&Traffic::default(), &*store, &Beside::default());
         let Content::Whole(bytes) = answer.body else { panic!("metrics are short") };
         String::from_utf8(bytes.to_vec()).unwrap()
     }

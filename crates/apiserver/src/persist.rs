@@ -31,7 +31,7 @@ pub struct Stored {
     /// Its row in a table, if it has one that lasts.
     row: OnceLock<Option<Box<LastingRow>>>,
     is_terminating: OnceLock<bool>,
-    /// How long the metadata are, from where the revision goes: Tables ask for them again and again.
+    /// How long the metadata are, from where the revision goes: every Table asks for them.
     metadata_length: OnceLock<u32>,
 }
 

@@ -186,7 +186,7 @@ impl Server {
             }
             Path::Resource(target) => {
                 let verb = route.verb?;
-                let _permit = match is_long_running(verb, &target.subresource) {
+                let place = match is_long_running(verb, &target.subresource) {
                     true => None,
                     false => self.traffic.enter(verb, &asked.user)?,
                 };
@@ -197,7 +197,8 @@ impl Server {
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, (verb, target), options, asked)?;
                 cause::check_epoch(self, &request.target, &request.cause).await?;
-                let answer = self.dispatch(verb, &request).await?;
+                let mut answer = self.dispatch(verb, &request).await?;
+                answer.place = place;
                 if is_definition(&request.resource) && !READING.contains(&verb) {
                     // What was defined is served when the client knows that it is defined.
                     self.definitions.catch_up(self).await?;

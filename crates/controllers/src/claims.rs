@@ -1,6 +1,7 @@
 //! Which children an owner holds: those it controls and selects, and those without a controller
 //! that it may adopt. The same rules for pods, ReplicaSets and ControllerRevisions.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use reconcile::plan::Target;
@@ -36,6 +37,22 @@ pub async fn claimed(
     }
     Ok(Claimed { owned, orphans })
 }
+
+/// Names that children of the owner cannot get, because objects that are not its own have them: a
+/// child that was released keeps its name.
+pub fn foreign_names(context: &Context, owner: &Object, child_kind: Kind) -> BTreeSet<String> {
+    // Long names of owners are cut in those of their children.
+    let begin: String = owner.name.name.chars().take(NAME_BEGIN).collect();
+    let is_foreign = |child: &Arc<Object>| {
+        child.name.name.starts_with(&begin) && child.controller() != Some(owner.uid.as_str())
+    };
+    let all = context.cache(child_kind).in_namespace(&owner.name.namespace);
+    let foreign = all.into_iter().filter(is_foreign);
+    foreign.map(|child| child.name.name.to_string()).collect()
+}
+
+/// As much of an owner's name as its children surely begin with.
+const NAME_BEGIN: usize = 40;
 
 /// Plans the adoptions and releases, each of the child as it was seen: of two owners that reach for
 /// one child, one is refused. Returns the children that the owner holds after them.

@@ -62,7 +62,9 @@ const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> 
 /// Every controller, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
-    entry::<daemon_set::Controller>(|context, _| run_boxed(context, daemon_set::Controller::default())),
+    entry::<daemon_set::Controller>(|context, _| {
+        run_boxed(context, daemon_set::Controller::default())
+    }),
     entry::<cron_job::Controller>(|context, _| run_boxed(context, cron_job::Controller)),
     component(garbage_collector::NAME, |context, _| Box::pin(garbage_collector::run(context))),
     component(job::NAME, |context, _| Box::pin(job::run(context))),
@@ -73,18 +75,26 @@ pub const ALL: &[Entry] = &[
     entry::<root_ca::Controller>(|context, options| {
         run_boxed(context, root_ca::Controller { authority_pem: options.authority_pem.clone() })
     }),
-    entry::<service_account::Controller>(|context, _| run_boxed(context, service_account::Controller)),
+    entry::<service_account::Controller>(|context, _| {
+        run_boxed(context, service_account::Controller)
+    }),
     entry::<ttl_after_finished::Controller>(|context, _| {
         run_boxed(context, ttl_after_finished::Controller)
     }),
     entry::<namespace::Controller>(|context, _| run_boxed(context, namespace::Controller)),
-    entry::<endpoint_slice::Controller>(|context, _| run_boxed(context, endpoint_slice::Controller)),
+    entry::<endpoint_slice::Controller>(|context, _| {
+        run_boxed(context, endpoint_slice::Controller)
+    }),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<node_lifecycle::Controller>(node_lifecycle::start),
     entry::<volume_binder::Claims>(|context, _| volume_binder::start(context)),
     entry::<volume_protection::Claims>(|context, _| run_boxed(context, volume_protection::Claims)),
-    entry::<volume_protection::Volumes>(|context, _| run_boxed(context, volume_protection::Volumes)),
-    entry::<resource_quota::Controller>(|context, _| run_boxed(context, resource_quota::Controller::default())),
+    entry::<volume_protection::Volumes>(|context, _| {
+        run_boxed(context, volume_protection::Volumes)
+    }),
+    entry::<resource_quota::Controller>(|context, _| {
+        run_boxed(context, resource_quota::Controller::default())
+    }),
     entry::<cluster_role_aggregation::Controller>(|context, _| {
         run_boxed(context, cluster_role_aggregation::Controller)
     }),

@@ -7,7 +7,8 @@ use controllers::kinds::{CRON_JOB, JOB};
 use reconcile::plan::Target;
 use reconcile::{Context, Object, conditions, run};
 use serde_json::{Value, json};
-use testkit::simulation::{self, Trial};
+use testkit::faults::Pattern;
+use testkit::simulation::{self, Also, Trial};
 
 /// Jobs succeed at once. Never returns.
 async fn play(context: Context) {
@@ -70,7 +71,9 @@ fn no_fault_of_a_request_changes_where_it_ends() {
     assert_eq!(jobs.len(), 2, "{jobs:?}");
     let cron = &end.objects["cronjobs/default/tick"];
     assert!(cron["status"].get("active").is_none(), "{cron}");
-    let plans = simulation::try_everything(TICKS);
+    // What is due follows from the clock, and what is missed for long stays missed.
+    let incomparable = &[Pattern::Clock, Pattern::Lasting];
+    let plans = simulation::try_with(TICKS, Also { incomparable, ..Also::default() });
     println!("{plans} plans");
     assert!(plans > 50, "{plans}");
 }

@@ -140,6 +140,8 @@ async fn a_pod_that_failed_is_replaced() {
             })
         })
         .await;
+        // Who waits for the name to go must not wait for ever.
+        assert!(context.cache(POD).all().iter().all(|pod| pod.name != failed.name));
     }
 }
 

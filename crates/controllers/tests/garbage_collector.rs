@@ -160,6 +160,7 @@ const TREES: Trial = Trial {
     component: |context| Box::pin(garbage_collector::run(context)),
     workload: |cluster, context| {
         Box::pin(async move {
+            let mut roots = Vec::new();
             for (name, propagation) in [
                 ("front", Propagation::Foreground),
                 ("back", Propagation::Background),
@@ -170,8 +171,11 @@ const TREES: Trial = Trial {
                 let child = cluster.create(MAP, child).await;
                 let last = map(&format!("{name}-child-child"), &[owner(MAP, &child)]);
                 cluster.create(MAP, last).await;
-                tokio::time::sleep(Duration::from_secs(300)).await;
-                delete(&context, MAP, &root, propagation).await;
+                roots.push((root, propagation));
+            }
+            tokio::time::sleep(Duration::from_secs(60)).await;
+            for (root, propagation) in &roots {
+                delete(&context, MAP, root, *propagation).await;
             }
         })
     },

@@ -207,7 +207,7 @@ fn a_budget_is_right_whatever_happens() {
                     cluster.create(DISRUPTION_BUDGET, budget).await;
                     let first = cluster.create(POD, pod("x", None)).await;
                     cluster.create(POD, pod("y", None)).await;
-                    tokio::time::sleep(Duration::from_secs(300)).await;
+                    tokio::time::sleep(Duration::from_secs(1_800)).await;
                     delete(&context, POD, &first).await;
                 })
             },

@@ -200,7 +200,7 @@ fn no_fault_changes_how_a_job_succeeds() {
             cluster.create(JOB, job("good", "succeed", spec)).await;
         })
     };
-    try_everything(trial("job-controller: success", workload), 50);
+    try_everything(trial("job-controller/success", workload), 50);
 }
 
 #[test]
@@ -211,7 +211,7 @@ fn no_fault_changes_how_a_job_fails() {
             cluster.create(JOB, job("bad", "fail", spec)).await;
         })
     };
-    try_everything(trial("job-controller: failure", workload), 50);
+    try_everything(trial("job-controller/failure", workload), 50);
 }
 
 #[test]
@@ -223,7 +223,7 @@ fn no_fault_changes_how_indexes_fail() {
             cluster.create(JOB, job("partly", "fail-index-1", spec)).await;
         })
     };
-    try_everything(trial("job-controller: indexes", workload), 50);
+    try_everything(trial("job-controller/indexes", workload), 50);
 }
 
 #[test]
@@ -235,15 +235,15 @@ fn no_fault_changes_how_a_job_is_held_and_goes() {
             let requests = context.requests("test", Default::default());
             let target = Target::of(JOB, &held);
             for suspend in [true, false] {
-                tokio::time::sleep(Duration::from_secs(300)).await;
+                tokio::time::sleep(Duration::from_secs(1_800)).await;
                 let patch = json!({"spec": {"suspend": suspend}});
                 requests.patch(&target, &patch).await.expect("changed");
             }
-            tokio::time::sleep(Duration::from_secs(300)).await;
+            tokio::time::sleep(Duration::from_secs(1_800)).await;
             let options =
                 Deletion { propagation: Some(Propagation::Background), grace_seconds: None };
             requests.delete(&target, &options).await.expect("deleted");
         })
     };
-    try_everything(trial("job-controller: held", workload), 50);
+    try_everything(trial("job-controller/held", workload), 50);
 }

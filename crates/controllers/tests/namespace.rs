@@ -111,7 +111,7 @@ const EMPTIED: Trial = Trial {
                 cluster.create(POD, in_namespace(POD, "a", name)).await;
                 cluster.create(MAP, in_namespace(MAP, "a", name)).await;
             }
-            tokio::time::sleep(Duration::from_secs(60)).await;
+            tokio::time::sleep(Duration::from_secs(1_800)).await;
             delete(&context, &namespace).await;
         })
     },

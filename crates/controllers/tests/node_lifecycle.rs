@@ -7,7 +7,7 @@ use std::time::Duration;
 use controllers::kinds::{LEASE, NODE, POD};
 use controllers::{Options, node_lifecycle};
 use reconcile::plan::Target;
-use reconcile::{Context, conditions};
+use reconcile::{Context, Name, conditions};
 use serde_json::{Value, json};
 use testkit::simulation::{self, Trial};
 use testkit::{Cluster, pods};
@@ -49,17 +49,25 @@ fn tolerating(seconds: Option<u32>) -> Value {
     json!([toleration])
 }
 
-/// Renews the lease of a node for so long.
+/// Plays the agent of a node for so long: renews its lease, and says that it is ready to whoever
+/// says otherwise.
 async fn live(cluster: &Cluster, context: &Context, name: &str, seconds: u64) {
     let requests = context.requests("test", Default::default());
     let lease = json!({"apiVersion": "coordination.k8s.io/v1", "kind": "Lease",
         "metadata": {"namespace": "kube-node-lease", "name": name}, "spec": {}});
     let lease = cluster.create(LEASE, lease).await;
-    for _ in 0..seconds / 10 {
-        let now = conditions::time(context.environment.now()).replace('Z', ".000000Z");
-        let renewed = json!({"spec": {"renewTime": now}});
+    for _ in 0..seconds / 30 {
+        let now = conditions::time(context.environment.now());
+        let renewed = json!({"spec": {"renewTime": now.replace('Z', ".000000Z")}});
         requests.patch(&Target::of(LEASE, &lease), &renewed).await.expect("renewed");
-        tokio::time::sleep(Duration::from_secs(10)).await;
+        let node = requests.get(NODE, &Name::new("", name)).await.expect("an answer");
+        let node = node.expect("a node");
+        if !conditions::is_true(&node.value["status"], "Ready") {
+            let ready = json!({"status": {"conditions": [{"type": "Ready", "status": "True",
+                "reason": "KubeletReady", "lastHeartbeatTime": now}]}});
+            requests.patch(&Target::of(NODE, &node).part("status"), &ready).await.expect("ready");
+        }
+        tokio::time::sleep(Duration::from_secs(30)).await;
     }
 }
 
@@ -77,7 +85,7 @@ const LOST: Trial = Trial {
     name: "node-controller",
     seed: 1,
     component: |context| node_lifecycle::start(context, &Options::default()),
-    workload: |cluster, context| Box::pin(two_are_lost(cluster, context, 1200)),
+    workload: |cluster, context| Box::pin(two_are_lost(cluster, context, 4_800)),
     play: |context| Box::pin(pods::play(context)),
 };
 
@@ -85,10 +93,10 @@ const LOST: Trial = Trial {
 const ALL_LOST: Trial = Trial {
     workload: |cluster, context| {
         Box::pin(async move {
-            two_are_lost(cluster.clone(), context.clone(), 600).await;
-            tokio::time::sleep(Duration::from_secs(300)).await;
+            two_are_lost(cluster.clone(), context.clone(), 4_800).await;
+            tokio::time::sleep(Duration::from_secs(3_600)).await;
             let requests = context.requests("test", Default::default());
-            let name = reconcile::Name::new("", "a");
+            let name = Name::new("", "a");
             let node = context.get_live(NODE, &name).await.expect("an answer").expect("a node");
             let mut taints = node.value["spec"]["taints"].as_array().cloned().unwrap_or_default();
             taints.push(json!({"key": "maintenance", "effect": "NoExecute"}));

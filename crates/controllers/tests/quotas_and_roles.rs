@@ -104,7 +104,7 @@ async fn the_roles_of_users_say_what_they_allow() {
 }
 
 async fn pause() {
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
 }
 
 const QUOTAS: Trial = Trial {

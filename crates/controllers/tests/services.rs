@@ -91,7 +91,7 @@ async fn pods_come_into_slices_and_endpoints_and_go_out_of_them() {
 }
 
 async fn pause() {
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
 }
 
 /// A service and pods that come, cease to be ready and go.

@@ -3,25 +3,22 @@
 
 use std::time::Duration;
 
-use controllers::kinds::{POD, REPLICA_SET};
+use controllers::kinds::REPLICA_SET;
 use controllers::replica_set::Controller;
 use reconcile::plan::Target;
 use reconcile::{Name, run};
 use serde_json::json;
 use testkit::oracle::{self, Case, Violation};
+use testkit::pods;
 use testkit::simulation::{self, Also, Trial};
-use testkit::{nodes, pods};
 
-/// A set of two pods that get ready late, on two nodes, one of which is deleted by a user.
+/// A set of two pods that get ready late and take long to go, scaled to three.
 const DISTURBED: Trial = Trial {
     name: "replicaset-controller/disturbed",
     seed: 7,
     component: |context| Box::pin(run::run(context, Controller)),
     workload: |cluster, context| {
         Box::pin(async move {
-            for node in ["a", "b"] {
-                nodes::register(&context, node).await;
-            }
             let set = json!({
                 "apiVersion": "apps/v1", "kind": "ReplicaSet",
                 "metadata": {"namespace": "default", "name": "web"},
@@ -32,26 +29,20 @@ const DISTURBED: Trial = Trial {
                             "annotations": {"play/ready-after": "5", "play/grace": "10"}},
                         "spec": {"containers": [{"name": "main", "image": "web"}]}}},
             });
-            cluster.create(REPLICA_SET, set).await;
+            let set = cluster.create(REPLICA_SET, set).await;
             tokio::time::sleep(Duration::from_secs(1_300)).await;
             let requests = context.requests("test", Default::default());
-            let cache = context.cache(POD);
-            cache.reaches(1).await;
-            if let Some(pod) = cache.all().first() {
-                let _ = requests.delete(&Target::of(POD, pod), &Default::default()).await;
-            }
+            let patch = json!({"spec": {"replicas": 3}});
+            requests.patch(&Target::of(REPLICA_SET, &set), &patch).await.expect("scaled");
         })
     },
-    play: |context| {
-        Box::pin(async move {
-            tokio::join!(pods::play(context.clone()), nodes::place(context));
-        })
-    },
+    play: |context| Box::pin(pods::play(context)),
 };
 
 #[test]
 fn no_fault_changes_where_a_disturbed_set_ends() {
-    let plans = simulation::try_everything(DISTURBED);
+    // A set ends alike however long it is held up, and whatever the clock says.
+    let plans = simulation::try_with(DISTURBED, Also { incomparable: &[], ..Also::default() });
     assert!(plans > 100, "{plans}");
 }
 
@@ -78,7 +69,7 @@ fn another_seed_is_another_trace() {
 #[test]
 fn a_value_that_was_changed_back_leaves_nothing_behind() {
     let name = Name::new("default", "web");
-    let [bad, good] = [9, 2].map(|replicas| json!({"spec": {"replicas": replicas}}));
+    let [bad, good] = [9, 3].map(|replicas| json!({"spec": {"replicas": replicas}}));
     simulation::roll_back(DISTURBED, REPLICA_SET, name, [bad, good]);
 }
 

@@ -113,7 +113,7 @@ async fn a_directory_is_made_grows_and_goes() {
 }
 
 async fn pause() {
-    tokio::time::sleep(Duration::from_secs(300)).await;
+    tokio::time::sleep(Duration::from_secs(3_600)).await;
 }
 
 /// Two claims want one volume; one of them goes.

@@ -25,18 +25,18 @@ const WATCH_SECONDS: u64 = 290;
 /// How long after that a silent stream counts as dead.
 const SILENCE_SECONDS_MAX: u64 = WATCH_SECONDS + 5;
 
-/// What asks for metadata in place of objects, of one object, a list or a watch.
-pub const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
-     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
-
 /// Why a cache could not be filled.
 #[derive(Debug, thiserror::Error)]
 enum Broken {
     #[error(transparent)]
     Request(#[from] kube::Error),
-    #[error("the server is at revision {revision}, and {held} was seen before")]
-    Old { revision: u64, held: u64 },
+    #[error("the server is at revision {revision}, and {newest} was seen before")]
+    Old { revision: u64, newest: u64 },
 }
+
+/// What asks for metadata in place of objects, of one object, a list or a watch.
+pub const METADATA_ONLY: &str = "application/json;as=PartialObjectMetadata;g=meta.k8s.io;v=v1,\
+     application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json";
 
 /// Why a watch ended.
 enum Ended {
@@ -53,9 +53,6 @@ pub trait Sink: Send + Sync + 'static {
     fn form(&self) -> Form {
         Form::Whole
     }
-
-    /// The newest revision that was told of; a list that is older is not taken.
-    fn seen(&self) -> u64;
 
     /// Everything there is, as of a revision.
     fn reset(&self, objects: Vec<Object>, revision: u64);
@@ -91,10 +88,6 @@ impl Sink for Cache {
         self.kind
     }
 
-    fn seen(&self) -> u64 {
-        Cache::seen(self)
-    }
-
     fn reset(&self, objects: Vec<Object>, revision: u64) {
         Cache::reset(self, objects, revision);
     }
@@ -121,19 +114,25 @@ pub async fn follow<S: Sink>(
     let backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(30) };
     let mut failures = 0;
     let mut position = None;
+    // The newest revision that was ever told.
+    let mut newest = 0;
     loop {
         let step = match position {
-            None => list(&*cache, &client).await.map(Some),
+            None => list(&*cache, &client, newest).await.map(Some),
             Some(revision) => match watch(&*cache, &client, revision).await {
                 Ok((Ended::Stream, at)) => Ok(Some(at)),
                 Ok((Ended::Gone, at)) if is_planted(Defect::NoRelist) => Ok(Some(at)),
-                Ok((Ended::Gone, _)) => Ok(None),
+                Ok((Ended::Gone, at)) => {
+                    newest = newest.max(at);
+                    Ok(None)
+                }
                 Err(error) => Err(error),
             },
         };
         match step {
             Ok(next) => {
                 failures = 0;
+                newest = newest.max(next.unwrap_or(0));
                 position = next;
             }
             Err(error) => {
@@ -147,7 +146,7 @@ pub async fn follow<S: Sink>(
 }
 
 /// Replaces what the cache holds; returns the revision to watch from.
-async fn list(cache: &impl Sink, client: &kube::Client) -> Result<u64, Broken> {
+async fn list(cache: &impl Sink, client: &kube::Client, newest: u64) -> Result<u64, Broken> {
     let mut objects = Vec::new();
     let mut next = String::new();
     loop {
@@ -179,9 +178,8 @@ async fn list(cache: &impl Sink, client: &kube::Client) -> Result<u64, Broken> {
         }
         if next.is_empty() {
             // A server that lags must not take us back: what we wrote would be undone in our eyes.
-            let held = cache.seen();
-            if revision < held && !is_planted(Defect::TravelBack) {
-                return Err(Broken::Old { revision, held });
+            if revision < newest && !is_planted(Defect::TravelBack) {
+                return Err(Broken::Old { revision, newest });
             }
             cache.reset(objects, revision);
             return Ok(revision);

@@ -17,6 +17,9 @@ pub struct Queue {
     /// The same, by time; equal times in the order they were added.
     order: BTreeMap<(Instant, u64), Name>,
     running: BTreeSet<Name>,
+    /// Before when each object that rests is not due, whoever adds it; and the same by time.
+    resting: BTreeMap<Name, Instant>,
+    rested: BTreeSet<(Instant, Name)>,
     /// How often each object has failed in a row.
     failures: BTreeMap<Name, u32>,
     added: u64,
@@ -25,6 +28,7 @@ pub struct Queue {
 impl Queue {
     /// The object is due at a time, or earlier if it was already.
     pub fn add(&mut self, name: Name, at: Instant) {
+        let at = self.resting.get(&name).map_or(at, |until| at.max(*until));
         match self.due.get(&name) {
             Some((earlier, _)) if *earlier <= at => return,
             Some(later) => {
@@ -52,6 +56,33 @@ impl Queue {
     /// The object is no longer being reconciled.
     pub fn finish(&mut self, name: &Name) {
         self.running.remove(name);
+    }
+
+    /// The object is not due before a time, whatever was added for it.
+    pub fn rest(&mut self, name: &Name, until: Instant, now: Instant) {
+        while self.rested.first().is_some_and(|(at, _)| *at <= now) {
+            if let Some((_, over)) = self.rested.pop_first() {
+                self.resting.remove(&over);
+            }
+        }
+        if let Some(former) = self.resting.insert(name.clone(), until) {
+            self.rested.remove(&(former, name.clone()));
+        }
+        self.rested.insert((until, name.clone()));
+        if let Some(place) = self.due.get(name).copied()
+            && place.0 < until
+        {
+            self.order.remove(&place);
+            self.due.remove(name);
+            self.add(name.clone(), until);
+        }
+    }
+
+    /// The object may be due at any time again.
+    pub fn end_rest(&mut self, name: &Name) {
+        if let Some(until) = self.resting.remove(name) {
+            self.rested.remove(&(until, name.clone()));
+        }
     }
 
     /// The reconcile of an object failed; returns how often in a row.
@@ -120,5 +151,24 @@ mod tests {
         assert_eq!(queue.take(now), Some(name("b")));
         assert_eq!(queue.take(now), Some(name("a")));
         assert_eq!(queue.depth(), 0);
+    }
+
+    #[tokio::test]
+    async fn an_object_that_rests_is_due_after_its_rest() {
+        let now = Instant::now();
+        let (soon, later) = (now + Duration::from_secs(5), now + Duration::from_secs(9));
+        let mut queue = Queue::default();
+        queue.add(name("a"), now);
+        queue.rest(&name("a"), soon, now);
+        queue.add(name("a"), now);
+        assert_eq!((queue.take(now), queue.depth()), (None, 1));
+        assert_eq!(queue.take(soon), Some(name("a")));
+        queue.finish(&name("a"));
+        queue.rest(&name("a"), later, soon);
+        queue.end_rest(&name("a"));
+        queue.rest(&name("b"), later, soon);
+        queue.add(name("a"), soon);
+        assert_eq!(queue.take(soon), Some(name("a")));
+        assert_eq!((queue.resting.len(), queue.rested.len()), (1, 1));
     }
 }

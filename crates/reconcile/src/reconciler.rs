@@ -78,6 +78,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// Every object is looked at again this often, whatever happens; `None` is never.
     pub resync: Option<Duration>,
+    /// How many times as long as a reconcile took that did nothing but report, its object rests.
+    /// What changes meanwhile is reported at once, so that many children take few looks.
+    pub rest: u32,
 }
 
 impl Default for Settings {
@@ -87,6 +90,7 @@ impl Default for Settings {
             backoff: Backoff::default(),
             timeout: Duration::from_secs(60),
             resync: None,
+            rest: 0,
         }
     }
 }

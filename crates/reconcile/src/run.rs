@@ -16,17 +16,24 @@ use crate::cache::{Cache, Change};
 use crate::context::Context;
 use crate::defects::{Defect, is_planted};
 use crate::health::State;
+use crate::kind::Kind;
 use crate::leader::Term;
-use crate::object::Name;
+use crate::object::{Name, Object};
 use crate::plan::Wake;
 use crate::reconciler::{Reconciler, Settings, Watches};
 use crate::requests::Origin;
 
 /// How long a reconcile waits for the caches to show what it wrote before.
 const CATCH_UP_SECONDS_MAX: u64 = 30;
+/// How long an object rests at most after a look that did nothing but report.
+const REST_MAX: Duration = Duration::from_millis(250);
 
 /// Spans for a collector of traces; no lines of a log.
 const SPANS: &str = "setpoint::spans";
+
+/// When an object that something was written for is looked at again, whether a change says so or
+/// not.
+const RELOOK: Duration = Duration::from_secs(CATCH_UP_SECONDS_MAX);
 
 /// One running controller.
 struct Runner<R> {
@@ -53,14 +60,31 @@ struct Waiting {
     causes: BTreeMap<Name, u64>,
 }
 
+/// Whether an object that rests is woken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Urgency {
+    AtOnce,
+    AfterRest,
+}
+
+/// What users ask of an object does not wait; what its children do may.
+fn urgency(kind: Kind, of: Kind, change: &Change) -> Urgency {
+    let asks = |object: &Arc<Object>| (object.generation(), object.is_terminating());
+    let is_asked = change.old.as_ref().map(asks) != change.new.as_ref().map(asks);
+    if kind == of && is_asked { Urgency::AtOnce } else { Urgency::AfterRest }
+}
+
 impl Shared {
     fn lock(&self) -> MutexGuard<'_, Waiting> {
         self.queue.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn wake(&self, names: Vec<Name>, cause: u64) {
+    fn wake(&self, names: Vec<Name>, cause: u64, urgency: Urgency) {
         let mut waiting = self.lock();
         for name in names {
+            if urgency == Urgency::AtOnce {
+                waiting.queue.end_rest(&name);
+            }
             let newest = waiting.causes.entry(name.clone()).or_default();
             *newest = (*newest).max(cause);
             waiting.queue.add(name, Instant::now());
@@ -111,7 +135,10 @@ fn subscribe<R: Reconciler>(
             // A waker that panics must not end the feed of everybody else.
             match catch_unwind(AssertUnwindSafe(|| waker(change))) {
                 Ok(names) if names.is_empty() => {}
-                Ok(names) => shared.wake(names, change.object().revision),
+                Ok(names) => {
+                    let urgency = urgency(kind, R::KIND, change);
+                    shared.wake(names, change.object().revision, urgency);
+                }
                 Err(_) => tracing::error!(controller = R::NAME, %kind, "a waker panicked"),
             }
         };
@@ -157,7 +184,7 @@ impl<R: Reconciler> Runner<R> {
     /// Every object is looked at: at the start, and when this process begins to lead.
     fn wake_all(&self) {
         for object in self.cache.all() {
-            self.shared.wake(vec![object.name.clone()], object.revision);
+            self.shared.wake(vec![object.name.clone()], object.revision, Urgency::AtOnce);
         }
     }
 
@@ -204,9 +231,13 @@ impl<R: Reconciler> Runner<R> {
         let now = Instant::now();
         let class = outcome.result.as_ref().err().map(Error::class);
         match outcome.result {
-            Ok(wake) => {
+            Ok(looked) => {
                 waiting.queue.forget_failures(&name);
-                match wake {
+                if looked.is_report && self.settings.rest > 0 {
+                    let rest = outcome.took.saturating_mul(self.settings.rest).min(REST_MAX);
+                    waiting.queue.rest(&name, now + rest, now);
+                }
+                match looked.wake {
                     Wake::After(after) => waiting.queue.add(name, now + after),
                     Wake::OnChange => {
                         if let Some(after) = self.settings.resync {
@@ -270,10 +301,10 @@ impl<R: Reconciler> Runner<R> {
         Outcome { took: began.elapsed(), result }
     }
 
-    async fn attempt(&self, name: &Name, cause: Option<u64>) -> Result<Wake, Error> {
+    async fn attempt(&self, name: &Name, cause: Option<u64>) -> Result<Looked, Error> {
         self.catch_up(name).await?;
         let Some(object) = self.cache.get(name) else {
-            return Ok(Wake::OnChange);
+            return Ok(Looked { wake: Wake::OnChange, is_report: false });
         };
         let id = format!("{:016x}", self.context.environment.random());
         let cause = Some(cause.unwrap_or(object.revision));
@@ -301,12 +332,17 @@ impl<R: Reconciler> Runner<R> {
             let told = act::write_status(&requests, R::KIND, &object, status, &mut written).await;
             result = result.and(told);
         }
+        let has_written = written.writes > 0;
         self.context.metrics.wrote(R::NAME, written.writes);
+        let is_report = plan.steps.is_empty() && written.writes > 0;
         self.remember(name, written);
         for notice in report.into_iter().flat_map(|report| &report.notices) {
             self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
         }
-        result.map(|()| plan.wake)
+        // What was made may go again before a cache that had to list saw it; then no change tells.
+        let relook = if has_written { Wake::After(RELOOK) } else { Wake::OnChange };
+        let wake = plan.wake.or_earlier(relook);
+        result.map(|()| Looked { wake, is_report })
     }
 
     fn remember(&self, name: &Name, written: Written) {
@@ -347,7 +383,14 @@ impl<R: Reconciler> Runner<R> {
 /// How a reconcile ended.
 struct Outcome {
     took: Duration,
-    result: Result<Wake, Error>,
+    result: Result<Looked, Error>,
+}
+
+/// What a reconcile that went well came to.
+struct Looked {
+    wake: Wake,
+    /// It changed nothing but the object's own status.
+    is_report: bool,
 }
 
 async fn sleep_until(at: Option<Instant>) {

@@ -12,8 +12,11 @@ use tokio::time::Instant;
 
 const PODS: usize = 2_000;
 
+/// What is special about the spec of a pod, by its number.
+type Spec = fn(usize) -> Value;
+
 fn main() {
-    let sorts: [(&str, fn(usize) -> Value); 4] = [
+    let sorts: [(&str, Spec); 4] = [
         ("alike", |_| json!({})),
         ("all different", |at| {
             json!({"containers": [{"name": "c", "image": "i", "resources": {"requests": {
@@ -39,7 +42,7 @@ fn main() {
     }
 }
 
-fn measure(nodes: usize, spec: fn(usize) -> Value) -> (usize, f64) {
+fn measure(nodes: usize, spec: Spec) -> (usize, f64) {
     let mut snapshot = Snapshot::default();
     for at in 0..nodes {
         let name = format!("node-{at}");
@@ -65,7 +68,7 @@ fn measure(nodes: usize, spec: fn(usize) -> Value) -> (usize, f64) {
     (placed, began.elapsed().as_secs_f64() * 1e6 / PODS as f64)
 }
 
-fn pod(at: usize, spec: fn(usize) -> Value) -> Value {
+fn pod(at: usize, spec: Spec) -> Value {
     let mut pod = json!({
         "metadata": {"namespace": "a", "name": format!("p{at}"), "uid": format!("p{at}"),
             "labels": {"app": "x", "set": (at % 100).to_string()}},

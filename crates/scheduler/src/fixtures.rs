@@ -85,7 +85,12 @@ impl Scene {
         let pure = crate::schedule(&self.snapshot, pod, &self.profile);
         let fast = self.classes.schedule(&self.snapshot, pod, &self.profile);
         let name = |verdict: &Verdict| match verdict {
-            Verdict::Place(slot) => Ok(self.snapshot.node(*slot).unwrap().name.to_string()),
+            Verdict::Place(slot) => Ok(self
+                .snapshot
+                .node(*slot)
+                .expect("a slot that was decided must have a node")
+                .name
+                .to_string()),
             Verdict::Refuse(diagnosis) => Err(diagnosis.clone()),
         };
         let (pure, fast) = (name(&pure), name(&fast));
@@ -114,7 +119,11 @@ impl Scene {
             }
             Preemption::Make { slot, victims } => {
                 let victims: Vec<&str> = victims.iter().map(|one| &*one.name().name).collect();
-                let node = &self.snapshot.node(slot).unwrap().name;
+                let node = &self
+                    .snapshot
+                    .node(slot)
+                    .expect("a slot that was decided must have a node")
+                    .name;
                 format!("{node} without {}", victims.join(", "))
             }
         }

@@ -77,7 +77,7 @@ pub enum Filtering<'a> {
 pub trait Filter {
     fn fits(&self, slot: Slot) -> bool;
 
-    /// Leaves the nodes that fit. One call for all nodes, so that the loop is compiled for the rule.
+    /// Leaves the nodes that fit: one call for all of them, so that each rule has its own loop.
     fn keep(&self, slots: &mut Vec<Slot>) {
         slots.retain(|slot| self.fits(*slot));
     }

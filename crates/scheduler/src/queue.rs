@@ -14,6 +14,8 @@ use crate::snapshot::Map;
 
 const BACKOFF_FIRST: Duration = Duration::from_secs(1);
 const BACKOFF_MAX: Duration = Duration::from_secs(10);
+/// The longest wait after writes that failed in a row.
+const FAILED_MAX: Duration = Duration::from_secs(60);
 /// How long a pod waits for a change at most.
 const UNSCHEDULABLE_MAX: Duration = Duration::from_secs(300);
 
@@ -32,6 +34,8 @@ struct Entry {
     pod: Arc<PodInfo>,
     arrival: u64,
     attempts: u32,
+    /// Writes about it that failed in a row.
+    failures: u32,
     tried: Option<Instant>,
     state: State,
 }
@@ -68,8 +72,10 @@ impl Queue {
             let (pod, arrival) = (pod.clone(), self.arrivals);
             let uid = pod.uid.clone();
             let is_gated = pod.is_gated;
-            self.entries
-                .insert(uid.clone(), Entry { pod, arrival, attempts: 0, tried: None, state });
+            self.entries.insert(
+                uid.clone(),
+                Entry { pod, arrival, attempts: 0, failures: 0, tried: None, state },
+            );
             self.enter(&uid, if is_gated { State::Gated } else { State::Active });
             return;
         };
@@ -131,8 +137,23 @@ impl Queue {
     /// It was decided, but the decision could not be carried out.
     pub fn fail(&mut self, uid: &str, now: Instant) {
         self.count_attempt(uid, now);
+        let delay = self.count_failure(uid);
         let until = self.entries.get(uid).map_or(now, |entry| entry.until(now));
-        self.move_to(uid, State::Backoff(until));
+        self.move_to(uid, State::Backoff(until.max(now + delay)));
+    }
+
+    /// A write failed; returns how long to wait before the next.
+    pub fn count_failure(&mut self, uid: &str) -> Duration {
+        let Some(entry) = self.entries.get_mut(uid) else { return Duration::ZERO };
+        entry.failures += 1;
+        doubled(entry.failures, FAILED_MAX)
+    }
+
+    /// A write about a pod did not fail.
+    pub fn forget_failures(&mut self, uid: &str) {
+        if let Some(entry) = self.entries.get_mut(uid) {
+            entry.failures = 0;
+        }
     }
 
     /// Something happened: pods that it can help are tried again.
@@ -270,10 +291,15 @@ impl Queue {
 impl Entry {
     /// Until when it waits after its last attempt.
     fn until(&self, now: Instant) -> Instant {
-        let doubled = 1u32.checked_shl(self.attempts.saturating_sub(1)).unwrap_or(u32::MAX);
-        let delay = BACKOFF_FIRST.saturating_mul(doubled).min(BACKOFF_MAX);
+        let delay = doubled(self.attempts, BACKOFF_MAX);
         self.tried.map_or(now, |tried| tried + delay)
     }
+}
+
+/// Doubles from the first delay with every time.
+pub fn doubled(times: u32, most: Duration) -> Duration {
+    let factor = 1u32.checked_shl(times.saturating_sub(1)).unwrap_or(u32::MAX);
+    BACKOFF_FIRST.saturating_mul(factor).min(most)
 }
 
 #[cfg(test)]
@@ -326,7 +352,7 @@ mod tests {
     }
 
     #[tokio::test(start_paused = true)]
-    async fn the_back_off_doubles_up_to_ten_seconds() {
+    async fn the_back_off_doubles_further_where_writes_fail() {
         let mut queue = Queue::default();
         let now = Instant::now();
         queue.put(&pod("a", 0, &[]), now);
@@ -335,9 +361,16 @@ mod tests {
             queue.pop();
             queue.fail("a", now);
             delays.push(queue.next_due().expect("it waits").duration_since(now).as_secs());
-            queue.tick(now + BACKOFF_MAX);
+            queue.tick(now + FAILED_MAX);
         }
-        assert_eq!(delays, [1, 2, 4, 8, 10, 10]);
+        assert_eq!(delays, [1, 2, 4, 8, 16, 32]);
+        queue.forget_failures("a");
+        queue.tick(now + FAILED_MAX);
+        queue.pop();
+        queue.refuse("a", Events::ALL, now);
+        queue.wake(Events::ALL, now);
+        let delay = queue.next_due().expect("it waits").duration_since(now);
+        assert_eq!(delay, BACKOFF_MAX);
     }
 
     #[tokio::test(start_paused = true)]

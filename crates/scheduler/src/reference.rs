@@ -13,6 +13,7 @@ use crate::gang::group::Group;
 use crate::gang::{self, Gang};
 
 const ZONE: &str = "zone";
+const THERE: &str = "what was made must be there";
 
 #[derive(Clone, Debug)]
 enum Deed {
@@ -116,7 +117,7 @@ impl World {
     fn fits(&self, node: &str, wish: &Wish) -> bool {
         let object = &self.nodes[node];
         let has = |name: &str| -> i64 {
-            object["status"]["allocatable"][name].as_str().unwrap().parse().unwrap()
+            object["status"]["allocatable"][name].as_str().expect(THERE).parse().expect(THERE)
         };
         let cpu: i64 = self.on(node).map(|one| one.cpu).sum();
         let gpu: i64 = self.on(node).map(|one| one.gpu).sum();
@@ -126,10 +127,9 @@ impl World {
             pods.filter(|(at, ..)| self.nodes.contains_key(at) && self.zone(at) == zone).count()
         };
         let skew = || {
-            let counted = self
-                .nodes
-                .keys()
-                .filter(|name| wish.zone.is_none_or(|zone| *self.zone(name) == zone.to_string()));
+            let counted = self.nodes.keys().filter(|name| {
+                wish.zone.is_none_or(|zone| *self.zone(name) == json!(zone.to_string()))
+            });
             let least = counted.map(|name| in_zone(self.zone(name))).min().unwrap_or(0);
             in_zone(self.zone(node)) + 1 - least
         };
@@ -140,7 +140,7 @@ impl World {
             && (wish.gpu == 0 || gpu + wish.gpu <= has("nvidia.com/gpu"))
             && self.on(node).count() < 8
             && (wish.tolerates || !is_tainted)
-            && wish.zone.is_none_or(|zone| *self.zone(node) == zone.to_string())
+            && wish.zone.is_none_or(|zone| *self.zone(node) == json!(zone.to_string()))
             && wish.port.is_none_or(|port| self.on(node).all(|one| one.port != Some(port)))
             && !(wish.is_alone && is_near_lonely)
             && (!wish.is_spread || skew() <= 1)
@@ -153,8 +153,8 @@ impl World {
     /// Nobody has more than there is.
     fn check(&self, scene: &Scene) {
         for (name, node) in &self.nodes {
-            let slot = scene.snapshot.slot_of(name).unwrap();
-            let count = i64::try_from(self.on(name).count()).unwrap();
+            let slot = scene.snapshot.slot_of(name).expect(THERE);
+            let count = i64::try_from(self.on(name).count()).expect(THERE);
             assert_eq!(scene.snapshot.columns.requested(crate::resources::PODS, slot), count);
             let cpu: i64 = self.on(name).map(|one| one.cpu).sum();
             let id = crate::resources::CPU;
@@ -245,7 +245,7 @@ fn gang(
         Ok(found) => {
             assert!(found.len() >= least, "{} of {least}", found.len());
             for (pod, slot) in found {
-                let node = scene.snapshot.node(slot).unwrap().name.to_string();
+                let node = scene.snapshot.node(slot).expect(THERE).name.to_string();
                 assert!(world.fits(&node, &wish), "{node} {wish:?}");
                 world.pods.insert(pod.name().name.to_string(), (node, Value::Null, wish.clone()));
             }
@@ -253,8 +253,13 @@ fn gang(
     }
 }
 
+const CASES: u32 = 256;
+
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 256, failure_persistence: None, ..Default::default() })]
+    #![proptest_config(ProptestConfig {
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(CASES)
+    })]
 
     #[test]
     fn every_decision_is_one_that_a_plain_reading_of_the_objects_allows(

@@ -87,11 +87,6 @@ impl Columns {
         &self.compared[which]
     }
 
-    /// Cpu (0) or memory (1) as they are compared.
-    pub fn compared(&self, which: usize, slot: usize) -> i64 {
-        self.compared[which][slot]
-    }
-
     pub fn free(&self, resource: ResourceId, slot: usize) -> i64 {
         self.allocatable(resource, slot) - self.requested(resource, slot)
     }

@@ -73,9 +73,9 @@ pub async fn check_epoch(server: &Server, target: &Target, cause: &Cause) -> Res
     let key = Key::new(format!("leases/{LEASES}/{}", epoch.group));
     let key = key.map_err(|error| Error::bad_request(error.to_string()))?;
     let lease = server.store.get(&key, None).await.map_err(store_failure)?;
-    let transitions = lease.and_then(|entry| {
+    let transitions = lease.map(|entry| {
         let lease = stored(&entry).object(entry.modified);
-        Some(lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0) + 1)
+        lease["spec"]["leaseTransitions"].as_u64().unwrap_or(0) + 1
     });
     if transitions.is_none_or(|begun| epoch.number > begun) {
         let (group, number) = (&epoch.group, epoch.number);

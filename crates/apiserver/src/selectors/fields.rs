@@ -56,7 +56,7 @@ impl Subject<'_> {
 /// Reads a selector; whether a kind has the fields is [`Selector::for_kind`].
 pub fn parse(text: &str) -> Result<Selector, Error> {
     let mut parts = split_at_commas(text);
-    // Canonical order: equal selectors print equally.
+    // The first in this order is the one that is refused.
     parts.sort_unstable();
     let mut terms = Vec::new();
     for part in parts.into_iter().filter(|part| !part.is_empty()) {
@@ -67,6 +67,8 @@ pub fn parse(text: &str) -> Result<Selector, Error> {
         let value = unescape(value)?;
         terms.push(Term { field: field.to_owned(), operator, value });
     }
+    // Canonical order, by what is printed: equal selectors print equally, and `==` is `=`.
+    terms.sort_by_cached_key(Term::to_string);
     Ok(Selector { terms })
 }
 
@@ -136,17 +138,24 @@ impl fmt::Display for Selector {
             if index > 0 {
                 formatter.write_str(",")?;
             }
-            let operator = match term.operator {
-                Operator::Equals => "=",
-                Operator::NotEquals => "!=",
-            };
-            write!(formatter, "{}{operator}", term.field)?;
-            for character in term.value.chars() {
-                if matches!(character, '\\' | ',' | '=') {
-                    formatter.write_str("\\")?;
-                }
-                write!(formatter, "{character}")?;
+            write!(formatter, "{term}")?;
+        }
+        Ok(())
+    }
+}
+
+impl fmt::Display for Term {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let operator = match self.operator {
+            Operator::Equals => "=",
+            Operator::NotEquals => "!=",
+        };
+        write!(formatter, "{}{operator}", self.field)?;
+        for character in self.value.chars() {
+            if matches!(character, '\\' | ',' | '=') {
+                formatter.write_str("\\")?;
             }
+            write!(formatter, "{character}")?;
         }
         Ok(())
     }
@@ -234,6 +243,7 @@ mod tests {
             ("a=x\\\\", "a=x\\\\"),
             ("a=x y", "a=x y"),
             ("=b", "=b"),
+            ("==,= ", "=,= "),
         ];
         for (text, canonical) in cases {
             assert_eq!(parse(text).unwrap().to_string(), canonical, "{text:?}");

@@ -26,9 +26,11 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 
-use crate::answer::Body;
+use crate::answer::{Answer, Body};
+use crate::authenticate::bearer_token;
 use crate::identity::tls::Holder;
 use crate::server::Server;
+use crate::status::Error;
 use activity::Activity;
 pub use listen::Listen;
 
@@ -105,9 +107,17 @@ pub async fn serve_within(
             // Read once for the connection, not for each of its requests.
             let holder = certificate.and_then(|one| Holder::of_certificate(one));
             let answer = move |request: Request<Incoming>| {
-                let user = holder.as_ref().and_then(|holder| holder.user(server.now()));
+                let user = holder.as_ref().map(|holder| holder.user(server.now()));
                 let server = server.clone();
-                async move { server.handle(request, user).await }
+                async move {
+                    match user {
+                        // A certificate that no longer holds is not believed; a token may be.
+                        Some(None) if bearer_token(request.headers()).is_none() => {
+                            Answer::failure(&Error::unauthorized()).into_response()
+                        }
+                        user => server.handle(request, user.flatten()).await,
+                    }
+                }
             };
             Some((stream, answer))
         }

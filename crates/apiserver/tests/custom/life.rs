@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 use store::{Environment, KeyRange, PageRequest, Retention, System, backends};
+use tokio::task::JoinSet;
 
 use crate::cluster::{Cluster, DEFINITIONS, WIDGETS, v1, widget, widgets};
 
@@ -101,13 +102,15 @@ async fn no_object_outlives_its_definition_whoever_creates_it_meanwhile() {
     let other = Arc::new(Cluster::start_on(one.store.clone()).await);
     one.done(&format!("POST {DEFINITIONS}"), widgets(any())).await;
     other.until_code(WIDGETS, 200).await;
-    let creators: Vec<_> =
-        (0..4).map(|which| tokio::spawn(create_until_refused(other.clone(), which))).collect();
+    let mut creators = JoinSet::new();
+    for which in 0..4 {
+        creators.spawn(create_until_refused(other.clone(), which));
+    }
     let first = format!("{WIDGETS}/w0-1");
     other.until_code(&first, 200).await;
     one.done(&format!("DELETE {DEFINITIONS}/widgets.example.com"), Value::Null).await;
-    for creator in creators {
-        let (code, message) = creator.await.unwrap();
+    while let Some(refused) = creators.join_next().await {
+        let (code, message) = refused.unwrap();
         assert!([403, 404].contains(&code), "{code} {message}");
     }
     one.until_code(&format!("{DEFINITIONS}/widgets.example.com"), 404).await;

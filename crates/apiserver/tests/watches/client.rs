@@ -15,6 +15,7 @@ use rustls::pki_types::pem::PemObject;
 use rustls::pki_types::{CertificateDer, PrivateKeyDer, ServerName};
 use rustls::{ClientConfig, RootCertStore};
 use serde_json::{Value, json};
+use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
@@ -86,7 +87,15 @@ pub struct Client {
 
 impl Client {
     pub async fn connect(credentials: &Credentials, version: Version) -> Client {
-        let stream = TokioIo::new(credentials.stream(version).await);
+        Client::over(credentials.stream(version).await, version).await
+    }
+
+    /// On a stream that is there already.
+    pub async fn over(
+        stream: impl AsyncRead + AsyncWrite + Unpin + Send + 'static,
+        version: Version,
+    ) -> Client {
+        let stream = TokioIo::new(stream);
         let mut driver = JoinSet::new();
         let sender = match version {
             Version::One => {

@@ -23,6 +23,8 @@ pub struct Choices {
     pub traffic: Traffic,
     /// Keeps its store here, and not in memory.
     pub directory: Option<PathBuf>,
+    /// Another clock than the system's.
+    pub environment: Option<Arc<dyn Environment>>,
 }
 
 /// A running server.
@@ -48,6 +50,7 @@ impl Cluster {
     pub async fn start_with(choices: Choices) -> Cluster {
         let keeps_directory = choices.directory.is_some();
         let directory = choices.directory.unwrap_or_else(new_directory);
+        let environment = choices.environment.unwrap_or_else(|| Arc::new(System));
         let store: Arc<dyn Store> = if keeps_directory {
             let settings = embedded::Settings { directory: directory.join("store") };
             embedded::open(&settings, Retention::default(), Arc::new(System)).await.unwrap()
@@ -59,7 +62,7 @@ impl Cluster {
         let (stop, stopped) = watch::channel(false);
         let (pki, host) = (directory.join("pki"), "localhost".to_owned());
         let options = start::Options { directory: pki, listen, host, stop: stopped };
-        let mut handle = start::start(options, store, Arc::new(System)).await.unwrap();
+        let mut handle = start::start(options, store, environment).await.unwrap();
         let server = Arc::get_mut(&mut handle.server).expect("nobody else has the server yet");
         server.traffic = choices.traffic;
         let admin = handle.keys.admin().unwrap();

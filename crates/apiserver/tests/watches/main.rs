@@ -9,4 +9,5 @@ mod cluster;
 mod ends;
 mod invariants;
 mod limits;
+mod places;
 mod starts;

@@ -109,7 +109,8 @@ fn what_is_suspended_or_cannot_be_read_does_not_start() {
     );
     let zone = cron(json!({"timeZone": "Mars/Olympus"}), json!({}));
     assert!(plan_at(&zone, Vec::new(), "2024-01-02T00:00:00Z").contains(
-        "Warning UnknownTimeZone: invalid timeZone: \"Mars/Olympus\": unknown time zone Mars/Olympus"
+        "Warning UnknownTimeZone: invalid timeZone: \"Mars/Olympus\": unknown time zone \
+         Mars/Olympus"
     ));
     let text = cron(json!({"schedule": "never"}), json!({}));
     assert!(plan_at(&text, Vec::new(), "2024-01-02T00:00:00Z").contains(

@@ -47,6 +47,16 @@ impl Failures {
     }
 }
 
+impl Failures {
+    /// How often pods of a set have failed, by node.
+    pub fn of(&self, set: &str) -> BTreeMap<String, u32> {
+        let known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let from = (set.to_owned(), String::new());
+        let own = known.range(from..).take_while(|((of, _), _)| of == set);
+        own.map(|((_, node), failure)| (node.clone(), failure.count)).collect()
+    }
+}
+
 /// At once, then after one second, two, four.
 fn wait(count: u32) -> i64 {
     match count {
@@ -67,6 +77,11 @@ mod tests {
         assert_eq!(waits, [0, 1, 2, 4, 8, 16, 32, 64, 128, 256, 512, 900, 900]);
         assert_eq!(failures.note("set", "node", "12", 500), 1_000);
         assert_eq!(failures.note("set", "other", "x", 500), 500);
+        assert_eq!(
+            failures.of("set"),
+            [("node", 13), ("other", 1)].map(|(n, c)| (n.to_owned(), c)).into()
+        );
+        assert!(failures.of("se").is_empty());
         assert_eq!(failures.note("set", "node", "late", 5_000), 5_000);
     }
 }

@@ -15,10 +15,12 @@ mod update;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::reconciler::Settings;
 use reconcile::{Change, Context, Error, Kind, Object, Plan, Reconciler, Watches};
 
 use crate::claims;
 use crate::kinds::{CONTROLLER_REVISION, DAEMON_SET, NODE, POD};
+use crate::pods::REST;
 
 pub use observe::Observed;
 
@@ -31,6 +33,11 @@ impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = "daemon-set-controller";
     const KIND: Kind = DAEMON_SET;
+
+    fn settings(&self) -> Settings {
+        // The statuses of many pods are told of together.
+        Settings { rest: REST, ..Settings::default() }
+    }
 
     fn watches(&self, watches: &mut Watches) {
         watches.owned(POD, DAEMON_SET);

@@ -1,6 +1,6 @@
 //! The pods and revisions of a DaemonSet, and all nodes.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reconcile::{Context, Error, Object, Selector};
@@ -19,6 +19,10 @@ pub struct Observed {
     pub nodes: Vec<Arc<Object>>,
     /// When each failed pod may be replaced, in seconds, by UID.
     pub replaceable: BTreeMap<String, i64>,
+    /// How often pods have failed, by node; only where they have.
+    pub failures: BTreeMap<String, u32>,
+    /// Names that its pods cannot get.
+    pub foreign_names: BTreeSet<String>,
     /// Another object has the name that the revision of the template would get.
     pub is_name_taken: bool,
 }
@@ -42,6 +46,8 @@ pub async fn observe(
     });
     Ok(Observed {
         replaceable: replaceable.collect(),
+        failures: failures.of(&set.uid),
+        foreign_names: claims::foreign_names(context, set, POD),
         is_name_taken: revisions::is_name_taken(context, set),
         nodes: context.cache(NODE).all(),
         pods,

@@ -83,7 +83,7 @@ pub fn plan(set: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, E
     revisions::truncate(&mut plan, set, &history, is_live);
     plan.status = Some(status::status(&scene));
     plan.wake = status::wake(&scene).or_earlier(changes.wake);
-    scene.write(&mut plan, &held, changes);
+    scene.write(&mut plan, changes);
     Ok(plan)
 }
 
@@ -223,12 +223,14 @@ impl<'a> Scene<'a> {
         }
     }
 
-    fn write(&self, plan: &mut Plan, held: &[&Arc<Object>], changes: Changes<'a>) {
+    fn write(&self, plan: &mut Plan, changes: Changes<'a>) {
         plan.notices.extend(changes.notices);
-        let mut taken: BTreeSet<String> =
-            held.iter().map(|pod| pod.name.name.to_string()).collect();
+        let mut taken = self.observed.foreign_names.clone();
+        let own = self.observed.pods.owned.iter();
+        taken.extend(own.map(|pod| pod.name.name.to_string()));
         for node in changes.make.into_iter().take(BURST_MAX) {
-            let name = pod::free_name(self.set, node, &mut taken);
+            let failures = self.observed.failures.get(node).copied().unwrap_or(0);
+            let name = pod::free_name(self.set, node, (&self.hash, failures), &mut taken);
             plan.create(POD, pod::made(self.set, &name, node, &self.hash));
             plan.notices.push(Notice::normal("SuccessfulCreate", format!("Created pod: {name}")));
         }

@@ -53,12 +53,18 @@ pub fn is_updated(set: &Object, pod: &Object, hash: &str) -> bool {
         || generation.is_some() && pod.label(GENERATION_LABEL) == generation
 }
 
-/// A name that follows from the set and the node; those that are taken are passed over.
-pub fn free_name(set: &Object, node: &str, taken: &mut BTreeSet<String>) -> String {
+/// A name that follows from the set, its template, the node and how often pods have failed there;
+/// those that are taken are passed over.
+pub fn free_name(
+    set: &Object,
+    node: &str,
+    (hash, failures): (&str, u32),
+    taken: &mut BTreeSet<String>,
+) -> String {
     let name = |attempt: u32| {
-        let digest = names::digest(&[&set.uid, node, &attempt.to_string()]);
+        let digest = names::digest(&[&set.uid, hash, node, &attempt.to_string()]);
         names::child(&set.name.name, &digest[..5])
     };
-    let mut names = (0..).map(name).filter(|name| taken.insert(name.clone()));
+    let mut names = (failures..).map(name).filter(|name| taken.insert(name.clone()));
     names.next().expect("there are more numbers than pods")
 }

@@ -19,12 +19,13 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::owners;
+use reconcile::reconciler::Settings;
 use reconcile::{Cache, Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
 
 use crate::claims;
 use crate::kinds::{DEPLOYMENT, POD, REPLICA_SET};
 use crate::options::{Match, Options};
-use crate::pods;
+use crate::pods::{self, REST};
 
 pub use observe::Observed;
 
@@ -43,6 +44,11 @@ impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = "deployment-controller";
     const KIND: Kind = DEPLOYMENT;
+
+    fn settings(&self) -> Settings {
+        // The statuses of many pods are told of together.
+        Settings { rest: REST, ..Settings::default() }
+    }
 
     fn watches(&self, watches: &mut Watches) {
         watches.owned(REPLICA_SET, DEPLOYMENT);

@@ -20,7 +20,9 @@ impl Rollout<'_> {
         if self.spec.strategy == Strategy::Recreate {
             return self.spec.replicas;
         }
-        let room = self.spec.total_max() - self.asked();
+        // Pods that an old ReplicaSet has yet to delete take up room as well.
+        let held = self.sets.iter().map(|set| set.replicas.max(set.count("replicas")));
+        let room = self.spec.total_max() - held.sum::<i64>();
         if room <= 0 {
             return current;
         }
@@ -71,7 +73,8 @@ impl Rollout<'_> {
     }
 
     fn remove_available(&mut self, active: &[usize], available_min: i64) -> bool {
-        let spare = self.sum("availableReplicas") - available_min;
+        let available: i64 = self.sets.iter().map(|set| set.available()).sum();
+        let spare = available - available_min;
         let mut left = spare;
         for at in active {
             let removed = self.sets[*at].replicas.min(left);

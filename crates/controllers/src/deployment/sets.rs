@@ -64,8 +64,9 @@ impl<'a> Set<'a> {
         self.object().and_then(|object| object.value["status"][field].as_i64()).unwrap_or(0)
     }
 
+    /// Pods that are available and stay: what it is yet to delete does not count.
     pub fn available(&self) -> i64 {
-        self.count("availableReplicas")
+        self.count("availableReplicas").min(self.replicas)
     }
 
     pub fn revision(&self) -> i64 {

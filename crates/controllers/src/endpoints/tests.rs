@@ -39,8 +39,9 @@ fn made(service: &Object, pods: Vec<Arc<Object>>) -> Object {
 }
 
 fn address(number: usize) -> Value {
-    json!({"ip": format!("10.1.0.{number}"), "nodeName": "n", "targetRef":
-        {"kind": "Pod", "namespace": "a", "name": format!("p{number}"), "uid": format!("p{number}")}})
+    let name = format!("p{number}");
+    json!({"ip": format!("10.1.0.{number}"), "nodeName": "n",
+        "targetRef": {"kind": "Pod", "namespace": "a", "name": name, "uid": name}})
 }
 
 #[test]

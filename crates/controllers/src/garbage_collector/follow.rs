@@ -3,7 +3,6 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use reconcile::follow::{Form, Sink, follow};
@@ -40,8 +39,6 @@ struct Into {
     kind: Kind,
     shared: Arc<Shared>,
     ready: watch::Sender<bool>,
-    /// The newest revision that was told of.
-    seen: AtomicU64,
 }
 
 impl Followers {
@@ -101,8 +98,7 @@ impl Followers {
 
     fn follow(&mut self, kind: Kind) -> Follower {
         let (ready, is_ready) = watch::channel(false);
-        let sink =
-            Arc::new(Into { kind, shared: self.shared.clone(), ready, seen: AtomicU64::new(0) });
+        let sink = Arc::new(Into { kind, shared: self.shared.clone(), ready });
         let (client, environment) = (self.context.client.clone(), self.context.environment.clone());
         let task = self.tasks.spawn(follow(sink, client, environment));
         Follower { task, ready: is_ready }
@@ -127,30 +123,21 @@ impl Sink for Into {
         Form::Metadata
     }
 
-    fn seen(&self) -> u64 {
-        self.seen.load(Ordering::Relaxed)
-    }
-
-    fn reset(&self, objects: Vec<Object>, revision: u64) {
-        self.advance(revision);
+    fn reset(&self, objects: Vec<Object>, _: u64) {
         let concerned = self.shared.graph().reset(self.kind, &objects);
         self.tell(concerned);
         self.ready.send_replace(true);
     }
 
     fn put(&self, object: Object) {
-        self.advance(object.revision);
         let concerned = self.shared.graph().put(self.kind, &object);
         self.tell(concerned);
     }
 
     fn remove(&self, last: &Object) {
-        self.advance(last.revision);
         let concerned = self.shared.graph().remove(Uid::of(&last.uid));
         self.tell(concerned);
     }
 
-    fn advance(&self, revision: u64) {
-        self.seen.fetch_max(revision, Ordering::Relaxed);
-    }
+    fn advance(&self, _: u64) {}
 }

@@ -116,7 +116,8 @@ fn misplaced(shared: &Shared, item: &Item, reference: &Reference) -> Option<Noti
     let uid = Uid::of(&item.live.uid);
     let is_elsewhere =
         graph.node(uid).is_some_and(|node| graph.is_elsewhere(node, Uid::of(&reference.uid)));
-    if !is_elsewhere && !(kind.namespaced && namespace.is_empty()) {
+    let is_wide = kind.namespaced && namespace.is_empty();
+    if !is_elsewhere && !is_wide {
         return None;
     }
     let Reference { api_version, kind, name, uid, .. } = reference;

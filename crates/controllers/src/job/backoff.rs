@@ -26,12 +26,20 @@ pub fn remaining(census: &Census<'_>, now: Timestamp) -> Duration {
         .filter(|pod| census.spec.is_failed(pod) && (is_tracked(pod) || !pod.is_terminating()));
     let times = failed.filter_map(|pod| finished(pod));
     let times: Vec<Timestamp> = times.filter(|at| last_success.is_none_or(|it| *at > it)).collect();
-    left(times.len(), times.iter().max().copied(), now)
+    let last = times.iter().copied().filter(|at| is_plausible(*at, now)).max();
+    left(times.len(), last, now)
+}
+
+/// Whether a pod can have finished then: a time further ahead than any wait is that of a clock
+/// which has been set back since, and nobody should wait for it.
+fn is_plausible(at: Timestamp, now: Timestamp) -> bool {
+    let ahead = at.as_second().saturating_sub(now.as_second());
+    u64::try_from(ahead).unwrap_or(0) <= MAX.as_secs()
 }
 
 /// What is left of the wait of an index whose last pod failed.
 pub fn remaining_of_index(pod: &Object, now: Timestamp) -> Duration {
-    left(failures(pod) + 1, finished(pod), now)
+    left(failures(pod) + 1, finished(pod).filter(|at| is_plausible(*at, now)), now)
 }
 
 fn left(failures: usize, last: Option<Timestamp>, now: Timestamp) -> Duration {

@@ -115,7 +115,10 @@ mod tests {
 
     #[test]
     fn the_first_rule_that_matches_decides() {
-        let codes = |operator: &str, values: Value, action: &str| json!({"action": action, "onExitCodes": {"operator": operator, "values": values}});
+        let codes = |operator: &str, values: Value, action: &str| {
+            let rule = json!({"operator": operator, "values": values});
+            json!({"action": action, "onExitCodes": rule})
+        };
         let disrupted = json!({"action": "Ignore", "onPodConditions": [
             {"type": "DisruptionTarget", "status": "True"}]});
         let fail = codes("In", json!([42]), "FailJob");

@@ -132,6 +132,14 @@ fn failed_pods_are_replaced_after_a_while() {
 }
 
 #[test]
+fn a_clock_that_was_set_back_is_not_waited_for() {
+    let ended = json!({"status": {"containerStatuses": [{"state": {"terminated": {
+        "finishedAt": "1970-01-01T02:00:00Z", "exitCode": 1}}}]}});
+    let again = outcome(&job(json!({})), vec![pod("x", "Failed", ended)], 3_600);
+    assert_eq!(again, ["create pod", "create pod", "active 2", r#"uncounted failed ["x"]"#]);
+}
+
+#[test]
 fn too_many_failures_end_the_job_and_its_pods() {
     let strict = |status: Value| job(json!({"spec": {"backoffLimit": 0}, "status": status}));
     let pods = || vec![pod("x", "Failed", json!({})), pod("y", "Running", json!({}))];
@@ -276,9 +284,11 @@ fn a_job_that_goes_frees_its_pods_and_makes_no_more() {
 
 #[test]
 fn the_rules_of_a_job_decide_about_failures() {
-    let policy = json!({"spec": {"podReplacementPolicy": "Failed", "podFailurePolicy": {"rules": [
+    let rules = json!([
         {"action": "FailJob", "onExitCodes": {"operator": "In", "values": [42]}},
-        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]}}});
+        {"action": "Ignore", "onPodConditions": [{"type": "DisruptionTarget", "status": "True"}]}]);
+    let policy = json!({"spec": {"podReplacementPolicy": "Failed",
+        "podFailurePolicy": {"rules": rules}}});
     let exited = |code: i64| {
         json!({"status": {"containerStatuses": [
             {"name": "main", "state": {"terminated": {"exitCode": code}}}],
@@ -289,8 +299,8 @@ fn the_rules_of_a_job_decide_about_failures() {
         failed,
         [
             "uncounted failed [\"x\"]",
-            "FailureTarget=True PodFailurePolicy: Container main for pod a/x failed with exit code 42 \
-         matching FailJob rule at index 0",
+            "FailureTarget=True PodFailurePolicy: Container main for pod a/x failed with exit \
+             code 42 matching FailJob rule at index 0",
         ]
     );
     let ignored = outcome(&job(policy), vec![pod("x", "Failed", exited(1))], 0);

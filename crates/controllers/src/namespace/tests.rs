@@ -83,16 +83,22 @@ fn what_takes_its_time_is_told() {
         .as_array()
         .expect("conditions")
         .iter()
-        .map(|one| format!("{} {} {}", one["status"], one["reason"], one["message"]))
+        .map(|one| {
+            let text = |field: &str| one[field].as_str().unwrap_or_default();
+            format!("{} {}: {}", text("status"), text("reason"), text("message"))
+        })
         .collect();
     assert_eq!(
         messages,
         [
-            r#""False" "ResourcesDiscovered" "All resources successfully discovered""#,
-            r#""False" "ParsedGroupVersions" "All legacy kube types successfully parsed""#,
-            r#""False" "ContentDeleted" "All content successfully deleted, may be waiting on finalization""#,
-            r#""True" "SomeResourcesRemain" "Some resources are remaining: pods. has 3 resource instances""#,
-            r#""True" "SomeFinalizersRemain" "Some content in the namespace has finalizers remaining: example.com/hold in 2 resource instances""#,
+            "False ResourcesDiscovered: All resources successfully discovered",
+            "False ParsedGroupVersions: All legacy kube types successfully parsed",
+            "False ContentDeleted: All content successfully deleted, may be waiting on \
+             finalization",
+            "True SomeResourcesRemain: Some resources are remaining: pods. has 3 resource \
+             instances",
+            "True SomeFinalizersRemain: Some content in the namespace has finalizers remaining: \
+             example.com/hold in 2 resource instances",
         ]
     );
 }

@@ -50,7 +50,10 @@ pub async fn observe(
     match found {
         None => {
             let now = context.environment.now();
-            Ok(Home::Missing(*missing.entry(node.to_owned()).or_insert(now)))
+            let since = missing.entry(node.to_owned()).or_insert(now);
+            // A clock that was set back would make it wait for long.
+            *since = (*since).min(now);
+            Ok(Home::Missing(*since))
         }
         Some(is_out) => {
             missing.retain(|name, _| nodes.get(&Name::new("", name.as_str())).is_none());

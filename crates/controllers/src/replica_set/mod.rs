@@ -9,10 +9,12 @@ mod status;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::reconciler::Settings;
 use reconcile::{Context, Error, Kind, Object, Plan, Reconciler, Watches};
 
 use crate::claims;
 use crate::kinds::{POD, REPLICA_SET};
+use crate::pods::REST;
 
 pub use observe::Observed;
 
@@ -22,6 +24,11 @@ impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = "replicaset-controller";
     const KIND: Kind = REPLICA_SET;
+
+    fn settings(&self) -> Settings {
+        // The statuses of many pods are told of together.
+        Settings { rest: REST, ..Settings::default() }
+    }
 
     fn watches(&self, watches: &mut Watches) {
         watches.owned(POD, REPLICA_SET);

@@ -12,10 +12,12 @@ mod volume_claims;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::reconciler::Settings;
 use reconcile::{Change, Context, Error, Kind, Object, Plan, Reconciler, Watches};
 
 use crate::claims;
 use crate::kinds::{CONTROLLER_REVISION, PERSISTENT_VOLUME_CLAIM, POD, STATEFUL_SET};
+use crate::pods::REST;
 
 pub use observe::Observed;
 
@@ -26,6 +28,11 @@ impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = "statefulset-controller";
     const KIND: Kind = STATEFUL_SET;
+
+    fn settings(&self) -> Settings {
+        // The statuses of many pods are told of together.
+        Settings { rest: REST, ..Settings::default() }
+    }
 
     fn watches(&self, watches: &mut Watches) {
         watches.owned(POD, STATEFUL_SET);

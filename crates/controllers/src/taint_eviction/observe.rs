@@ -2,10 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Mutex, PoisonError};
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Context, Name, Object, conditions};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::kinds::NODE;
 use crate::pods;
@@ -23,39 +25,55 @@ pub struct Observed {
 pub struct Taint {
     pub key: String,
     pub value: String,
-    pub since: Timestamp,
+    /// How long it has been there.
+    pub age: Duration,
 }
 
-/// When taints were first seen that do not say it themselves.
+/// When taints were first seen, and how old they were then. From there on the monotonic clock
+/// counts: somebody who sets the wall clock neither saves nor loses pods.
 #[derive(Default)]
-pub struct FirstSeen(Mutex<BTreeMap<Name, BTreeMap<String, Timestamp>>>);
+pub struct FirstSeen(Mutex<BTreeMap<Name, BTreeMap<String, (Instant, Duration)>>>);
+
+impl FirstSeen {
+    /// The taints of a node with their ages; those that went are forgotten.
+    pub fn dated(
+        &self,
+        node: &Name,
+        taints: &[Value],
+        (wall, now): (Timestamp, Instant),
+    ) -> Vec<Taint> {
+        let text =
+            |taint: &Value, field: &str| taint[field].as_str().unwrap_or_default().to_owned();
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let known = all.remove(node).unwrap_or_default();
+        let mut kept = BTreeMap::new();
+        let mut dated = Vec::new();
+        for taint in taints {
+            let [key, value, added] = ["key", "value", "timeAdded"].map(|field| text(taint, field));
+            let name = format!("{key}={value}@{added}");
+            let first = || {
+                let added: Option<Timestamp> = added.parse().ok();
+                let seconds = added.map_or(0, |added| wall.as_second() - added.as_second());
+                (now, Duration::from_secs(u64::try_from(seconds).unwrap_or(0)))
+            };
+            let seen = known.get(&name).copied().unwrap_or_else(first);
+            let age = seen.1 + now.saturating_duration_since(seen.0);
+            kept.insert(name, seen);
+            dated.push(Taint { key, value, age });
+        }
+        if !kept.is_empty() {
+            all.insert(node.clone(), kept);
+        }
+        dated
+    }
+}
 
 pub fn observe(context: &Context, seen: &FirstSeen, pod: &Object) -> Observed {
     let name = Name::new("", pods::node(pod));
     let node = context.cache(NODE).get(&name);
     let taints = node.as_ref().map(|node| taints(node)).unwrap_or_default();
-    let now = context.environment.now();
-    let mut all = seen.0.lock().unwrap_or_else(PoisonError::into_inner);
-    if taints.is_empty() {
-        all.remove(&name);
-    }
-    let mut dated = Vec::new();
-    for taint in taints {
-        let text = |field: &str| taint[field].as_str().unwrap_or_default().to_owned();
-        let said: Option<Timestamp> = text("timeAdded").parse().ok();
-        let first = || {
-            let of_node = all.entry(name.clone()).or_default();
-            *of_node.entry(format!("{}={}", text("key"), text("value"))).or_insert(now)
-        };
-        let since = said.unwrap_or_else(first);
-        dated.push(Taint { key: text("key"), value: text("value"), since });
-    }
-    if let Some(of_node) = all.get_mut(&name) {
-        let stays =
-            |taint: &str| dated.iter().any(|it| format!("{}={}", it.key, it.value) == taint);
-        of_node.retain(|taint, _| stays(taint));
-    }
-    Observed { taints: dated, is_unheard: node.is_some_and(|node| is_unheard(&node)) }
+    let taints = seen.dated(&name, &taints, (context.environment.now(), Instant::now()));
+    Observed { taints, is_unheard: node.is_some_and(|node| is_unheard(&node)) }
 }
 
 /// The taints of a node that drive pods away.

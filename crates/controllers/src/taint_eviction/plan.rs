@@ -16,7 +16,7 @@ use crate::kinds::POD;
 enum Leave {
     Never,
     AtOnce,
-    At(Timestamp),
+    After(Duration),
 }
 
 pub fn plan(pod: &Object, observed: &Observed, now: Timestamp) -> Plan {
@@ -28,10 +28,8 @@ pub fn plan(pod: &Object, observed: &Observed, now: Timestamp) -> Plan {
     let leaves = match leave(tolerations, &observed.taints) {
         Leave::Never => false,
         Leave::AtOnce => true,
-        Leave::At(at) if at <= now => true,
-        Leave::At(at) => {
-            let milliseconds = at.as_millisecond() - now.as_millisecond();
-            plan.wake = Wake::After(Duration::from_millis(milliseconds.unsigned_abs()));
+        Leave::After(after) => {
+            plan.wake = Wake::After(after);
             false
         }
     };
@@ -80,14 +78,14 @@ fn leave(tolerations: &[Value], taints: &[Taint]) -> Leave {
             return Leave::AtOnce;
         };
         let Some(seconds) = toleration["tolerationSeconds"].as_i64() else { continue };
-        if seconds <= 0 {
+        let tolerated = Duration::from_secs(u64::try_from(seconds).unwrap_or(0));
+        let left = tolerated.saturating_sub(taint.age);
+        if left.is_zero() {
             return Leave::AtOnce;
         }
-        let at = Timestamp::from_second(taint.since.as_second().saturating_add(seconds));
-        let at = at.unwrap_or(Timestamp::MAX);
         first = match first {
-            Leave::At(earlier) if earlier <= at => Leave::At(earlier),
-            _ => Leave::At(at),
+            Leave::After(earlier) => Leave::After(earlier.min(left)),
+            _ => Leave::After(left),
         };
     }
     first

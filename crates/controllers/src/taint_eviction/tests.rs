@@ -1,5 +1,7 @@
 //! Plans of pods on tainted nodes.
 
+use std::time::Duration;
+
 use reconcile::Wake;
 use serde_json::{Value, json};
 
@@ -18,14 +20,15 @@ fn at(second: i64) -> Timestamp {
     Timestamp::from_second(second).expect("a time")
 }
 
-fn tainted(keys: &[&str]) -> Observed {
-    let taint = |key: &&str| Taint { key: (*key).to_owned(), value: String::new(), since: at(100) };
+fn tainted(keys: &[&str], age: Duration) -> Observed {
+    let taint = |key: &&str| Taint { key: (*key).to_owned(), value: String::new(), age };
     Observed { taints: keys.iter().map(taint).collect(), is_unheard: false }
 }
 
 /// `stays`, `goes`, or how long it stays.
-fn fate(tolerations: Value, keys: &[&str], now: i64) -> String {
-    let plan = plan::plan(&pod(tolerations), &tainted(keys), at(now));
+fn fate(tolerations: Value, keys: &[&str], age: u64) -> String {
+    let observed = tainted(keys, Duration::from_secs(age));
+    let plan = plan::plan(&pod(tolerations), &observed, at(100));
     let deletes = plan.steps.iter().any(|step| step.to_string() == "delete v1 Pod a/p");
     match plan.wake {
         _ if deletes => "goes".to_owned(),
@@ -41,30 +44,25 @@ fn a_pod_stays_as_long_as_it_tolerates_every_taint() {
             "tolerationSeconds": seconds})
     };
     let cases = [
-        (json!([]), vec![], 100, "stays"),
-        (json!([]), vec!["x"], 100, "goes"),
-        (json!([{"operator": "Exists"}]), vec!["x", "y"], 100, "stays"),
-        (json!([{"key": "x", "operator": "Exists"}]), vec!["x", "y"], 100, "goes"),
-        (json!([{"key": "x", "value": "other"}]), vec!["x"], 100, "goes"),
-        (
-            json!([{"key": "x", "operator": "Exists", "effect": "NoSchedule"}]),
-            vec!["x"],
-            100,
-            "goes",
-        ),
-        (json!([for_seconds("x", 30)]), vec!["x"], 110, "stays 20s"),
-        (json!([for_seconds("x", 30)]), vec!["x"], 130, "goes"),
-        (json!([for_seconds("x", 0)]), vec!["x"], 100, "goes"),
-        (json!([for_seconds("x", 30), for_seconds("y", 9)]), vec!["x", "y"], 100, "stays 9s"),
+        (json!([]), vec![], 0, "stays"),
+        (json!([]), vec!["x"], 0, "goes"),
+        (json!([{"operator": "Exists"}]), vec!["x", "y"], 0, "stays"),
+        (json!([{"key": "x", "operator": "Exists"}]), vec!["x", "y"], 0, "goes"),
+        (json!([{"key": "x", "value": "other"}]), vec!["x"], 0, "goes"),
+        (json!([{"key": "x", "operator": "Exists", "effect": "NoSchedule"}]), vec!["x"], 0, "goes"),
+        (json!([for_seconds("x", 30)]), vec!["x"], 10, "stays 20s"),
+        (json!([for_seconds("x", 30)]), vec!["x"], 30, "goes"),
+        (json!([for_seconds("x", 0)]), vec!["x"], 0, "goes"),
+        (json!([for_seconds("x", 30), for_seconds("y", 9)]), vec!["x", "y"], 0, "stays 9s"),
     ];
-    for (tolerations, keys, now, expected) in cases {
-        assert_eq!(fate(tolerations.clone(), &keys, now), expected, "{tolerations} {keys:?} {now}");
+    for (tolerations, keys, age, expected) in cases {
+        assert_eq!(fate(tolerations.clone(), &keys, age), expected, "{tolerations} {keys:?} {age}");
     }
 }
 
 #[test]
 fn who_has_to_go_is_told_why_first() {
-    let plan = plan::plan(&pod(json!([])), &tainted(&["x"]), at(100));
+    let plan = plan::plan(&pod(json!([])), &tainted(&["x"], Duration::ZERO), at(100));
     assert_eq!(
         plan.to_string(),
         "patch v1 Pod a/p/status {\"status\":{\"conditions\":[\
@@ -81,7 +79,7 @@ fn who_has_to_go_is_told_why_first() {
 
 #[test]
 fn a_pod_on_a_node_that_is_not_heard_of_is_not_ready() {
-    let observed = Observed { is_unheard: true, ..tainted(&[]) };
+    let observed = Observed { is_unheard: true, ..tainted(&[], Duration::ZERO) };
     let plan = plan::plan(&pod(json!([])), &observed, at(100));
     assert_eq!(
         plan.steps[0].to_string(),
@@ -90,4 +88,22 @@ fn a_pod_on_a_node_that_is_not_heard_of_is_not_ready() {
          \"type\":\"Ready\"}]}}"
     );
     assert_eq!(plan.steps.len(), 1);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_taint_ages_by_the_clock_that_nobody_sets() {
+    let seen = observe::FirstSeen::default();
+    let (node, begin) = (reconcile::Name::new("", "n"), tokio::time::Instant::now());
+    let taint = |added: &str| json!({"key": "x", "effect": "NoExecute", "timeAdded": added});
+    let said = taint("1970-01-01T00:01:30Z");
+    let age = |taint: &Value, wall: i64, seconds: u64| {
+        let now = begin + Duration::from_secs(seconds);
+        seen.dated(&node, std::slice::from_ref(taint), (at(wall), now))[0].age.as_secs()
+    };
+    assert_eq!(age(&said, 100, 0), 10);
+    assert_eq!(age(&said, 9_000, 5), 15);
+    assert_eq!(age(&said, 0, 7), 17);
+    // Another time is another taint; one that went begins anew.
+    assert_eq!(age(&taint(""), 100, 7), 0);
+    assert_eq!(age(&said, 100, 8), 10);
 }

@@ -161,9 +161,9 @@ fn a_claim_that_cannot_be_bound_says_why() {
     let asked = json!({"volume.kubernetes.io/storage-provisioner": "example.com/x",
         "volume.beta.kubernetes.io/storage-provisioner": "example.com/x"});
     let cases = [
-        (claim(&[named.clone()]), with(vec![]), "phase Pending"),
+        (claim(std::slice::from_ref(&named)), with(vec![]), "phase Pending"),
         (
-            claim(&[named.clone()]),
+            claim(std::slice::from_ref(&named)),
             with(vec![volume("x", "1Gi", &[])]),
             "phase Pending, VolumeMismatch",
         ),
@@ -202,7 +202,7 @@ fn local(node: Option<Arc<Object>>) -> ForClaim {
 #[test]
 fn a_directory_is_made_on_the_node_that_was_chosen() {
     let placed = ("/metadata/annotations", json!({SELECTED_NODE: "n"}));
-    let plan = claim::plan(&claim(&[placed.clone()]), &local(node()));
+    let plan = claim::plan(&claim(std::slice::from_ref(&placed)), &local(node()));
     let Step::Create { object, .. } = &plan.steps[0] else { panic!("{plan}") };
     assert_eq!(shown(&plan), "create v1 PersistentVolume pvc-u, ProvisioningSucceeded");
     assert_eq!(
@@ -220,7 +220,7 @@ fn a_directory_is_made_on_the_node_that_was_chosen() {
         })
     );
     // A node that went is chosen anew; what cannot be made is refused in words.
-    let gone = claim::plan(&claim(&[placed.clone()]), &local(None));
+    let gone = claim::plan(&claim(std::slice::from_ref(&placed)), &local(None));
     let Step::Replace { object, .. } = &gone.steps[0] else { panic!("{gone}") };
     assert_eq!(object["metadata"]["annotations"], json!({}));
     let many = claim(&[placed, ("/spec/accessModes", json!(["ReadWriteMany"]))]);
@@ -262,7 +262,7 @@ fn a_claim_that_lost_its_volume_is_lost() {
     let named = ("/spec/volumeName", json!("x"));
     let other = [(REFERENCE, json!({"namespace": "a", "name": "d", "uid": "d"}))];
     let cases = [
-        (claim(&[done.clone()]), vec![], "phase Lost, ClaimLost"),
+        (claim(std::slice::from_ref(&done)), vec![], "phase Lost, ClaimLost"),
         (claim(&[done.clone(), named.clone()]), vec![], "phase Lost, ClaimLost"),
         (claim(&[done, named]), vec![volume("x", "5Gi", &other)], "phase Lost, ClaimMisbound"),
     ];

@@ -1,14 +1,14 @@
-//! What a pod on a simulated node does, as its annotations say:
+//! What a pod on a simulated node does, as its annotations `simulated.setpoint.dev/NAME` say:
 //!
-//! | annotation                          | what it says                                | else        |
-//! |-------------------------------------|---------------------------------------------|-------------|
-//! | `simulated.setpoint.dev/start`      | how long until its containers run           | at once     |
-//! | `simulated.setpoint.dev/ready`      | how long after that until it is ready       | at once     |
-//! | `simulated.setpoint.dev/exit-after` | how long its containers run                 | for ever; 1 s in a Job |
-//! | `simulated.setpoint.dev/exit-code`  | how they end                                | 0           |
-//! | `simulated.setpoint.dev/stop`       | how long it takes to end when deleted       | at once     |
-//! | `simulated.setpoint.dev/waiting`    | never starts, for this reason               | it starts   |
-//! | `simulated.setpoint.dev/unready`    | `true`: runs but never becomes ready        | it does     |
+//! | name         | what it says                           | else                   |
+//! |--------------|----------------------------------------|------------------------|
+//! | `start`      | how long until its containers run      | at once                |
+//! | `ready`      | how long after that until it is ready  | at once                |
+//! | `exit-after` | how long its containers run            | for ever; 1 s in a Job |
+//! | `exit-code`  | how they end                           | 0                      |
+//! | `stop`       | how long it takes to end when deleted  | at once                |
+//! | `waiting`    | never starts, for this reason          | it starts              |
+//! | `unready`    | `true`: runs but never becomes ready   | it does                |
 //!
 //! Durations are numbers with `ms`, `s` or `m`. What cannot be read is as usual.
 

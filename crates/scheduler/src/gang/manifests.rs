@@ -3,7 +3,7 @@
 
 use serde_json::{Value, json};
 
-const ROLE: &str = "system:kube-scheduler:pod-groups";
+const ROLE: &str = "system:setpoint-scheduler";
 
 /// Everything to be applied, in order.
 pub fn manifests() -> Vec<Value> {
@@ -140,6 +140,8 @@ fn role() -> Value {
                 "resources": ["podgroups"], "verbs": ["get", "list", "watch"]},
             {"apiGroups": ["scheduling.x-k8s.io", "scheduling.volcano.sh"],
                 "resources": ["podgroups/status"], "verbs": ["get", "patch", "update"]},
+            // An event that repeats is read, and counted.
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["get"]},
         ],
     })
 }

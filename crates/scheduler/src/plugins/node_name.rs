@@ -15,7 +15,7 @@ impl Plugin for NodeName {
     }
 
     fn filter<'a>(&self, view: View<'a>) -> Filtering<'a> {
-        if view.pod.template.node_name.is_none() {
+        if view.pod.node.is_empty() {
             return Filtering::Skip;
         }
         Filtering::Check(Box::new(Check(view)))
@@ -27,7 +27,7 @@ struct Check<'a>(View<'a>);
 impl Filter for Check<'_> {
     fn fits(&self, slot: Slot) -> bool {
         let node = self.0.snapshot.node(slot);
-        node.is_some_and(|node| self.0.pod.template.node_name.as_ref() == Some(&node.name))
+        node.is_some_and(|node| self.0.pod.node == node.name)
     }
 
     fn why(&self, _: Slot) -> Unfit {

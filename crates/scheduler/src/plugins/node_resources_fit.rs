@@ -38,7 +38,7 @@ impl Plugin for NodeResourcesFit {
     fn score<'a>(&self, view: View<'a>, _: &[Slot]) -> Option<Box<dyn Score + 'a>> {
         Some(match packed(&view) {
             Some((resource, amount)) => Box::new(Most { view, resource, amount }),
-            None => Box::new(Least(view)),
+            None => Box::new(Least::new(view)),
         })
     }
 }
@@ -101,6 +101,15 @@ impl Filter for Fit<'_> {
         self.needed.iter().all(|need| !self.is_lacking(need, slot))
     }
 
+    fn keep(&self, slots: &mut Vec<Slot>) {
+        if self.keeps_room {
+            return slots.retain(|slot| self.fits(*slot));
+        }
+        for need in &self.needed {
+            slots.retain(|slot| need.amount <= need.free(*slot));
+        }
+    }
+
     fn why(&self, slot: Slot) -> Unfit {
         let snapshot = self.view.snapshot;
         let mut unfit = Unfit { reasons: Vec::new(), is_resolvable: true };
@@ -117,24 +126,44 @@ impl Filter for Fit<'_> {
 }
 
 /// The more is left, the better.
-struct Least<'a>(View<'a>);
+struct Least<'a> {
+    parts: [Part<'a>; 2],
+}
+
+/// Cpu or memory, as it is compared.
+struct Part<'a> {
+    own: i64,
+    all: &'a [i64],
+    taken: &'a [i64],
+}
+
+impl<'a> Least<'a> {
+    fn new(view: View<'a>) -> Least<'a> {
+        let columns = &view.snapshot.columns;
+        let part = |which: usize, resource| Part {
+            own: view.pod.template.compared[which],
+            all: columns.column(resource).0,
+            taken: columns.compared_column(which),
+        };
+        Least { parts: [part(0, CPU), part(1, MEMORY)] }
+    }
+}
 
 impl Score for Least<'_> {
     fn score(&self, slot: Slot) -> i64 {
-        let columns = &self.0.snapshot.columns;
         let (mut sum, mut weights) = (0, 0);
-        for (which, resource) in [CPU, MEMORY].into_iter().enumerate() {
-            let all = columns.allocatable(resource, slot);
-            if all == 0 {
+        for part in &self.parts {
+            let (Some(all), Some(taken)) = (part.all.get(slot), part.taken.get(slot)) else {
+                continue;
+            };
+            if *all == 0 {
                 continue;
             }
-            let taken = columns.compared(which, slot) + self.0.pod.template.compared[which];
             weights += 1;
-            if taken <= all {
-                sum += share(all - taken, all);
-            }
+            sum += share((all - taken - part.own).max(0), *all);
         }
-        sum / weights.max(1)
+        // There are two at most.
+        if weights == 2 { sum / 2 } else { sum }
     }
 }
 
@@ -154,9 +183,37 @@ impl Score for Most<'_> {
     }
 }
 
+/// How many hundredths a part is, rounded down.
 fn share(part: i64, whole: i64) -> i64 {
+    // Below this, dividing in floating point gives the same and is several times faster: no
+    // quotient that is not whole comes near enough to a whole number to be rounded to it.
+    const EXACT_MAX: i64 = 1 << 45;
     match part.checked_mul(SCORE_MAX) {
+        Some(product) if whole < EXACT_MAX && product < EXACT_MAX * SCORE_MAX => {
+            (product as f64 / whole as f64) as i64
+        }
         Some(product) => product / whole,
         None => part / (whole / SCORE_MAX).max(1),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::share;
+
+    proptest! {
+        #[test]
+        fn a_share_is_what_whole_numbers_give(whole in 1..1i64 << 50, part in 0..1i64 << 50) {
+            let part = part % (whole + 1);
+            let exact = i128::from(part) * 100 / i128::from(whole);
+            prop_assert_eq!(i128::from(share(part, whole)), exact);
+        }
+
+        #[test]
+        fn also_where_it_is_whole(unit in 1..1i64 << 38, hundredths in 0..101i64) {
+            prop_assert_eq!(share(unit * hundredths, unit * 100), hundredths);
+        }
     }
 }

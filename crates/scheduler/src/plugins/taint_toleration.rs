@@ -23,6 +23,9 @@ impl Plugin for TaintToleration {
     }
 
     fn filter<'a>(&self, view: View<'a>) -> Filtering<'a> {
+        if view.snapshot.is_all_open() {
+            return Filtering::Skip;
+        }
         Filtering::Check(Box::new(Check(view)))
     }
 

@@ -195,7 +195,10 @@ fn a_pod_that_names_its_node_leaves_the_others_out() {
 
 #[test]
 fn a_port_is_given_once_unless_addresses_or_protocols_differ() {
-    let port = |port: Value| json!({"spec": {"containers": [{"name": "c", "image": "i", "ports": [port]}]}});
+    let port = |port: Value| {
+        let container = json!({"name": "c", "image": "i", "ports": [port]});
+        json!({"spec": {"containers": [container]}})
+    };
     let scene = || {
         let old = port(json!({"hostPort": 80, "hostIP": "10.0.0.1"}));
         Scene::new().node("n1", json!({})).on("n1", "old", old)
@@ -249,12 +252,11 @@ fn pods_are_spread_over_places() {
     );
     // With too few places the emptiest counts as empty.
     let places = spread(ZONE, "DoNotSchedule", json!({"minDomains": 3}));
-    check(scene().on("n2", "w4", web()), places, &{
-        "0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints (missing \
-         required label), 2 node(s) didn't match pod topology spread constraints. preemption: 0/3 \
+    let told = "0/3 nodes are available: 1 node(s) didn't match pod topology spread constraints \
+         (missing required label), 2 node(s) didn't match pod topology spread constraints. preemption: 0/3 \
          nodes are available: 1 Preemption is not helpful for scheduling, 2 No preemption victims \
-         found for incoming pod."
-    });
+         found for incoming pod.";
+    check(scene().on("n2", "w4", web()), places, told);
 }
 
 fn relation(field: &str, key: &str) -> Value {

@@ -92,7 +92,7 @@ fn a_claim_that_waits_is_met_by_a_volume_or_by_who_makes_one() {
     let mut scene = scene();
     let pod = scene.read(crate::fixtures::pod("new", uses("c")));
     let view = View { snapshot: &scene.snapshot, pod: &pod, profile: &scene.profile };
-    let slot = scene.snapshot.slot_of("n2").unwrap();
+    let slot = scene.snapshot.slot_of("n2").expect("the node must be there");
     let claim = reconcile::Name::new("a", "c");
     assert_eq!(steps(view, slot), [Step::Bind { claim, volume: "fitting".into() }]);
     check(waiting("example.com/maker"), uses("c"), "n1");
@@ -127,8 +127,8 @@ fn a_claim_for_one_pod_serves_one_pod() {
     check(
         scene,
         uses("c"),
-        "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same name and \
-         ReadWriteOncePod access mode. preemption: 0/2 nodes are available: 2 No preemption \
+        "0/2 nodes are available: 2 node has pod using PersistentVolumeClaim with the same name \
+         and ReadWriteOncePod access mode. preemption: 0/2 nodes are available: 2 No preemption \
          victims found for incoming pod.",
     );
 }

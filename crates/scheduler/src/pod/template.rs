@@ -21,7 +21,6 @@ pub struct Template {
     pub needed: Vec<(ResourceId, i64)>,
     /// Cpu and memory, for comparing nodes.
     pub compared: [i64; 2],
-    pub node_name: Option<Arc<str>>,
     pub node_selector: Vec<Requirement>,
     pub node_terms: Option<Vec<NodeTerm>>,
     pub node_preferences: Vec<(i64, NodeTerm)>,
@@ -101,10 +100,6 @@ impl Template {
             own_labels: (!relations.is_empty()).then_some(own),
             needed,
             compared,
-            node_name: match text(&spec["nodeName"]) {
-                "" => None,
-                name => Some(name.into()),
-            },
             node_selector: selector.map(|(key, value)| Requirement::is(key, text(value))).collect(),
             node_terms: node_terms(&affinity["requiredDuringSchedulingIgnoredDuringExecution"]),
             node_preferences: list(&affinity["preferredDuringSchedulingIgnoredDuringExecution"])

@@ -154,7 +154,7 @@ impl State {
             self.snapshot.nominate(&pod, "");
             self.snapshot.place(&pod, &node);
             self.reports.remove(&pod.uid);
-            let assumed = Assumed { since: now, keep_until, attempts: 0 };
+            let assumed = Assumed { since: now, keep_until };
             self.assumed.insert(pod.uid.clone(), assumed);
             members.push((pod, node));
         }
@@ -214,6 +214,10 @@ impl State {
         }
         if diagnosis.nodes == 0 || profile.policy == Policy::FirstReady {
             return self.tell(pod, diagnosis, "", now);
+        }
+        // What is written to it next must rest on what was written last.
+        if self.unseen.contains_key(&pod.uid) || self.reporting.contains(&pod.uid) {
+            return self.queue.fail(&pod.uid, now);
         }
         match preempt(&mut self.snapshot, pod, profile, diagnosis) {
             Preemption::Not(reason) => {

@@ -17,6 +17,10 @@ pub struct Groups {
     /// Whose status may not be as it should.
     dirty: BTreeSet<GroupKey>,
     writing: BTreeSet<GroupKey>,
+    /// Writes that failed in a row.
+    failures: BTreeMap<GroupKey, u32>,
+    /// Groups that are not seen yet as they were last written.
+    unseen: BTreeMap<GroupKey, u64>,
 }
 
 #[derive(Default)]
@@ -76,6 +80,11 @@ impl Groups {
             self.dirty.remove(&key);
             let Some(members) = self.held.get(&key) else { continue };
             let Some(group) = &members.group else { continue };
+            if self.unseen.get(&key).is_some_and(|written| *written > group.object.revision) {
+                // What comes next makes it dirty again.
+                continue;
+            }
+            self.unseen.remove(&key);
             let tally = Tally::of(members.pods.values());
             if let Some(status) = status::plan(key.family, group, tally, now) {
                 self.writing.insert(key.clone());
@@ -85,11 +94,25 @@ impl Groups {
         wanted
     }
 
+    pub fn failures(&self, key: &GroupKey) -> u32 {
+        self.failures.get(key).copied().unwrap_or(0)
+    }
+
     /// A write ended; one that failed is made again.
-    pub fn written(&mut self, key: &GroupKey, is_written: bool) {
+    pub fn written(&mut self, key: &GroupKey, written: Option<u64>) {
         self.writing.remove(key);
-        if !is_written && self.held.contains_key(key) {
-            self.dirty.insert(key.clone());
+        if !self.held.contains_key(key) {
+            self.failures.remove(key);
+            self.unseen.remove(key);
+            return;
         }
+        match written {
+            Some(revision) => {
+                self.failures.remove(key);
+                self.unseen.insert(key.clone(), revision);
+            }
+            None => *self.failures.entry(key.clone()).or_default() += 1,
+        }
+        self.dirty.insert(key.clone());
     }
 }

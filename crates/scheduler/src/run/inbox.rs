@@ -16,10 +16,12 @@ const WISHED: [Kind; 2] = [GROUP, VOLCANO_GROUP];
 /// An object as it is now; `None` when it went.
 pub type News = (Kind, Name, Option<Arc<Object>>);
 
+type Newest = BTreeMap<(usize, Name), Option<Arc<Object>>>;
+
 #[derive(Default)]
 pub struct Inbox {
     /// By the place in the order of kinds; there is at most one entry for each object.
-    news: Mutex<BTreeMap<(usize, Name), Option<Arc<Object>>>>,
+    news: Mutex<Newest>,
     pub changed: Notify,
 }
 

@@ -136,7 +136,8 @@ impl Scheduler {
         work.extend(self.state.take_notices(NOTICES_MAX.saturating_sub(self.running.notices)));
         let statuses = self.state.groups.statuses(self.context.environment.now());
         for (key, group, status) in statuses {
-            work.push(Work::Group { key, group, status });
+            let failures = self.state.groups.failures(&key);
+            work.push(Work::Group { key, group, status, failures });
         }
         for one in work {
             self.start(one);

@@ -1,7 +1,6 @@
 //! What follows from how something ended.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use reconcile::plan::Notice;
 use tokio::time::Instant;
@@ -13,9 +12,6 @@ use crate::run::work::{Bound, Done, Work};
 
 /// Events that wait to be written; the oldest go first when there are more.
 const NOTICES_WAITING_MAX: usize = 10_000;
-/// How long to wait before a member of a gang is bound again.
-const BIND_AGAIN: Duration = Duration::from_millis(200);
-const BIND_AGAIN_MAX: Duration = Duration::from_secs(5);
 
 impl State {
     /// Returns what is to be done next because of it.
@@ -24,23 +20,38 @@ impl State {
             Done::Bind { pod, node, ended } => return self.settle_binding(pod, node, ended, now),
             Done::Volumes { is_done: true, .. } => {}
             Done::Volumes { reservation, is_done: false } => self.release(reservation, now),
-            Done::Report { uid, is_done } => {
+            Done::Report { uid, written } => {
                 self.reporting.remove(&uid);
-                if !is_done && self.queue.holds(&uid) && !self.assumed.contains_key(&uid) {
+                if let Some(revision) = written {
+                    self.expect(&uid, revision);
+                    self.queue.forget_failures(&uid);
+                } else if self.queue.holds(&uid) && !self.assumed.contains_key(&uid) {
                     self.queue.fail(&uid, now);
                 }
             }
-            Done::Preempt { pod, is_done } => {
+            Done::Preempt { pod, written } => {
                 self.preempting.remove(&pod.uid);
-                if !is_done && self.queue.holds(&pod.uid) && !self.assumed.contains_key(&pod.uid) {
+                self.expect(&pod.uid, written.unwrap_or(0));
+                if written.is_none()
+                    && self.queue.holds(&pod.uid)
+                    && !self.assumed.contains_key(&pod.uid)
+                {
                     self.snapshot.nominate(&pod, "");
                     self.queue.fail(&pod.uid, now);
                 }
             }
-            Done::Group { key, is_done } => self.groups.written(&key, is_done),
+            Done::Group { key, written } => self.groups.written(&key, written),
             Done::Notice => {}
         }
         Vec::new()
+    }
+
+    /// Nothing more is written to a pod until it is seen as it was written.
+    fn expect(&mut self, uid: &Arc<str>, revision: u64) {
+        let known = self.queue.get(uid).map_or(u64::MAX, |pod| pod.object.revision);
+        if known < revision {
+            self.unseen.insert(uid.clone(), revision);
+        }
     }
 
     fn settle_binding(
@@ -79,11 +90,10 @@ impl State {
 
     /// A gang keeps its room for a while; any other pod is decided anew.
     fn bind_again(&mut self, pod: &Arc<PodInfo>, node: Arc<str>, now: Instant) -> Vec<Work> {
-        let Some(assumed) = self.assumed.get_mut(&pod.uid) else { return Vec::new() };
+        let Some(assumed) = self.assumed.get(&pod.uid) else { return Vec::new() };
         let is_wanted = self.queue.get(&pod.uid).is_some_and(|held| held.is_pending());
         if is_wanted && assumed.keep_until.is_some_and(|until| now < until) {
-            assumed.attempts += 1;
-            let after = (BIND_AGAIN * assumed.attempts).min(BIND_AGAIN_MAX);
+            let after = self.queue.count_failure(&pod.uid);
             let pod = pod.clone();
             return vec![Work::Bind { pod, node, after }];
         }
@@ -101,10 +111,12 @@ impl State {
 
     /// Pods that are to be told why they wait; each is told one thing at a time.
     pub fn take_reports(&mut self, room: usize, now: Instant) -> Vec<Work> {
-        let ready = self
-            .reports
-            .iter()
-            .filter(|(uid, told)| told.not_before <= now && !self.reporting.contains(*uid));
+        let ready = self.reports.iter().filter(|(uid, told)| {
+            told.not_before <= now
+                && !self.reporting.contains(*uid)
+                && !self.preempting.contains(*uid)
+                && !self.unseen.contains_key(*uid)
+        });
         let ready: Vec<Arc<str>> = ready.take(room).map(|(uid, _)| uid.clone()).collect();
         let mut work = Vec::new();
         for uid in ready {

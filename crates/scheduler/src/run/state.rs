@@ -38,6 +38,8 @@ pub struct State {
     /// What pods are to be told; the latest counts.
     pub reports: BTreeMap<Arc<str>, Told>,
     pub reporting: BTreeSet<Arc<str>>,
+    /// Pods that are not seen yet as they were last written.
+    pub unseen: BTreeMap<Arc<str>, u64>,
     pub notices: VecDeque<(Arc<PodInfo>, Notice)>,
     /// Refusals of this round, with what came of looking for victims, by address.
     pub refusals: Map<usize, (Arc<Diagnosis>, Arc<Diagnosis>)>,
@@ -59,7 +61,6 @@ pub struct Assumed {
     pub since: Instant,
     /// Until when the room is kept although binding fails.
     pub keep_until: Option<Instant>,
-    pub attempts: u32,
 }
 
 impl State {
@@ -77,6 +78,7 @@ impl State {
             preempting: BTreeSet::new(),
             reports: BTreeMap::new(),
             reporting: BTreeSet::new(),
+            unseen: BTreeMap::new(),
             notices: VecDeque::new(),
             refusals: Map::default(),
             uids: BTreeMap::new(),
@@ -160,6 +162,9 @@ impl State {
             Some(known) => self.snapshot.read_again(&known, object),
             None => self.snapshot.read_pod(object),
         };
+        if self.unseen.get(&uid).is_some_and(|written| *written <= pod.object.revision) {
+            self.unseen.remove(&uid);
+        }
         self.uids.insert(name.clone(), uid);
         if let Some(key) = &pod.group {
             self.groups.put_pod(key, &pod);
@@ -176,6 +181,7 @@ impl State {
         }
         if pod.is_finished {
             self.queue.remove(&pod.uid);
+            self.assumed.remove(&pod.uid);
             self.snapshot.nominate(&pod, "");
             return removed(self.snapshot.displace(&pod.uid));
         }
@@ -228,6 +234,7 @@ impl State {
         self.queue.remove(uid);
         self.assumed.remove(uid);
         self.reports.remove(uid);
+        self.unseen.remove(uid);
         self.verdicts.forget(name);
         removed(self.snapshot.displace(uid))
     }

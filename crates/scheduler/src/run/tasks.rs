@@ -6,18 +6,21 @@ use std::time::Duration;
 use reconcile::conditions::{self, Condition, Truth};
 use reconcile::plan::{Deletion, Notice, Target};
 use reconcile::requests::{Origin, Requests};
-use reconcile::{Context, Error, Name, Object};
+use reconcile::{Context, Error, Kind, Name, Object};
 use serde_json::{Value, json};
 
 use crate::kinds::{CLAIM, POD, VOLUME};
 use crate::plugins::volume_binding::{SELECTED_NODE, Step};
 use crate::pod::PodInfo;
+use crate::queue::doubled;
 use crate::run::work::{Bound, Done, Report, Work};
 
 /// How long to wait before asking again what became of a binding.
 const ASK_AGAIN: Duration = Duration::from_millis(500);
-/// How long to wait before a status is written again.
-const WRITE_AGAIN: Duration = Duration::from_secs(1);
+/// The longest wait before a status is written again.
+const WRITE_AGAIN_MAX: Duration = Duration::from_secs(60);
+/// How long a task waits for the cache to show what it wrote.
+const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 
 /// Who writes: the name that the pod calls its scheduler by.
 pub type Manager = &'static str;
@@ -31,25 +34,27 @@ pub async fn perform(context: Context, manager: Manager, work: Work) -> Done {
         }
         Work::Volumes { reservation, steps } => {
             let is_done = volumes(&context, manager, &steps).await;
-            Done::Volumes { reservation, is_done: log(is_done, "volumes not asked for") }
+            let is_done = ended(is_done.map(|()| 0), "volumes not asked for").await.is_some();
+            Done::Volumes { reservation, is_done }
         }
         Work::Report { pod, report } => {
             let told = tell(&context, manager, &pod, &report).await;
-            Done::Report { uid: pod.uid.clone(), is_done: log(told, "pod not told") }
+            Done::Report { uid: pod.uid.clone(), written: ended(told, "pod not told").await }
         }
         Work::Preempt { pod, report, victims } => {
-            let ended = preempt(&context, manager, &pod, (&report, &victims)).await;
-            Done::Preempt { pod, is_done: log(ended, "room not made") }
+            let made = preempt(&context, manager, &pod, (&report, &victims)).await;
+            Done::Preempt { pod, written: ended(made, "room not made").await }
         }
-        Work::Group { key, group, status } => {
+        Work::Group { key, group, status, failures } => {
             let requests = requests(&context, manager, group.revision);
             let target = Target::unchanged(key.family.kind(), &group).part("status");
             let written = requests.patch(&target, &json!({"status": status})).await;
-            let is_done = log(written.map(|_| ()), "status of a group not written");
-            if !is_done {
-                tokio::time::sleep(WRITE_AGAIN).await;
+            let written = written.map(|object| object.revision);
+            let written = ended(written, "status of a group not written").await;
+            if written.is_none() {
+                tokio::time::sleep(doubled(failures + 1, WRITE_AGAIN_MAX)).await;
             }
-            Done::Group { key, is_done }
+            Done::Group { key, written }
         }
         Work::Notice { pod, notice } => {
             let requests = requests(&context, manager, pod.object.revision);
@@ -65,11 +70,23 @@ fn requests(context: &Context, manager: Manager, cause: u64) -> Requests {
     context.requests(manager, Origin { cause: Some(cause), reconcile, epoch: None })
 }
 
-fn log(result: Result<(), Error>, what: &str) -> bool {
-    if let Err(error) = &result {
-        tracing::debug!(error = %error.chain(), "{what}");
-    }
-    result.is_ok()
+/// The revision that was written, if it went well. A server that asks for time gets it.
+async fn ended(result: Result<u64, Error>, what: &str) -> Option<u64> {
+    let error = match result {
+        Ok(revision) => return Some(revision),
+        Err(error) => error,
+    };
+    tracing::debug!(error = %error.chain(), "{what}");
+    tokio::time::sleep(error.retry_after().unwrap_or_default()).await;
+    None
+}
+
+/// Returns when the cache shows what was written: the next write must not rest on less.
+async fn seen(context: &Context, kind: Kind, written: Result<Object, Error>) -> Result<(), Error> {
+    let revision = written?.revision;
+    let cache = context.cache(kind);
+    let _ = tokio::time::timeout(CATCH_UP_MAX, cache.reaches(revision)).await;
+    Ok(())
 }
 
 /// Gives a pod its node. Whatever the answer, what the server has counts.
@@ -90,7 +107,11 @@ async fn bind(context: &Context, manager: Manager, pod: &PodInfo, node: &str) ->
             Ok(Some(found)) if found.uid == *pod.uid => {
                 let has_node =
                     found.value["spec"]["nodeName"].as_str().is_some_and(|it| !it.is_empty());
-                return if has_node { Bound::Elsewhere(Arc::new(found)) } else { Bound::Not };
+                if has_node {
+                    return Bound::Elsewhere(Arc::new(found));
+                }
+                tokio::time::sleep(error.retry_after().unwrap_or_default()).await;
+                return Bound::Not;
             }
             Ok(_) => return Bound::Gone(pod.name().clone()),
             // Until somebody knows, the room stays taken.
@@ -128,14 +149,16 @@ async fn volumes(
                         "resourceVersion": held.revision.to_string(),
                     }},
                 });
-                requests.patch(&Target::unchanged(VOLUME, &volume), &patch).await?;
+                let written = requests.patch(&Target::unchanged(VOLUME, &volume), &patch).await;
+                seen(context, VOLUME, written).await?;
             }
             Step::Provision { .. } => {
                 if held.annotation(SELECTED_NODE) == Some(&**node) {
                     continue;
                 }
                 let patch = json!({"metadata": {"annotations": {SELECTED_NODE: &**node}}});
-                requests.patch(&Target::unchanged(CLAIM, &held), &patch).await?;
+                let written = requests.patch(&Target::unchanged(CLAIM, &held), &patch).await;
+                seen(context, CLAIM, written).await?;
             }
         }
     }
@@ -148,8 +171,8 @@ async fn tell(
     manager: Manager,
     pod: &PodInfo,
     report: &Report,
-) -> Result<(), Error> {
-    let Some(object) = current(context, pod) else { return Ok(()) };
+) -> Result<u64, Error> {
+    let Some(object) = current(context, pod) else { return Ok(0) };
     let status = &object.value["status"];
     let is_told = conditions::find(status, "PodScheduled").is_some_and(|one| {
         one["status"] == "False"
@@ -158,7 +181,7 @@ async fn tell(
     });
     let nominated = status["nominatedNodeName"].as_str().unwrap_or_default();
     if is_told && nominated == &*report.nominated {
-        return Ok(());
+        return Ok(0);
     }
     let condition = Condition {
         kind: "PodScheduled",
@@ -175,13 +198,14 @@ async fn tell(
         };
     }
     let requests = requests(context, manager, object.revision);
-    requests.patch(&Target::unchanged(POD, &object).part("status"), &patch).await?;
+    let target = Target::unchanged(POD, &object).part("status");
+    let written = requests.patch(&target, &patch).await?.revision;
     if !is_told {
         let notice = Notice::warning("FailedScheduling", report.message.as_str());
         let now = context.environment.now();
         context.recorder.record(&requests, (POD, &object), &notice, now).await;
     }
-    Ok(())
+    Ok(written)
 }
 
 /// The pod as the cache has it, if it is the same.
@@ -201,8 +225,8 @@ async fn preempt(
     manager: Manager,
     pod: &PodInfo,
     (report, victims): (&Report, &[Arc<PodInfo>]),
-) -> Result<(), Error> {
-    tell(context, manager, pod, report).await?;
+) -> Result<u64, Error> {
+    let written = tell(context, manager, pod, report).await?;
     for victim in victims {
         let Some(object) = current(context, victim).filter(|object| !object.is_terminating())
         else {
@@ -231,5 +255,5 @@ async fn preempt(
         let now = context.environment.now();
         context.recorder.record(&requests, (POD, &object), &notice, now).await;
     }
-    Ok(())
+    Ok(written)
 }

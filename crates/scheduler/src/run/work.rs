@@ -41,6 +41,7 @@ pub enum Work {
         key: GroupKey,
         group: Arc<Object>,
         status: Value,
+        failures: u32,
     },
     Notice {
         pod: Arc<PodInfo>,
@@ -59,11 +60,28 @@ pub struct Report {
 /// How something ended.
 #[derive(Debug)]
 pub enum Done {
-    Bind { pod: Arc<PodInfo>, node: Arc<str>, ended: Bound },
-    Volumes { reservation: u64, is_done: bool },
-    Report { uid: Arc<str>, is_done: bool },
-    Preempt { pod: Arc<PodInfo>, is_done: bool },
-    Group { key: GroupKey, is_done: bool },
+    Bind {
+        pod: Arc<PodInfo>,
+        node: Arc<str>,
+        ended: Bound,
+    },
+    Volumes {
+        reservation: u64,
+        is_done: bool,
+    },
+    /// With the revision of what was written; 0 if nothing was, none if it failed.
+    Report {
+        uid: Arc<str>,
+        written: Option<u64>,
+    },
+    Preempt {
+        pod: Arc<PodInfo>,
+        written: Option<u64>,
+    },
+    Group {
+        key: GroupKey,
+        written: Option<u64>,
+    },
     Notice,
 }
 

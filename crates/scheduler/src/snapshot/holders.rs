@@ -24,10 +24,11 @@ pub enum Relation {
 pub struct Holders {
     terms: BTreeMap<Key, BTreeMap<Slot, u32>>,
     /// Terms that mean only pods with a certain label, by that label; the others under `None`.
-    by_label: BTreeMap<Option<(Arc<str>, Arc<str>)>, BTreeSet<Key>>,
+    by_label: BTreeMap<Option<Label>, BTreeSet<Key>>,
 }
 
 type Key = (Relation, Arc<Term>);
+type Label = (Arc<str>, Arc<str>);
 
 impl Holders {
     pub fn add(&mut self, slot: Slot, pod: &PodInfo) {
@@ -97,7 +98,7 @@ impl Holders {
 }
 
 /// A label that every pod has that the term means.
-fn label(term: &Term) -> Option<(Arc<str>, Arc<str>)> {
+fn label(term: &Term) -> Option<Label> {
     term.matcher.selector.requirements.iter().find_map(|one| match &one.operator {
         Operator::In(values) if values.len() == 1 => Some((one.key.clone(), values[0].clone())),
         _ => None,

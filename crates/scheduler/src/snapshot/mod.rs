@@ -17,6 +17,7 @@ use std::hash::{BuildHasherDefault, DefaultHasher};
 use std::sync::Arc;
 
 use reconcile::{Name, Object};
+use serde_json::Value;
 
 use crate::labels::Labels;
 use crate::pod::PodInfo;
@@ -64,6 +65,7 @@ pub struct Snapshot {
     pub epoch: u64,
     /// Whether a node is there, is not cordoned and keeps nobody away.
     open: Vec<bool>,
+    open_count: usize,
     slots_free: Vec<Slot>,
     slot_of: BTreeMap<Arc<str>, Slot>,
     placed: Map<Arc<str>, (Slot, Arc<PodInfo>)>,
@@ -104,6 +106,11 @@ impl Snapshot {
         self.open.get(slot).copied().unwrap_or(false)
     }
 
+    /// Whether every node takes any pod, as far as cordons and taints are concerned.
+    pub fn is_all_open(&self) -> bool {
+        self.open_count == self.node_count()
+    }
+
     /// Every node, in the order of names.
     pub fn by_name(&self) -> impl Iterator<Item = (Slot, &Node)> {
         self.slot_of.values().filter_map(|slot| Some((*slot, self.node(*slot)?)))
@@ -128,7 +135,7 @@ impl Snapshot {
     /// The same of a pod that was read before: what did not change is not read again.
     pub fn read_again(&mut self, old: &PodInfo, object: Arc<Object>) -> Arc<PodInfo> {
         let (before, after) = (&old.object.value, &object.value);
-        let is_same = before["spec"] == after["spec"]
+        let is_same = is_same_but_placed(&before["spec"], &after["spec"])
             && before["metadata"]["labels"] == after["metadata"]["labels"];
         if !is_same {
             return self.read_pod(object);
@@ -175,4 +182,15 @@ impl Snapshot {
         let (nodes, namespaces) = (&self.nodes, &self.namespaces);
         self.counts.ensure(matcher, || counts::count(matcher, nodes, namespaces));
     }
+}
+
+/// Whether two specs say the same, but for the node.
+fn is_same_but_placed(before: &Value, after: &Value) -> bool {
+    let (Some(before), Some(after)) = (before.as_object(), after.as_object()) else { return false };
+    let fields = |spec: &'_ serde_json::Map<String, Value>| {
+        spec.len() - usize::from(spec.contains_key("nodeName"))
+    };
+    let is_same =
+        |(name, value): (&String, &Value)| name == "nodeName" || before.get(name) == Some(value);
+    fields(before) == fields(after) && after.iter().all(is_same)
 }

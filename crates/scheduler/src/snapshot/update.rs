@@ -38,7 +38,7 @@ impl Snapshot {
         node.nominated = old.nominated;
         self.columns.set_allocatable(slot, &node.allocatable);
         self.topologies.update(slot, Some(&node));
-        self.open[slot] = node.is_open();
+        self.set_open(slot, node.is_open());
         self.nodes[slot] = Some(node);
         self.changes.touch_node(slot);
         events
@@ -51,7 +51,7 @@ impl Snapshot {
             self.columns.grow(self.nodes.len());
             self.open.push(false);
         }
-        self.open[slot] = node.is_open();
+        self.set_open(slot, node.is_open());
         self.slot_of.insert(node.name.clone(), slot);
         self.columns.set_allocatable(slot, &node.allocatable);
         self.topologies.update(slot, Some(&node));
@@ -80,10 +80,16 @@ impl Snapshot {
             homeless.insert(pod.uid.clone(), pod.clone());
         }
         self.columns.clear(slot);
-        self.open[slot] = false;
+        self.set_open(slot, false);
         self.topologies.update(slot, None);
         self.slots_free.push(slot);
         self.changes.touch_node(slot);
+    }
+
+    fn set_open(&mut self, slot: Slot, is_open: bool) {
+        let was_open = std::mem::replace(&mut self.open[slot], is_open);
+        self.open_count += usize::from(is_open);
+        self.open_count -= usize::from(was_open);
     }
 
     fn note_images(&mut self, node: &Node) {

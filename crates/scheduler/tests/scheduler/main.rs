@@ -32,3 +32,13 @@ pub fn pod(name: &str, cpu: &str) -> Value {
         "spec": {"containers": [{"name": "c", "image": "i",
             "resources": {"requests": {"cpu": cpu}}}]}})
 }
+
+/// The kind of one of our manifests.
+pub fn kind_of(manifest: &Value) -> Kind {
+    let rbac = |kind, plural| Kind::cluster("rbac.authorization.k8s.io", "v1", kind, plural);
+    match manifest["kind"].as_str() {
+        Some("CustomResourceDefinition") => CRD,
+        Some("ClusterRole") => rbac("ClusterRole", "clusterroles"),
+        _ => rbac("ClusterRoleBinding", "clusterrolebindings"),
+    }
+}

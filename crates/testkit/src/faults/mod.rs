@@ -51,7 +51,7 @@ pub enum Fault {
     Hold(u64),
     /// The event and all that follow are withheld for so long; then the component has to list.
     Skip(u64),
-    /// The component dies, and what it reads after its start is as old as this revision for a while.
+    /// The component dies; what it reads after its start is as old as this revision for a while.
     Bounce(u64),
     /// The component has to list again, from a server that is as old as this revision for a while.
     Travel(u64),

@@ -45,14 +45,40 @@ fn differences(case: &Case<'_>, id: &'static str) -> Vec<Violation> {
             None => true,
         });
     }
-    let missing = expected.into_iter().flat_map(|(key, objects)| {
-        objects.into_iter().map(move |object| format!("{key} is missing or differs: {object}"))
-    });
-    let surplus = found.into_iter().flat_map(|(key, objects)| {
-        objects.into_iter().map(move |object| format!("{key} should not be so: {object}"))
-    });
-    let wrong = missing.chain(surplus).take(TOLD_MAX);
-    wrong.map(|what| Violation::new(id, what)).collect()
+    let mut wrong = Vec::new();
+    for (key, objects) in expected {
+        let mut others = found.remove(&key).unwrap_or_default().into_iter();
+        for object in objects {
+            wrong.push(match others.next() {
+                Some(other) => format!("{key} differs: {}", difference(&object, &other, "")),
+                None => format!("{key} is missing"),
+            });
+        }
+        wrong.extend(others.map(|_| format!("{key} should not be there")));
+    }
+    let surplus = found.into_iter().filter(|(_, objects)| !objects.is_empty());
+    wrong.extend(surplus.map(|(key, _)| format!("{key} should not be there")));
+    wrong.into_iter().take(TOLD_MAX).map(|what| Violation::new(id, what)).collect()
+}
+
+/// The first place where two values differ.
+fn difference(one: &Value, other: &Value, path: &str) -> String {
+    match (one, other) {
+        (Value::Object(ones), Value::Object(others)) => {
+            let keys = ones.keys().chain(others.keys());
+            let mut differing = keys.filter(|key| ones.get(*key) != others.get(*key));
+            let Some(key) = differing.next() else { return String::new() };
+            difference(&one[key.as_str()], &other[key.as_str()], &format!("{path}.{key}"))
+        }
+        (Value::Array(ones), Value::Array(others)) if ones.len() == others.len() => {
+            let mut pairs = ones.iter().zip(others).enumerate();
+            let Some((at, (one, other))) = pairs.find(|(_, (one, other))| one != other) else {
+                return String::new();
+            };
+            difference(one, other, &format!("{path}[{at}]"))
+        }
+        _ => format!("{path} is {other}, without faults {one}"),
+    }
 }
 
 /// Objects by key, where names that follow from a number are all the same: which of its like is

@@ -27,8 +27,8 @@ type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// What is put on trial.
 #[derive(Clone, Copy)]
 pub struct Trial {
-    /// The controller, which is also its service account in kube-system; what follows a `/` only
-    /// tells trials apart. A name that begins with `system:` is that user.
+    /// The controller, which is also its service account in kube-system; what follows a `/` or
+    /// a `:` only tells trials apart. A name that begins with `system:` is that user.
     pub name: &'static str,
     pub seed: u64,
     /// Makes the component anew, as after a start of the process.
@@ -39,10 +39,18 @@ pub struct Trial {
 }
 
 /// What few trials need besides.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Copy)]
 pub struct Also {
     /// Oracles that know what the component does.
     pub oracles: &'static [Check],
     /// Plans after which the world may end otherwise than without faults.
     pub incomparable: &'static [Pattern],
+}
+
+impl Default for Also {
+    /// What users do goes on while nothing can be written, and at other times when the clock jumps:
+    /// only a trial that knows better compares where that leads.
+    fn default() -> Also {
+        Also { oracles: &[], incomparable: &[Pattern::Clock, Pattern::Lasting] }
+    }
 }

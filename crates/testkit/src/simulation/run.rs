@@ -72,17 +72,16 @@ impl Run {
 /// Runs a trial under planned faults, on a thread of its own: a fresh thread has fresh keys for
 /// hash maps.
 pub fn run(trial: Trial, seed: u64, planned: Vec<Planned>) -> Run {
-    start(trial, seed, planned, |_| Box::pin(std::future::ready(())))
+    start(Trial { seed, ..trial }, planned, |_| Box::pin(std::future::ready(())))
 }
 
 /// The same without faults, with more that users do at the end.
 pub fn run_with(trial: Trial, more: impl FnOnce(Arc<Cluster>) -> Task + Send + 'static) -> Run {
-    start(trial, trial.seed, Vec::new(), more)
+    start(trial, Vec::new(), more)
 }
 
 fn start(
     trial: Trial,
-    seed: u64,
     planned: Vec<Planned>,
     more: impl FnOnce(Arc<Cluster>) -> Task + Send + 'static,
 ) -> Run {
@@ -93,7 +92,7 @@ fn start(
             .start_paused(true)
             .build()
             .expect("a runtime must start");
-        runtime.block_on(simulate(trial, seed, planned, more))
+        runtime.block_on(simulate(trial, planned, more))
     };
     let thread = std::thread::Builder::new().stack_size(STACK_BYTES).spawn(simulated);
     match thread.expect("a thread must start").join() {
@@ -104,11 +103,10 @@ fn start(
 
 async fn simulate(
     trial: Trial,
-    seed: u64,
     planned: Vec<Planned>,
     more: impl FnOnce(Arc<Cluster>) -> Task,
 ) -> Run {
-    let world = Arc::new(World::new(seed));
+    let world = Arc::new(World::new(trial.seed));
     let cluster = Arc::new(Cluster::in_world(world.clone()).await);
     let begin = cluster.store.revision();
     let faults = Faults::new(world.clone(), cluster.store.clone(), planned.clone());
@@ -161,10 +159,11 @@ async fn simulate(
 
 /// Who a component is: what it may do is part of what is on trial.
 fn identity(trial: Trial) -> User {
-    let name = trial.name.split('/').next().unwrap_or(trial.name);
-    if name.starts_with("system:") {
+    if trial.name.starts_with("system:") {
+        let name = trial.name.split('/').next().unwrap_or(trial.name);
         return User::authenticated(name, [] as [&str; 0]);
     }
+    let name = trial.name.split(['/', ':']).next().unwrap_or(trial.name);
     User::service_account("kube-system", name, "")
 }
 
@@ -319,9 +318,12 @@ fn mask(value: &mut Value) {
             {
                 fields.remove(field);
             }
-            // The time of a taint has a name of its own.
+            // It follows from the name, and which of its like is left is nobody's promise.
+            fields.retain(|name, _| !name.starts_with("podIP"));
+            // Taints have a name of their own for their time.
             fields.remove("timeAdded");
-            fields.retain(|name, _| !name.ends_with("Time") && !name.ends_with("Timestamp"));
+            let ends = ["Time", "Timestamp", "At", "-trigger-time"];
+            fields.retain(|name, _| !ends.iter().any(|end| name.ends_with(end)));
             // The pods of a Job are labelled with its identity.
             fields.retain(|name, _| !name.ends_with("controller-uid"));
             fields.values_mut().for_each(mask);

@@ -1,7 +1,7 @@
 //! What a seed means, and the seeds that once failed.
 //!
-//! A seed names a world and a plan in it: `world * 10000 + plan`. Plan 0 is no fault; from 5000 on a
-//! plan is two faults drawn by chance.
+//! A seed names a world and a plan in it: `world * 10000 + plan`. Plan 0 is no fault; from 5000 on
+//! a plan is two faults drawn by chance.
 
 use super::plans::Candidate;
 use crate::faults::Planned;
@@ -48,7 +48,7 @@ pub fn planned(seed: u64, candidates: &[Candidate]) -> Vec<Planned> {
 /// The plans that are kept for a scenario.
 pub fn kept(scenario: &str) -> Vec<Planned> {
     let lines = KEPT.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
-    let of_scenario = lines.filter_map(|line| line.split_once(": "));
+    let of_scenario = lines.filter_map(|line| line.rsplit_once(": "));
     let of_scenario = of_scenario.filter(|(name, _)| *name == scenario);
     of_scenario.map(|(_, plan)| plan.parse().expect("sim/seeds.txt must be readable")).collect()
 }
@@ -78,7 +78,7 @@ mod tests {
     fn every_kept_plan_can_be_read() {
         let lines = KEPT.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         for line in lines {
-            let (scenario, plan) = line.split_once(": ").expect(line);
+            let (scenario, plan) = line.rsplit_once(": ").expect(line);
             assert!(!scenario.is_empty() && plan.parse::<Planned>().is_ok(), "{line}");
         }
     }

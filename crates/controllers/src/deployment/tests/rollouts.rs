@@ -87,6 +87,30 @@ fn a_rolling_update_moves_within_its_bounds() {
 }
 
 #[test]
+fn pods_that_are_yet_to_be_deleted_take_up_room() {
+    let sets = [Set("one", "one", 8, 8), Set("two", "two", 3, 0)];
+    let mut slow = observed(&sets);
+    let mut behind = slow.sets.owned[0].value.clone();
+    behind["status"]["replicas"] = json!(10);
+    slow.sets.owned[0] = Arc::new(Object::new(behind));
+    let plan = planned(&deployment("two", json!({})), &slow);
+    assert!(plan.steps.iter().all(|step| !line(step).starts_with("scale")), "{plan}");
+}
+
+#[test]
+fn pods_that_are_yet_to_be_deleted_do_not_count_as_available() {
+    let sets = [Set("one", "one", 8, 8), Set("two", "two", 5, 2)];
+    let mut slow = observed(&sets);
+    let mut behind = slow.sets.owned[0].value.clone();
+    behind["status"]["availableReplicas"] = json!(10);
+    slow.sets.owned[0] = Arc::new(Object::new(behind));
+    let plan = planned(&deployment("two", json!({})), &slow);
+    let steps: Vec<String> =
+        plan.steps.iter().map(line).filter(|line| line.starts_with("scale")).collect();
+    assert_eq!(steps, ["scale one to 6"]);
+}
+
+#[test]
 fn bounds_that_allow_nothing_allow_one() {
     let stiff = json!({"replicas": 1, "strategy": {"rollingUpdate":
         {"maxSurge": "0%", "maxUnavailable": "0%"}}});
