@@ -119,6 +119,9 @@ pub trait PodRuntime: Send + Sync + 'static {
     /// Asks it to end, and after a time makes it. Returns when nothing of it runs.
     async fn stop(&self, id: &ContainerId, grace: Duration) -> Result<(), Refusal>;
 
+    /// Returns when the container does not run, or is not known.
+    async fn ended(&self, id: &ContainerId);
+
     /// Forgets a container that ended.
     async fn remove(&self, id: &ContainerId);
 

@@ -2,7 +2,7 @@
 //!
 //! A worker waits for nobody but its own pod. It ends when nothing of the pod is left.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use tokio::time::Instant;
 
 use super::lifecycle::{Deed, Next, Observed, Refused, Seen, Stage, Why, next};
 use super::probes::Probes;
+use super::restart::{Fate, fate};
 use super::spec::{self, Spec};
 use super::{handlers, prepare, status};
 use crate::agent::Options;
@@ -58,6 +59,8 @@ struct Worker<'a> {
     stops: JoinSet<()>,
     /// Of the runs that are probed; `None` where there is nothing to ask.
     probes: BTreeMap<ContainerId, Option<Probes>>,
+    /// Runs whose back-off was told of.
+    backed_off: BTreeSet<ContainerId>,
     prepared: Option<prepare::Prepared>,
     /// When that was made, or why it was not and how often.
     prepared_at: Option<Instant>,
@@ -74,6 +77,7 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
         stopping: BTreeMap::new(),
         stops: JoinSet::new(),
         probes: BTreeMap::new(),
+        backed_off: BTreeSet::new(),
         prepared: None,
         prepared_at: None,
         volumes: None,
@@ -127,6 +131,7 @@ impl Worker<'_> {
                 return self.delete(&pod).await.map(|()| None);
             }
             wake = wake.or_earlier(next.wake);
+            self.tell_of_back_off(&pod, &observed).await;
             if !self.act(&pod, next.deeds).await {
                 return Ok(Some(wake));
             }
@@ -234,6 +239,26 @@ impl Worker<'_> {
         let written = Arc::new(requests.patch(&target, &patch).await?);
         self.written = Some(written.clone());
         Ok(Some(written))
+    }
+
+    /// Says once for each run that it ended too soon to be started at once.
+    async fn tell_of_back_off(&mut self, pod: &Object, observed: &Observed) {
+        let now = self.shared.context.environment.now();
+        for spec in spec::containers(pod) {
+            let Some(seen) = observed.containers.get(spec.name) else { continue };
+            let Some(run) = seen.runs.last() else { continue };
+            let waits = matches!(fate(seen, spec.restart, now), Fate::Wait { .. });
+            if pod.is_terminating() || !waits || !self.backed_off.insert(run.id.clone()) {
+                continue;
+            }
+            let message = format!(
+                "Back-off restarting failed container {} in pod {}_{}({})",
+                spec.name, pod.name.name, pod.name.namespace, pod.uid
+            );
+            self.say(pod, Notice::warning("BackOff", message)).await;
+        }
+        let runs = self.shared.runtime.of_pod(self.uid);
+        self.backed_off.retain(|id| runs.iter().any(|run| run.id == *id));
     }
 
     /// Does what was decided. True if it changed what would be decided next.

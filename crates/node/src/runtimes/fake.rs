@@ -83,6 +83,12 @@ impl PodRuntime for Fake {
         Ok(())
     }
 
+    async fn ended(&self, id: &ContainerId) {
+        if self.lock().get(id).is_some_and(Container::is_running) {
+            std::future::pending::<()>().await;
+        }
+    }
+
     async fn remove(&self, id: &ContainerId) {
         self.lock().remove(id);
     }

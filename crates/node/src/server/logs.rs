@@ -4,7 +4,8 @@
 
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::path::Path;
+use std::os::unix::fs::MetadataExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -12,7 +13,7 @@ use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
 
 use super::notify::Watched;
-use crate::runtime::{Container, PodRuntime};
+use crate::runtime::{Container, ContainerId, PodRuntime};
 
 /// How much is read at once.
 const BLOCK_BYTES: usize = 64 << 10;
@@ -60,16 +61,16 @@ pub fn open(
         true => Some(Watched::new(&path).map_err(unreadable)?),
         false => None,
     };
-    // It may have ended while we began to watch; then nobody will say so.
-    let is_over =
-        !runtime.of_pod(&wanted.pod).iter().any(|now| now.id == run.id && now.is_running());
     let mut file = File::open(&path).map_err(unreadable)?;
     if let Some(lines) = wanted.tail_lines {
         file.seek(SeekFrom::Start(tail(&path, lines).map_err(unreadable)?)).map_err(unreadable)?;
     }
     let reader = Reader {
+        runtime: runtime.clone(),
+        id: run.id,
+        path,
         file,
-        watched: watched.filter(|_| !is_over),
+        watched,
         held: Vec::new(),
         since: wanted.since_microseconds.map(stamp),
         timestamps: wanted.timestamps,
@@ -106,6 +107,9 @@ fn tail(path: &Path, lines: u64) -> io::Result<u64> {
 }
 
 struct Reader {
+    runtime: Arc<dyn PodRuntime>,
+    id: ContainerId,
+    path: PathBuf,
     file: File,
     /// Set while there may be more.
     watched: Option<Watched>,
@@ -126,7 +130,12 @@ impl Reader {
             }
             let count = self.file.read(&mut block).ok()?;
             if count == 0 {
-                let is_over = self.watched.as_ref()?.changed().await.ok()?;
+                let watched = self.watched.as_ref()?;
+                let is_over = tokio::select! {
+                    changed = watched.changed() => changed.is_err(),
+                    () = self.runtime.ended(&self.id) => true,
+                };
+                self.follow_rotation();
                 if is_over {
                     self.watched = None;
                 }
@@ -138,6 +147,22 @@ impl Reader {
                 return Some((Bytes::from(text), self));
             }
         }
+    }
+
+    /// Goes on with the file that took the place of this one, if there is one. What was written to
+    /// the old one after the last look is read first.
+    fn follow_rotation(&mut self) {
+        let next = File::open(&self.path).and_then(|next| Ok((next.metadata()?.ino(), next)));
+        let Ok((number, next)) = next else { return };
+        if self.file.metadata().is_ok_and(|held| held.ino() == number) {
+            return;
+        }
+        let Ok(watched) = Watched::new(&self.path) else { return };
+        let mut rest = Vec::new();
+        if self.file.read_to_end(&mut rest).is_ok() {
+            self.held.extend_from_slice(&rest);
+        }
+        (self.file, self.watched) = (next, Some(watched));
     }
 
     /// The whole lines that are held, as they are to be sent.
@@ -201,6 +226,9 @@ mod tests {
         let path = std::env::temp_dir().join(format!("setpoint-lines-{}", std::process::id()));
         std::fs::write(&path, "").unwrap();
         let mut reader = Reader {
+            runtime: Arc::new(crate::runtimes::fake::Fake::default()),
+            id: ContainerId::new("u", "c", 0),
+            path: path.clone(),
             file: File::open(&path).unwrap(),
             watched: None,
             held: b"2026-01-01T00:00:01.000000000Z stdout F old\n\

@@ -25,7 +25,7 @@ impl Watched {
         }
         // SAFETY: it was just opened and nobody else has it.
         let file = unsafe { File::from_raw_fd(descriptor) };
-        let events = libc::IN_MODIFY | libc::IN_CLOSE_WRITE | libc::IN_DELETE_SELF;
+        let events = libc::IN_MODIFY | libc::IN_MOVE_SELF | libc::IN_CLOSE_WRITE;
         // SAFETY: the path ends with a zero and lives through the call.
         if unsafe { libc::inotify_add_watch(descriptor, path.as_ptr(), events) } < 0 {
             return Err(io::Error::last_os_error());
@@ -33,29 +33,14 @@ impl Watched {
         Ok(Watched(system::wait_on(file)?))
     }
 
-    /// Returns when something happened since the last time; true if nobody writes any more.
-    pub async fn changed(&self) -> io::Result<bool> {
+    /// Returns when something happened since the last time.
+    pub async fn changed(&self) -> io::Result<()> {
         let mut events = [0_u8; 4096];
         loop {
             let mut ready = self.0.readable().await?;
             let read = ready.try_io(|file| file.get_ref().read(&mut events));
             let Ok(read) = read else { continue };
-            return Ok(is_over(&events[..read?]));
+            return read.map(drop);
         }
     }
-}
-
-/// Whether one of the events says that the last writer closed the file.
-fn is_over(mut events: &[u8]) -> bool {
-    const HEADER: usize = 16;
-    let number = |bytes: &[u8]| bytes.try_into().map_or(0, u32::from_ne_bytes);
-    while events.len() >= HEADER {
-        let (mask, length) = (number(&events[4..8]), number(&events[12..16]));
-        if mask & (libc::IN_CLOSE_WRITE | libc::IN_DELETE_SELF) != 0 {
-            return true;
-        }
-        let length = usize::try_from(length).unwrap_or(0);
-        events = events.get(HEADER + length..).unwrap_or_default();
-    }
-    false
 }

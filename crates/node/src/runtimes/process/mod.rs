@@ -263,6 +263,13 @@ impl PodRuntime for Process {
         }
     }
 
+    async fn ended(&self, id: &ContainerId) {
+        let ended = self.lock().runs.get(id).map(|run| run.ended.subscribe());
+        if let Some(mut ended) = ended {
+            let _ = ended.wait_for(|ended| *ended).await;
+        }
+    }
+
     async fn remove(&self, id: &ContainerId) {
         let removed = {
             let mut held = self.lock();
@@ -274,7 +281,7 @@ impl PodRuntime for Process {
         };
         if let Some(run) = removed {
             let _ = run.place.remove();
-            let _ = fs::remove_file(&run.log);
+            remove_logs(&run.log);
         }
     }
 
@@ -310,6 +317,17 @@ impl PodRuntime for Process {
         let ran = shim::collect(program, OUTPUT_BYTES_MAX).await;
         let (code, output) = ran.map_err(|error| refused(error.to_string()))?;
         Ok(Executed { code, output })
+    }
+}
+
+/// Removes a log with what was set aside of it.
+fn remove_logs(log: &Path) {
+    let (Some(folder), Some(name)) = (log.parent(), log.file_name()) else { return };
+    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
+        let found = entry.file_name();
+        if found.to_string_lossy().starts_with(&*name.to_string_lossy()) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

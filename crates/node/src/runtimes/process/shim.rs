@@ -20,6 +20,9 @@ pub const VARIABLE: &str = "SETPOINT_CONTAINER";
 pub const REFUSED: &str = "refused: ";
 /// A longer line is kept in pieces.
 const LINE_BYTES_MAX: u64 = 16 << 10;
+/// A log that would become larger is set aside, and as many are kept beside it.
+const LOG_BYTES_MAX: u64 = 10 << 20;
+const LOGS_ASIDE: u32 = 4;
 
 /// Runs a container if this process was started for that; it then never returns to the rest.
 pub fn main_if_asked() -> Option<ExitCode> {
@@ -40,7 +43,7 @@ fn run(place: &Place) -> io::Result<()> {
     system::new_session();
     system::adopt_orphans()?;
     let root = mounts::make(&spec.mounts, place.directory())?;
-    let log = OpenOptions::new().create(true).append(true).open(&log)?;
+    let log = Log::open(log)?;
     let mut child = start(&spec, root)?;
     let pid = i32::try_from(child.id()).unwrap_or(0);
     let own = i32::try_from(std::process::id()).unwrap_or(0);
@@ -78,7 +81,7 @@ fn start(spec: &ContainerSpec, root: Option<PathBuf>) -> io::Result<Child> {
 }
 
 /// One thread for each stream.
-fn keep_output(child: &mut Child, log: File) -> Vec<std::thread::JoinHandle<()>> {
+fn keep_output(child: &mut Child, log: Log) -> Vec<std::thread::JoinHandle<()>> {
     let log = Arc::new(Mutex::new(log));
     let mut copies = Vec::new();
     if let Some(stdout) = child.stdout.take() {
@@ -92,7 +95,7 @@ fn keep_output(child: &mut Child, log: File) -> Vec<std::thread::JoinHandle<()>>
 }
 
 /// Writes every line with the time it came, as CRI has it.
-fn copy(stream: impl Read, name: &str, log: &Mutex<File>) {
+fn copy(stream: impl Read, name: &str, log: &Mutex<Log>) {
     let mut reader = BufReader::new(stream);
     let mut line = Vec::new();
     loop {
@@ -111,7 +114,44 @@ fn copy(stream: impl Read, name: &str, log: &Mutex<File>) {
         entry.push(b'\n');
         let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
         // A full disk must not end the program: what cannot be kept is dropped.
-        let _ = log.write_all(&entry);
+        let _ = log.write(&entry);
+    }
+}
+
+/// The output that is kept: the newest of it, so that a program that floods it fills no disk.
+struct Log {
+    path: PathBuf,
+    file: File,
+    bytes: u64,
+}
+
+impl Log {
+    fn open(path: PathBuf) -> io::Result<Log> {
+        let file = OpenOptions::new().create(true).append(true).open(&path)?;
+        let bytes = file.metadata()?.len();
+        Ok(Log { path, file, bytes })
+    }
+
+    fn write(&mut self, entry: &[u8]) -> io::Result<()> {
+        let size = u64::try_from(entry.len()).unwrap_or(0);
+        if self.bytes > 0 && self.bytes + size > LOG_BYTES_MAX {
+            self.rotate()?;
+        }
+        self.file.write_all(entry)?;
+        self.bytes += size;
+        Ok(())
+    }
+
+    /// Sets the file aside under a number; the oldest goes. Whoever follows the old file finds the
+    /// new one in its place before the old one is closed.
+    fn rotate(&mut self) -> io::Result<()> {
+        let aside = |number: u32| self.path.with_extension(format!("log.{number}"));
+        for number in (1..LOGS_ASIDE).rev() {
+            let _ = fs::rename(aside(number), aside(number + 1));
+        }
+        fs::rename(&self.path, aside(1))?;
+        *self = Log::open(self.path.clone())?;
+        Ok(())
     }
 }
 

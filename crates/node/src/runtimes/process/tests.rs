@@ -133,3 +133,30 @@ async fn a_shim_that_is_killed_takes_its_program_with_it() {
     };
     tokio::time::timeout(Duration::from_secs(10), gone).await.expect("the program dies");
 }
+
+#[tokio::test]
+async fn a_program_that_floods_its_log_fills_no_disk() {
+    let directory = directory("flood");
+    let runtime = open(&directory);
+    let spec = contract::shell(
+        "flood",
+        "yes 0123456789012345678901234567890123456789 | head -n 900000; echo last",
+    );
+    runtime.start(&spec).await.expect("it starts");
+    let wanted = crate::server::logs::Wanted {
+        pod: spec.id.pod.clone(),
+        container: spec.id.name.clone(),
+        follow: true,
+        ..Default::default()
+    };
+    let followed = crate::server::logs::open(&runtime, &wanted).expect("it runs");
+    let followed: Vec<bytes::Bytes> = futures::StreamExt::collect(followed).await;
+    let lines = followed.concat().split(|byte| *byte == b'\n').count();
+    contract::ended(&runtime, &spec.id).await;
+    let folder = runtime.log(&spec.id).parent().expect("a folder").to_owned();
+    let kept = fs::read_dir(folder).expect("a folder").flatten();
+    let sizes: Vec<u64> = kept.map(|file| file.metadata().map_or(0, |meta| meta.len())).collect();
+    assert_eq!(sizes.len(), 5, "{sizes:?}");
+    assert!(sizes.iter().all(|size| *size <= 10 << 20), "{sizes:?}");
+    assert!(followed.concat().ends_with(b"last\n"), "{lines} lines");
+}
