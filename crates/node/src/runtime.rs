@@ -104,7 +104,7 @@ pub trait PodRuntime: Send + Sync + 'static {
 
     fn version(&self) -> String;
 
-    /// Says whom to tell of changes; only the first counts.
+    /// Says whom to tell of changes, in place of whom it was before.
     fn listen(&self, listener: Listener);
 
     /// Everything there is, by pod.

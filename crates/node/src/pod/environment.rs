@@ -9,6 +9,7 @@ use std::sync::Arc;
 use reconcile::Object;
 use serde_json::Value;
 
+use super::resources::amount;
 use crate::runtime::Refusal;
 
 /// The variables of a container, later ones win over earlier ones of the same name.
@@ -46,6 +47,8 @@ pub struct Sources {
     /// Of the pod's namespace.
     pub services: Vec<Arc<Object>>,
     pub node_address: String,
+    /// What the node has, by resource.
+    pub capacity: Value,
     /// Where programs find the API server.
     pub api: (String, u16),
 }
@@ -72,7 +75,7 @@ pub fn environment(
         let name = text(&one["name"]);
         let value = match &one["valueFrom"] {
             Value::Null => expand(text(&one["value"]), &variables),
-            from => match value_from(pod, from, sources)? {
+            from => match value_from((pod, container), from, sources)? {
                 Some(value) => value,
                 None => continue,
             },
@@ -103,7 +106,11 @@ fn take_all(from: &Value, sources: &Sources, variables: &mut Variables) -> Resul
     Ok(())
 }
 
-fn value_from(pod: &Object, from: &Value, sources: &Sources) -> Result<Option<String>, Refusal> {
+fn value_from(
+    (pod, container): (&Object, &Value),
+    from: &Value,
+    sources: &Sources,
+) -> Result<Option<String>, Refusal> {
     let namespace = &pod.name.namespace;
     if let Some(path) = from["fieldRef"]["fieldPath"].as_str() {
         return Ok(Some(field(pod, path, &sources.node_address)));
@@ -135,7 +142,10 @@ fn value_from(pod: &Object, from: &Value, sources: &Sources) -> Result<Option<St
             .map(|()| None),
         };
     }
-    let message = "variables from resources of the container are not known here".to_owned();
+    if let Some(amount) = amount(&from["resourceFieldRef"], container, &sources.capacity) {
+        return Ok(Some(amount));
+    }
+    let message = format!("this node knows no variables of the kind {from}");
     Err(Refusal { reason: "CreateContainerConfigError", message })
 }
 

@@ -5,6 +5,7 @@ mod handlers;
 pub mod lifecycle;
 pub mod prepare;
 mod probes;
+pub mod resources;
 pub mod restart;
 pub mod spec;
 pub mod status;

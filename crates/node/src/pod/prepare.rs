@@ -13,6 +13,7 @@ use serde_json::Value;
 use super::environment::{Sources, Variables, environment, expand};
 use super::worker::Shared;
 use crate::agent::SERVICE;
+use crate::machine;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, ContainerSpec, Refusal};
 use crate::volumes::{self, Materials, Tokens, Volume};
@@ -141,6 +142,7 @@ async fn read(shared: &Shared, pod: &Object) -> Result<Sources, Error> {
     let mut sources = Sources {
         services,
         node_address: shared.options.address.to_string(),
+        capacity: machine::capacity(&shared.options.directory),
         api: (host, api.port()),
         ..Sources::default()
     };

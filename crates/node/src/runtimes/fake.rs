@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
@@ -15,7 +15,7 @@ use crate::runtime::{
 #[derive(Default)]
 pub struct Fake {
     held: Mutex<BTreeMap<ContainerId, Container>>,
-    listener: OnceLock<Listener>,
+    listener: RwLock<Option<Listener>>,
     /// What was started, in order.
     pub started: Mutex<Vec<ContainerSpec>>,
 }
@@ -32,7 +32,8 @@ impl Fake {
     }
 
     fn tell(&self, pod: &str) {
-        if let Some(listener) = self.listener.get() {
+        let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner);
+        if let Some(listener) = &*listener {
             listener(pod);
         }
     }
@@ -53,7 +54,7 @@ impl PodRuntime for Fake {
     }
 
     fn listen(&self, listener: Listener) {
-        let _ = self.listener.set(listener);
+        *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {

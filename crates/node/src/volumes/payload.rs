@@ -8,7 +8,9 @@ use serde_json::{Value, json};
 
 use super::files::{Content, Payload};
 use super::{Materials, list, text};
-use crate::pod::environment::field;
+use crate::pod::environment::{Sources, field};
+use crate::pod::resources::amount;
+use crate::pod::spec;
 use crate::pod::worker::Shared;
 use crate::register::MANAGER;
 
@@ -72,7 +74,7 @@ fn add(
     (mode, payload): (u32, &mut Payload),
 ) -> Result<(), String> {
     if kind == "downwardAPI" {
-        return add_fields(pod, source, &materials.sources.node_address, (mode, payload));
+        return add_fields(pod, source, materials.sources, (mode, payload));
     }
     let is_optional = source["optional"] == true;
     let (name, found) = match kind {
@@ -126,18 +128,27 @@ fn contents(map: &Object) -> BTreeMap<String, Vec<u8>> {
 fn add_fields(
     pod: &Object,
     source: &Value,
-    address: &str,
+    sources: &Sources,
     (mode, payload): (u32, &mut Payload),
 ) -> Result<(), String> {
     for item in list(&source["items"]) {
-        let Some(path) = item["fieldRef"]["fieldPath"].as_str() else {
-            return Err("files from resources of a container are not known here".to_owned());
+        let told = match item["fieldRef"]["fieldPath"].as_str() {
+            Some(path) => Some(field(pod, path, &sources.node_address)),
+            None => of_container(pod, &item["resourceFieldRef"], &sources.capacity),
         };
+        let told = told.ok_or("it names neither a field nor a resource of a container")?;
         let mode = mode_of(&item["mode"], mode);
-        let content = Content { bytes: field(pod, path, address).into_bytes(), mode };
+        let content = Content { bytes: told.into_bytes(), mode };
         payload.insert(text(&item["path"]).to_owned(), content);
     }
     Ok(())
+}
+
+fn of_container(pod: &Object, reference: &Value, capacity: &Value) -> Option<String> {
+    let name = reference["containerName"].as_str()?;
+    let specs = spec::containers(pod);
+    let spec = specs.iter().find(|spec| spec.name == name)?;
+    amount(reference, spec.value, capacity)
 }
 
 async fn token(

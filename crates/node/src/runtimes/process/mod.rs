@@ -22,7 +22,7 @@ use std::io;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
@@ -51,7 +51,7 @@ pub struct Options {
 pub struct Process {
     options: Options,
     held: Arc<Mutex<Held>>,
-    listener: Arc<OnceLock<Listener>>,
+    listener: Arc<RwLock<Option<Listener>>>,
 }
 
 #[derive(Default)]
@@ -134,7 +134,8 @@ impl Process {
                 run.ended.clone()
             };
             ended.send_replace(true);
-            if let Some(listener) = listener.get() {
+            let listener = listener.read().unwrap_or_else(PoisonError::into_inner).clone();
+            if let Some(listener) = listener {
                 listener(&id.pod);
             }
         };
@@ -171,7 +172,7 @@ impl PodRuntime for Process {
     }
 
     fn listen(&self, listener: Listener) {
-        let _ = self.listener.set(listener);
+        *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
