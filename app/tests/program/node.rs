@@ -132,8 +132,8 @@ spec:
     image: x
     command: [sh, -c]
     args:
-    - echo $(COLOR) $WORD $NAME; cat /shared/file /etc/settings-test/file.txt; echo; cat /pod/labels;
-      echo; test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token; exit 3
+    - echo $(COLOR) $WORD $NAME; cat /shared/file /etc/settings-test/file.txt; echo;
+      cat /pod/labels; echo; test -s /var/run/secrets/kubernetes.io/serviceaccount/token && echo token; exit 3
     env:
     - {name: COLOR, valueFrom: {configMapKeyRef: {name: settings, key: color}}}
     - {name: WORD, valueFrom: {secretKeyRef: {name: password, key: word}}}
@@ -198,7 +198,10 @@ spec:
     lifecycle:
       preStop: {exec: {command: [sh, -c, 'echo bye >FILE']}}
     readinessProbe: {exec: {command: [test, -e, READY]}, periodSeconds: 1}
-    livenessProbe: {exec: {command: [sh, -c, '! test -e SICK']}, periodSeconds: 1, failureThreshold: 1}
+    livenessProbe:
+      exec: {command: [sh, -c, '! test -e SICK']}
+      periodSeconds: 1
+      failureThreshold: 1
 ";
 
 #[test]

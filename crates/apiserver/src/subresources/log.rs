@@ -1,6 +1,6 @@
 //! `pods/log`: what a container wrote.
 //!
-//! Upstream: pkg/registry/core/pod/rest/log.go, pkg/kubelet/kubelet_pods.go (GetKubeletContainerLogs)
+//! Upstream: pkg/registry/core/pod/rest/log.go
 
 use serde_json::Value;
 

@@ -1,4 +1,4 @@
-//! The life of a pod on this node: what is known of it, what is to be done next, what is said of it.
+//! The life of a pod on this node: what is known of it, what is done next, what is said of it.
 
 pub mod environment;
 mod handlers;

@@ -89,7 +89,8 @@ async fn volumes_are_where_they_are_mounted_and_the_host_keeps_no_mark() {
     fs::write(volume.join("file"), "from the volume\n").expect("a file");
     let mut spec = contract::shell(
         "mounts",
-        "cat /setpoint-test/deep/file /run/setpoint-test/x/file; echo new >/setpoint-test/deep/made; \
+        "cat /setpoint-test/deep/file /run/setpoint-test/x/file; \
+         echo new >/setpoint-test/deep/made; \
          echo no >/run/setpoint-test/x/file || echo read-only",
     );
     let mount = |target: &str, read_only| crate::runtime::Mount {
