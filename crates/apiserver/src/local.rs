@@ -24,12 +24,18 @@ const DEFAULT_NAMESPACE: &str = "default";
 /// What a part of this program calls itself if it says nothing; it names the manager of fields.
 const AGENT: HeaderValue = HeaderValue::from_static("setpoint");
 
+/// On requests that came by no socket. Parts of this program bound themselves: what they have under
+/// way takes no place from clients.
+#[derive(Clone, Copy, Debug)]
+pub struct Local;
+
 /// A client that is `identity`. It must be made inside a tokio runtime, which drives it.
 pub fn local_client(server: &Arc<Server>, identity: User) -> kube::Client {
     let (server, identity) = (server.clone(), Arc::new(identity));
     let service = tower::service_fn(move |mut request: http::Request<Body>| {
         let (server, identity) = (server.clone(), identity.clone());
         request.headers_mut().entry(USER_AGENT).or_insert(AGENT);
+        request.extensions_mut().insert(Local);
         async move { Ok::<_, Infallible>(server.handle(request, Some(identity)).await) }
     });
     kube::Client::new(service, DEFAULT_NAMESPACE)

@@ -51,6 +51,7 @@ pub async fn perform(
     steps: &[Step],
     written: &mut Written,
 ) -> Result<(), Error> {
+    let requests = &requests.brief();
     let mut together = 1;
     let mut rest = steps;
     while let Some(first) = rest.first() {
@@ -179,7 +180,7 @@ pub async fn write_status(
     let target = Target::unchanged(kind, object).part("status");
     let mut whole = object.value.clone();
     whole["status"] = status.clone();
-    let object = match requests.replace(&target, &whole).await {
+    let object = match requests.brief().replace(&target, &whole).await {
         Err(error) if is_ignored(&error) => return Ok(()),
         answer => answer?,
     };

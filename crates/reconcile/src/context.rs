@@ -50,7 +50,7 @@ impl Context {
             Term::Alone | Term::Follower => None,
         };
         let origin = Origin { epoch, ..origin };
-        Requests { client: self.client.clone(), manager, origin }
+        Requests { client: self.client.clone(), manager, origin, is_brief: false }
     }
 
     /// Returns when everything is to stop.

@@ -2,12 +2,14 @@
 //!
 //! Who needs only part of what there is brings a sink of his own and asks for metadata.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
-use futures::TryStreamExt;
+use futures::AsyncBufReadExt;
 use http::Request;
-use kube::core::WatchEvent;
+use kube::core::Status;
+use serde::Deserialize;
 use serde_json::Value;
 
 use crate::backoff::Backoff;
@@ -198,35 +200,43 @@ async fn watch(
         "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}\
          &resourceVersion={from}"
     );
-    let request = get(cache, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-    let events = client.request_events::<Value>(request).await?;
-    let mut events = std::pin::pin!(events);
-    let mut at = from;
+    // Each event would be a compressed piece of its own, which few readers understand.
+    let request = get(cache, path).header("accept-encoding", "identity");
+    let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let mut lines = std::pin::pin!(client.request_stream(request).await?);
+    let (mut at, mut line) = (from, Vec::new());
     loop {
+        line.clear();
         let silence = Duration::from_secs(SILENCE_SECONDS_MAX);
-        let Ok(event) = tokio::time::timeout(silence, events.try_next()).await else {
+        let read = tokio::time::timeout(silence, lines.read_until(b'\n', &mut line)).await;
+        // A line that was cut is sent again to whoever asks from the last whole one.
+        if !matches!(read, Ok(Ok(1..))) || line.last() != Some(&b'\n') {
             return Ok((Ended::Stream, at));
-        };
-        match event? {
-            None => return Ok((Ended::Stream, at)),
-            Some(WatchEvent::Added(value) | WatchEvent::Modified(value)) => {
-                let object = kept(value);
-                at = at.max(object.revision);
-                cache.put(object);
-            }
-            Some(WatchEvent::Deleted(value)) => {
-                let object = kept(value);
-                at = at.max(object.revision);
-                cache.remove(&object);
-            }
-            Some(WatchEvent::Bookmark(bookmark)) => {
-                at = at.max(bookmark.metadata.resource_version.parse().unwrap_or(0));
-                cache.advance(at);
-            }
-            Some(WatchEvent::Error(status)) if status.code == 410 => return Ok((Ended::Gone, at)),
-            Some(WatchEvent::Error(status)) => return Err(kube::Error::Api(status).into()),
+        }
+        let event: Event = serde_json::from_slice(&line).map_err(kube::Error::SerdeError)?;
+        if event.kind == "ERROR" {
+            let status = Status::deserialize(event.object).map_err(kube::Error::SerdeError)?;
+            return match status.code {
+                410 => Ok((Ended::Gone, at)),
+                _ => Err(kube::Error::Api(status.boxed()).into()),
+            };
+        }
+        let object = kept(event.object);
+        at = at.max(object.revision);
+        match event.kind.as_ref() {
+            "DELETED" => cache.remove(&object),
+            "BOOKMARK" => cache.advance(at),
+            _ => cache.put(object),
         }
     }
+}
+
+/// A line of a watch. Read as it is: the general form of such events is read twice.
+#[derive(Deserialize)]
+struct Event<'a> {
+    #[serde(rename = "type", borrow)]
+    kind: Cow<'a, str>,
+    object: Value,
 }
 
 /// An object as a cache keeps it: who owns which field is half of many objects, and nobody's

@@ -161,7 +161,12 @@ fn epoch(candidate: &Candidate, transitions: u64) -> Epoch {
 
 fn requests(candidate: &Candidate, epoch: Option<&Epoch>) -> Requests {
     let origin = Origin { epoch: epoch.cloned(), ..Origin::default() };
-    Requests { client: candidate.client.clone(), manager: "leader-election", origin }
+    Requests {
+        client: candidate.client.clone(),
+        manager: "leader-election",
+        origin,
+        is_brief: true,
+    }
 }
 
 fn new_lease(candidate: &Candidate, now: Timestamp) -> Value {

@@ -33,6 +33,14 @@ pub trait Reconciler: Send + Sync + 'static {
     /// What is reconciled.
     const KIND: Kind;
 
+    /// Whether a change of such an object is worth a look; asked of how it was and how it is.
+    fn concerns(_object: &Object) -> bool
+    where
+        Self: Sized,
+    {
+        true
+    }
+
     fn settings(&self) -> Settings {
         Settings::default()
     }

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 
 use crate::Error;
 use crate::defects::{Defect, is_planted};
+use crate::follow::METADATA_ONLY;
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::plan::{Deletion, Target};
@@ -46,9 +47,17 @@ pub struct Requests {
     /// The field manager.
     pub manager: &'static str,
     pub origin: Origin,
+    /// Whether writers only want to know the revision that they made.
+    pub is_brief: bool,
 }
 
 impl Requests {
+    /// The same for writers who do not look at what the server answers but at its revision: whole
+    /// objects need not be sent back.
+    pub fn brief(&self) -> Requests {
+        Requests { is_brief: true, ..self.clone() }
+    }
+
     /// An object as the server has it now; `None` if there is none.
     pub async fn get(&self, kind: Kind, name: &Name) -> Result<Option<Object>, Error> {
         let path = kind.path(&name.namespace, &name.name);
@@ -197,9 +206,14 @@ impl Requests {
         body_type: &str,
         body: Option<&Value>,
     ) -> Result<Value, kube::Error> {
+        // A deletion answers with the object or with a status.
+        let answers_object = matches!(method, Method::POST | Method::PUT | Method::PATCH);
         let mut request = Request::builder().method(method).uri(path);
         if !body_type.is_empty() {
             request = request.header("content-type", body_type);
+        }
+        if answers_object && self.is_brief {
+            request = request.header("accept", METADATA_ONLY);
         }
         if let Some(cause) = self.origin.cause {
             request = request.header(CAUSE_HEADER, cause);

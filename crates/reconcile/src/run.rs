@@ -123,7 +123,11 @@ fn subscribe<R: Reconciler>(
     shared: &Arc<Shared>,
 ) -> Vec<Arc<Cache>> {
     let mut watches = Watches::new(context.caches.clone());
-    watches.by(R::KIND, |change| vec![change.object().name.clone()]);
+    watches.by(R::KIND, |change| {
+        let mut sides = [&change.old, &change.new].into_iter().flatten();
+        let concerns = sides.any(|object| R::concerns(object));
+        concerns.then(|| change.object().name.clone()).into_iter().collect()
+    });
     reconciler.watches(&mut watches);
     let mut caches = Vec::new();
     for (kind, waker) in watches.wakers {
@@ -183,7 +187,7 @@ impl<R: Reconciler> Runner<R> {
 
     /// Every object is looked at: at the start, and when this process begins to lead.
     fn wake_all(&self) {
-        for object in self.cache.all() {
+        for object in self.cache.all().into_iter().filter(|object| R::concerns(object)) {
             self.shared.wake(vec![object.name.clone()], object.revision, Urgency::AtOnce);
         }
     }

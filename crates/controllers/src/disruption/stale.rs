@@ -23,6 +23,10 @@ impl Reconciler for Stale {
     const NAME: &'static str = super::NAME;
     const KIND: Kind = POD;
 
+    fn concerns(pod: &Object) -> bool {
+        conditions::find(&pod.value["status"], CONDITION).is_some()
+    }
+
     async fn observe(&self, _: &Context, _: &Arc<Object>) -> Result<(), Error> {
         Ok(())
     }

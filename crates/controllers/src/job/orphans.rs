@@ -22,6 +22,10 @@ impl Reconciler for Orphans {
     const NAME: &'static str = super::NAME;
     const KIND: Kind = POD;
 
+    fn concerns(pod: &Object) -> bool {
+        is_tracked(pod)
+    }
+
     fn watches(&self, watches: &mut Watches) {
         let pods = watches.cache(POD);
         watches.by(JOB, move |change| match (&change.old, &change.new) {

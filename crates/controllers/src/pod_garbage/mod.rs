@@ -33,6 +33,10 @@ impl Reconciler for Controller {
     const NAME: &'static str = NAME;
     const KIND: Kind = POD;
 
+    fn concerns(pod: &Object) -> bool {
+        !pods::node(pod).is_empty() || pod.is_terminating()
+    }
+
     fn watches(&self, watches: &mut Watches) {
         let all = watches.cache(POD);
         watches.by(NODE, move |change| {

@@ -28,6 +28,10 @@ impl Reconciler for Evictor {
     const NAME: &'static str = "taint-eviction-controller";
     const KIND: Kind = POD;
 
+    fn concerns(pod: &Object) -> bool {
+        !pods::node(pod).is_empty()
+    }
+
     fn watches(&self, watches: &mut Watches) {
         let all_pods = watches.cache(POD);
         watches.by(NODE, move |change| {

@@ -26,6 +26,10 @@ impl Reconciler for Controller {
     const NAME: &'static str = NAME;
     const KIND: Kind = POD;
 
+    fn concerns(pod: &Object) -> bool {
+        pod.value["spec"]["nodeName"].is_string()
+    }
+
     fn settings(&self) -> Settings {
         Settings { workers_max: WORKERS_MAX, ..Settings::default() }
     }

@@ -133,7 +133,11 @@ impl Scheduler {
             work.extend(self.state.decide(BINDINGS_MAX - self.running.bindings, now));
         }
         work.extend(self.state.take_reports(REPORTS_MAX.saturating_sub(self.running.reports), now));
-        work.extend(self.state.take_notices(NOTICES_MAX.saturating_sub(self.running.notices)));
+        // What users wait for comes first; what they are told of it can wait.
+        if self.running.bindings == 0 {
+            let room = NOTICES_MAX.saturating_sub(self.running.notices);
+            work.extend(self.state.take_notices(room));
+        }
         let statuses = self.state.groups.statuses(self.context.environment.now());
         for (key, group, status) in statuses {
             let failures = self.state.groups.failures(&key);
