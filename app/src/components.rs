@@ -1,6 +1,7 @@
 //! Starts what runs beside the API server: controllers, scheduler, simulated nodes. Each has an
 //! identity of its own and passes the same authorizer as everybody; they share their caches.
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::Result;
@@ -18,6 +19,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
+use crate::node_agent::{self, Link, Runtime, Settings};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
 
@@ -35,6 +37,8 @@ pub struct Components {
     pub controllers: bool,
     pub scheduler: bool,
     pub fake_nodes: simulated::Options,
+    /// How pods run on this machine, if it is a node.
+    pub node: Option<Runtime>,
 }
 
 /// What the components share.
@@ -53,7 +57,7 @@ struct Shared {
 pub fn start(
     plan: &Plan,
     tasks: &Tasks,
-    (server, authority_pem): (&Arc<Server>, &str),
+    (server, authority_pem, listen): (&Arc<Server>, &str, SocketAddr),
 ) -> Result<()> {
     let environment: Arc<dyn Environment> = Arc::new(environment::System);
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
@@ -72,6 +76,10 @@ pub fn start(
     }
     if plan.components.scheduler {
         start_scheduler(plan, tasks, &shared);
+    }
+    if let Some(runtime) = plan.components.node {
+        let (node, data) = (plan.node.clone(), plan.data.clone());
+        start_node(tasks, &shared, Settings { node, data, api: listen, runtime });
     }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.
@@ -120,6 +128,26 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     tasks.spawn(SCHEDULER_LEASE, async move {
         definitions::install(&installer, &scheduler::manifests()).await;
         supervise(SCHEDULER_LEASE, context, run).await;
+    });
+}
+
+/// This machine as a node. What takes time begins after the server answers.
+fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
+    let context = shared.context(User::node(&settings.node), alone());
+    let server = shared.server.clone();
+    tasks.spawn_until_stop(node::agent::NAME, async move {
+        let options = match node_agent::open(&settings) {
+            Ok(options) => options,
+            Err(error) => {
+                tracing::error!(error = format!("{error:#}"), "this machine is no node");
+                return;
+            }
+        };
+        if let Some(runtime) = options.runtime.clone() {
+            server.connected.set(Arc::new(Link { node: settings.node, runtime }));
+        }
+        let run = move |context| node_agent::run(context, options.clone());
+        supervise(node::agent::NAME, context, run).await;
     });
 }
 

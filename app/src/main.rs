@@ -12,6 +12,7 @@ mod health;
 mod instance;
 mod kubeconfig;
 mod listener;
+mod node_agent;
 mod node_name;
 mod output;
 mod process;
@@ -31,5 +32,8 @@ use tokio::time::Instant;
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
 
 fn main() -> ExitCode {
+    if let Some(code) = node_agent::shim_if_asked() {
+        return code;
+    }
     cli::run(Instant::now())
 }

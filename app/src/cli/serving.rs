@@ -12,6 +12,7 @@ use super::{Context, Global};
 use crate::components::Components;
 use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
 use crate::directories;
+use crate::node_agent::Runtime;
 use crate::node_name;
 use crate::server::Plan;
 use crate::telemetry;
@@ -27,6 +28,8 @@ pub enum Component {
     Controllers,
     /// What gives pods a node.
     Scheduler,
+    /// This machine as a node that runs pods.
+    Node,
 }
 
 impl Component {
@@ -37,6 +40,7 @@ impl Component {
             Component::Api => "api",
             Component::Controllers => "controllers",
             Component::Scheduler => "scheduler",
+            Component::Node => "node",
         }
     }
 }
@@ -67,7 +71,13 @@ pub struct Serving {
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
     pub components: Vec<Component>,
 
-    /// Play this many nodes that run nothing, named fake-0 and so on.
+    /// What runs the containers of pods that are bound to this machine.
+    #[arg(long, value_name = "auto|process|none", default_value = "auto")]
+    #[arg(hide_possible_values = true)]
+    pub runtime: Runtime,
+
+    /// Play this many nodes that run nothing, named fake-0 and so on. This machine is then no node
+    /// itself, unless `node` is among the parts to run.
     #[arg(long, value_name = "N", default_value_t = 0)]
     #[arg(value_parser = clap::value_parser!(u32).range(0..=i64::from(NODES_MAX)))]
     pub fake_nodes: u32,
@@ -112,10 +122,16 @@ impl Serving {
         if !has(Component::Api) {
             bail!("the other parts need the API server in the same process; add `api` to the list");
         }
+        // Whoever plays nodes does not expect pods to run for real, unless he says so.
+        let is_node = match self.fake_nodes {
+            0 => has(Component::Node),
+            _ => self.components.contains(&Component::Node),
+        };
         let resources = self.fake_node_resources.resources.clone();
         Ok(Components {
             controllers: has(Component::Controllers),
             scheduler: has(Component::Scheduler),
+            node: is_node.then_some(self.runtime),
             fake_nodes: simulated::Options { count: self.fake_nodes, resources },
         })
     }

@@ -36,7 +36,10 @@ impl Cluster {
 
     fn start_with(sandbox: Sandbox, nodes: &str) -> Cluster {
         let arguments = ["--store", "memory", "--fake-nodes", nodes, "--fake-node-resources"];
-        let started = sandbox.start(&[&arguments[..], &["cpu=4,memory=8Gi"]].concat());
+        // A cluster without nodes has not even this machine.
+        let parts = if nodes == "0" { "api,controllers,scheduler" } else { "all" };
+        let more = ["cpu=4,memory=8Gi", "--components", parts];
+        let started = sandbox.start(&[&arguments[..], &more].concat());
         let kubeconfig = sandbox.data().join("kubeconfig").display().to_string();
         Cluster { sandbox, kubeconfig, _started: started }
     }

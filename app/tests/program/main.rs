@@ -6,6 +6,7 @@ mod command_line;
 mod configuration;
 mod foreground;
 mod kubectl;
+mod node;
 mod refusals;
 mod sandbox;
 mod stores;

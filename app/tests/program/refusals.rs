@@ -20,7 +20,8 @@ fn free_port() -> u16 {
 fn a_second_program_on_the_same_directory_is_refused() {
     let sandbox = Sandbox::new();
     for store in ["embedded", "memory"] {
-        let started = sandbox.start(&["--store", store]);
+        // Nothing else writes to the store meanwhile.
+        let started = sandbox.start(&["--store", store, "--components", "api"]);
         let before = contents(&sandbox.data());
         for other in ["embedded", "memory"] {
             let ended = sandbox.run(&["start", "--store", other, "--listen", "127.0.0.1:0"]);
@@ -42,7 +43,7 @@ fn a_second_program_on_the_same_directory_is_refused() {
 fn a_second_program_on_the_same_store_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.write(".config.yaml", "storage:\n  embedded:\n    directory: shared\n");
-    let started = sandbox.start(&[]);
+    let started = sandbox.start(&["--components", "api"]);
     let before = contents(&sandbox.work());
     let ended = sandbox.run(&["start", "--data-dir", "other", "--listen", "127.0.0.1:0"]);
     let error = ended.error();

@@ -11,6 +11,7 @@ pub mod authenticate;
 pub mod beside;
 pub mod bootstrap;
 pub mod calendar;
+pub mod connected;
 pub mod conversion;
 pub mod decode;
 pub mod endpoints;

@@ -159,6 +159,7 @@ pub async fn start_with(
         metrics: Default::default(),
         profile: settings.profile,
         beside: Default::default(),
+        connected: Default::default(),
         stop: options.stop,
     });
     let caught_up = server.definitions.catch_up(&server).await;

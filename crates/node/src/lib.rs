@@ -1,6 +1,20 @@
 //! What makes a machine a node.
 //!
+//! `agent` registers this machine and runs the pods that are bound to it, through a `PodRuntime`.
 //! `simulated` plays any number of nodes without running anything: for tests, benchmarks and for
 //! trying out manifests for machines one does not have.
 
+pub mod agent;
+#[cfg(test)]
+mod contract;
+pub mod machine;
+pub mod pod;
+mod register;
+pub mod runtime;
+pub mod runtimes;
+pub mod server;
 pub mod simulated;
+mod volumes;
+
+#[cfg(test)]
+mod tests;

@@ -87,6 +87,7 @@ pub async fn start_server(
         traffic: Default::default(),
         metrics: Default::default(),
         beside: Default::default(),
+        connected: Default::default(),
         profile: Default::default(),
         stop,
     });

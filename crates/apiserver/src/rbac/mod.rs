@@ -9,6 +9,7 @@
 //! | `denial.rs` | the 403 that clients know |
 //! | `reviews.rs` | the review kinds as functions |
 //! | `bootstrap.rs`, `reconcile.rs` | the roles and bindings every cluster has |
+//! | `node.rs` | what the agents of nodes may do |
 //! | `standing.rs` | whether somebody may still do what they were allowed to |
 //!
 //! Upstream: plugin/pkg/auth/authorizer/rbac/rbac.go
@@ -19,6 +20,7 @@ pub mod cover;
 mod denial;
 pub mod escalation;
 mod index;
+pub mod node;
 pub mod reconcile;
 pub mod reviews;
 pub mod rules;

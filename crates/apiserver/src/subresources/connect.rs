@@ -1,12 +1,13 @@
 //! What needs the machine a pod runs on: logs, commands, streams and proxies.
 //!
-//! No node speaks to this server, so that the answer is why not, as precise as can be told from
-//! the objects.
+//! A node in this process is asked for logs. For the rest, and for other nodes, the answer is why
+//! not, as precise as can be told from the objects.
 //!
 //! Upstream: pkg/registry/core/pod/strategy.go (LogLocation, streamLocation)
 
 use serde_json::Value;
 
+use super::log;
 use crate::answer::Answer;
 use crate::endpoints::Request;
 use crate::endpoints::write::read;
@@ -32,6 +33,12 @@ pub async fn answer(server: &Server, request: &Request) -> Result<Answer, Error>
     let name = &of_object.target.name;
     let current = read(server, &of_object).await?;
     let current = current.ok_or_else(|| Error::not_found(request.resource.about(), name))?;
+    if (request.resource.kind.as_str(), request.target.subresource.as_str()) == ("Pod", "log")
+        && container_fault(request.options.get("container"), &current.object).is_none()
+        && let Some(answer) = log::answer(server, request, &current.object).await
+    {
+        return answer;
+    }
     Err(match request.resource.kind.as_str() {
         "Pod" => of_pod(request, &current.object),
         "Service" => Error::unavailable(format!("no endpoints available for service {name:?}")),

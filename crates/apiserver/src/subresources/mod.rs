@@ -3,6 +3,7 @@
 pub mod binding;
 pub mod connect;
 pub mod eviction;
+mod log;
 pub mod scale;
 mod scale_apply;
 pub mod token;

@@ -1,0 +1,152 @@
+//! Runs this machine as a node: registers it, and has a worker for every pod that is bound to it.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::{IpAddr, SocketAddr};
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use reconcile::health::State;
+use reconcile::{Change, Context, Kind, Name};
+use tokio::sync::{Notify, Semaphore};
+use tokio::task::JoinSet;
+
+use crate::pod::worker::{self, Shared};
+use crate::register;
+use crate::runtime::PodRuntime;
+use crate::simulated::{NODE, POD};
+
+pub const NAME: &str = "node";
+pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+/// Containers that are started at the same time.
+const STARTS_MAX: usize = 16;
+/// Pods that have a worker; the rest waits until one ends.
+const WORKERS_MAX: usize = 1_024;
+
+/// What the agent is told.
+#[derive(Clone)]
+pub struct Options {
+    /// The name of the node.
+    pub node: String,
+    /// Where volumes are kept.
+    pub directory: PathBuf,
+    /// Where pods find the API server.
+    pub api: SocketAddr,
+    /// How others reach this machine.
+    pub address: IpAddr,
+    /// Without one the node is there, but not ready.
+    pub runtime: Option<Arc<dyn PodRuntime>>,
+}
+
+/// The workers there are, and the pods that need one.
+#[derive(Default)]
+pub struct Workers {
+    held: Mutex<Held>,
+    changed: Notify,
+}
+
+#[derive(Default)]
+struct Held {
+    /// By UID.
+    running: BTreeMap<String, Arc<Notify>>,
+    wanted: BTreeSet<(String, Name)>,
+}
+
+impl Workers {
+    /// A pod changed: its worker looks again, or it gets one.
+    fn pod_changed(&self, node: &str, change: &Change) {
+        let pod = change.object();
+        if pod.value["spec"]["nodeName"] != node {
+            return;
+        }
+        let mut held = self.lock();
+        if let Some(wake) = held.running.get(&pod.uid) {
+            return wake.notify_one();
+        }
+        held.wanted.insert((pod.uid.clone(), pod.name.clone()));
+        self.changed.notify_one();
+    }
+
+    /// Something happened to a container of a pod.
+    fn wake(&self, uid: &str) {
+        if let Some(wake) = self.lock().running.get(uid) {
+            wake.notify_one();
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Held> {
+        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Runs until it is dropped. What runs on the machine then goes on without it.
+pub async fn run(context: Context, options: Options) {
+    register::register(&context, &options).await;
+    context.health.set(NAME, State::Running);
+    let Some(runtime) = options.runtime.clone() else {
+        return register::beat(&context, &options).await;
+    };
+    let workers = Arc::new(Workers::default());
+    let told = workers.clone();
+    runtime.listen(Arc::new(move |pod| told.wake(pod)));
+    let shared = Arc::new(Shared {
+        context: context.clone(),
+        runtime,
+        options: options.clone(),
+        starts: Semaphore::new(STARTS_MAX),
+    });
+    tokio::join!(register::beat(&context, &options), look_after_pods(&shared, &workers));
+}
+
+async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
+    let Shared { context, options, runtime, .. } = &**shared;
+    context.cache(NODE);
+    context.cache(SERVICE).reaches(1).await;
+    let pods = context.cache(POD);
+    let (told, node) = (Arc::downgrade(workers), options.node.clone());
+    pods.subscribe(move |change| {
+        if let Some(workers) = told.upgrade() {
+            workers.pod_changed(&node, change);
+        }
+    });
+    pods.reaches(1).await;
+    {
+        let mut held = workers.lock();
+        for pod in pods.all().iter().filter(|pod| pod.value["spec"]["nodeName"] == options.node) {
+            held.wanted.insert((pod.uid.clone(), pod.name.clone()));
+        }
+        // What runs for a pod that is gone gets a worker too, which ends it.
+        let known: BTreeSet<String> = held.wanted.iter().map(|(uid, _)| uid.clone()).collect();
+        let orphans = runtime.containers().into_keys().filter(|uid| !known.contains(uid));
+        let orphans = orphans.map(|uid| (uid, Name::new("", "")));
+        held.wanted.extend(orphans.collect::<Vec<_>>());
+    }
+    let mut tasks = JoinSet::new();
+    loop {
+        start_workers(shared, workers, &mut tasks);
+        tokio::select! {
+            () = workers.changed.notified() => {}
+            Some(ended) = tasks.join_next() => {
+                if let Ok(uid) = ended {
+                    workers.lock().running.remove(&uid);
+                }
+            }
+        }
+    }
+}
+
+fn start_workers(shared: &Arc<Shared>, workers: &Arc<Workers>, tasks: &mut JoinSet<String>) {
+    let mut held = workers.lock();
+    while held.running.len() < WORKERS_MAX {
+        let Some((uid, name)) = held.wanted.pop_first() else { return };
+        if held.running.contains_key(&uid) {
+            continue;
+        }
+        let wake = Arc::new(Notify::new());
+        held.running.insert(uid.clone(), wake.clone());
+        let shared = shared.clone();
+        tasks.spawn(async move {
+            worker::run(&shared, &uid, &name, &wake).await;
+            uid
+        });
+    }
+}

@@ -1,0 +1,108 @@
+//! What this machine is and has, as its Node object tells.
+
+use std::ffi::CString;
+use std::fs;
+use std::mem::MaybeUninit;
+use std::net::{IpAddr, Ipv4Addr, UdpSocket};
+use std::os::unix::ffi::OsStrExt;
+use std::path::Path;
+
+use serde_json::{Value, json};
+
+/// Pods at once.
+pub const PODS_MAX: u32 = 110;
+/// The version of Kubernetes that this node speaks.
+const KUBELET_VERSION: &str = "v1.36.4+setpoint";
+/// An address outside, to see which of ours would reach it; nothing is sent.
+const OUTSIDE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
+
+/// How much there is of each resource.
+pub fn capacity(directory: &Path) -> Value {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut capacity = json!({
+        "cpu": processors.to_string(),
+        "memory": format!("{}Ki", memory_kibibytes()),
+        "pods": PODS_MAX.to_string(),
+    });
+    if let Some(bytes) = disk_bytes(directory) {
+        capacity["ephemeral-storage"] = json!(format!("{}Ki", bytes / 1024));
+    }
+    capacity
+}
+
+pub fn labels(node: &str) -> Value {
+    json!({
+        "kubernetes.io/hostname": node,
+        "kubernetes.io/os": "linux",
+        "kubernetes.io/arch": architecture(),
+        "beta.kubernetes.io/os": "linux",
+        "beta.kubernetes.io/arch": architecture(),
+    })
+}
+
+/// `runtime` is the name and version, as `process://0.1.0`.
+pub fn info(runtime: &str) -> Value {
+    let machine = read("/etc/machine-id");
+    let system = Some(read("/sys/class/dmi/id/product_uuid")).filter(|text| !text.is_empty());
+    json!({
+        "architecture": architecture(),
+        "bootID": read("/proc/sys/kernel/random/boot_id"),
+        "containerRuntimeVersion": runtime,
+        "kernelVersion": read("/proc/sys/kernel/osrelease"),
+        "kubeProxyVersion": "",
+        "kubeletVersion": KUBELET_VERSION,
+        "machineID": machine,
+        "operatingSystem": "linux",
+        "osImage": os_image(),
+        "systemUUID": system.unwrap_or(machine),
+    })
+}
+
+/// The address by which others reach this machine; loopback if none do.
+pub fn address() -> IpAddr {
+    let socket = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0));
+    let local = socket.and_then(|socket| {
+        socket.connect(OUTSIDE)?;
+        socket.local_addr()
+    });
+    local.map_or(Ipv4Addr::LOCALHOST.into(), |local| local.ip())
+}
+
+fn architecture() -> &'static str {
+    match std::env::consts::ARCH {
+        "x86_64" => "amd64",
+        "aarch64" => "arm64",
+        other => other,
+    }
+}
+
+fn memory_kibibytes() -> u64 {
+    let text = read("/proc/meminfo");
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());
+    number.unwrap_or(0)
+}
+
+fn os_image() -> String {
+    let text = read("/etc/os-release");
+    let name = text.lines().find_map(|line| line.strip_prefix("PRETTY_NAME="));
+    name.unwrap_or("Linux").trim_matches('"').to_owned()
+}
+
+fn read(path: &str) -> String {
+    fs::read_to_string(path).unwrap_or_default().trim().to_owned()
+}
+
+#[expect(unsafe_code, reason = "std does not tell how large a file system is")]
+fn disk_bytes(directory: &Path) -> Option<u64> {
+    let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
+    let mut told = MaybeUninit::<libc::statvfs>::uninit();
+    // SAFETY: the path ends with a zero, and the call fills the structure when it answers 0.
+    let told = unsafe {
+        if libc::statvfs(path.as_ptr(), told.as_mut_ptr()) != 0 {
+            return None;
+        }
+        told.assume_init()
+    };
+    told.f_blocks.checked_mul(told.f_frsize)
+}

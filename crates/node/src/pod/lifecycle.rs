@@ -1,0 +1,264 @@
+//! Decides what is done next for a pod: containers to start and to stop, when to look again.
+//!
+//! Pure: no clock, no runtime, no server. The worker does what is said here.
+//!
+//! Upstream: pkg/kubelet/kuberuntime/kuberuntime_manager.go (computePodActions)
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::{Object, Wake};
+
+use super::restart::{Fate, between, fate};
+use super::spec::{Restart, Role, Spec, containers, grace, of_pod};
+use crate::runtime::{Container, Refusal, State};
+
+/// What the signal to end is given at the least, whatever is left of the grace period.
+const GRACE_MIN: Duration = Duration::from_secs(2);
+/// Runs of a container that are kept: the newest and the one before.
+const RUNS_KEPT: usize = 2;
+
+/// What is known of a pod besides its object.
+#[derive(Clone, Debug, Default)]
+pub struct Observed {
+    pub containers: BTreeMap<String, Seen>,
+    /// Why its volumes are not there, if they are not.
+    pub volumes: Option<Refusal>,
+}
+
+/// What is known of a container.
+#[derive(Clone, Debug, Default)]
+pub struct Seen {
+    /// Its runs, oldest first.
+    pub runs: Vec<Container>,
+    /// Why it could not be started the last time.
+    pub refused: Option<Refused>,
+    pub health: Health,
+    /// Whether it was asked to stop.
+    pub is_stopping: bool,
+}
+
+/// A start that failed, how often in a row, and when last.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Refused {
+    pub refusal: Refusal,
+    pub at: Timestamp,
+    pub times: u32,
+}
+
+/// What probes say of the newest run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Health {
+    pub is_started: bool,
+    pub is_ready: bool,
+    pub is_alive: bool,
+}
+
+impl Default for Health {
+    /// As without probes.
+    fn default() -> Health {
+        Health { is_started: true, is_ready: true, is_alive: true }
+    }
+}
+
+/// One thing to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Deed {
+    Start { name: String, attempt: u32, failures: u32 },
+    Stop { name: String, attempt: u32, grace: Duration, why: Why },
+    Forget { name: String, attempt: u32 },
+}
+
+/// Why a container is stopped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Why {
+    /// The pod goes, or is over.
+    PodEnds,
+    Unhealthy,
+}
+
+/// Where the pod stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    /// It lives.
+    Lives,
+    /// Everything is to end; the phase stays what it was.
+    Terminating,
+    /// It was too long at it.
+    Overdue,
+    /// It ended by itself, and nothing runs any more.
+    Over,
+}
+
+/// What is to be done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Next {
+    pub deeds: Vec<Deed>,
+    pub stage: Stage,
+    pub wake: Wake,
+    /// Nothing of it runs and nothing will.
+    pub is_still: bool,
+}
+
+pub fn next(pod: &Object, observed: &Observed, now: Timestamp) -> Next {
+    let specs = containers(pod);
+    let mut next =
+        Next { deeds: Vec::new(), stage: Stage::Lives, wake: Wake::OnChange, is_still: false };
+    forget(&specs, observed, &mut next);
+    let phase = pod.value["status"]["phase"].as_str().unwrap_or_default();
+    let left = deadline(pod, now);
+    if pod.is_terminating() {
+        next.stage = Stage::Terminating;
+    } else if ["Succeeded", "Failed"].contains(&phase) {
+        next.stage = Stage::Over;
+    } else if left.is_some_and(|left| left.is_zero()) {
+        next.stage = Stage::Overdue;
+    }
+    if next.stage != Stage::Lives {
+        next.is_still = stop_all(&specs, observed, grace(pod), &mut next);
+        return next;
+    }
+    if let Some(left) = left {
+        next.wake = Wake::After(left);
+    }
+    if observed.volumes.is_some() && observed.containers.values().all(|seen| seen.runs.is_empty()) {
+        return next;
+    }
+    live(pod, &specs, observed, now, &mut next);
+    next
+}
+
+/// How long the pod may still be active, if that is bounded.
+fn deadline(pod: &Object, now: Timestamp) -> Option<Duration> {
+    let seconds = pod.value["spec"]["activeDeadlineSeconds"].as_u64()?;
+    let began: Timestamp = pod.value["status"]["startTime"].as_str()?.parse().ok()?;
+    Some(Duration::from_secs(seconds).saturating_sub(between(began, now)))
+}
+
+fn live(pod: &Object, specs: &[Spec<'_>], observed: &Observed, now: Timestamp, next: &mut Next) {
+    let empty = Seen::default();
+    let seen = |spec: &Spec<'_>| observed.containers.get(spec.name).unwrap_or(&empty);
+    let mains = || specs.iter().filter(|spec| spec.role == Role::Main);
+    // Plain init containers run once for a pod; a main container that ran proves it.
+    let was_initialised = mains().any(|spec| !seen(spec).runs.is_empty());
+    let fates = mains().map(|spec| fate(seen(spec), spec.restart, now));
+    let are_mains_over = fates.clone().all(|fate| matches!(fate, Fate::Ended { .. }));
+    if are_mains_over {
+        next.is_still = stop_all(specs, observed, grace(pod), next);
+        return;
+    }
+    for spec in specs.iter().filter(|spec| spec.role != Role::Main) {
+        if spec.role == Role::Init && was_initialised {
+            continue;
+        }
+        let seen = seen(spec);
+        let fate = fate(seen, spec.restart, now);
+        let is_done = match (&fate, spec.role) {
+            (Fate::Ended { succeeded: false }, _) if of_pod(pod) == Restart::Never => {
+                next.is_still = stop_all(specs, observed, grace(pod), next);
+                return;
+            }
+            (Fate::Ended { succeeded }, _) => *succeeded,
+            (Fate::Runs, Role::Sidecar) => seen.health.is_started,
+            _ => was_initialised,
+        };
+        advance(pod, spec, seen, fate, next);
+        if !is_done {
+            return;
+        }
+    }
+    for spec in mains() {
+        let fate = fate(seen(spec), spec.restart, now);
+        advance(pod, spec, seen(spec), fate, next);
+    }
+}
+
+/// Starts a container whose time has come; stops one that is ill.
+fn advance(pod: &Object, spec: &Spec<'_>, seen: &Seen, fate: Fate, next: &mut Next) {
+    match fate {
+        Fate::Start { attempt, failures } => {
+            next.deeds.push(Deed::Start { name: spec.name.to_owned(), attempt, failures });
+        }
+        Fate::Wait { left, .. } => next.wake = next.wake.or_earlier(Wake::After(left)),
+        Fate::Runs if !seen.health.is_alive && !seen.is_stopping => {
+            let attempt = seen.runs.last().map_or(0, |run| run.id.attempt);
+            let own = ["livenessProbe", "startupProbe"];
+            let own = own
+                .iter()
+                .find_map(|probe| spec.value[*probe]["terminationGracePeriodSeconds"].as_u64());
+            let grace = own.map_or_else(|| grace(pod), Duration::from_secs);
+            let (name, why) = (spec.name.to_owned(), Why::Unhealthy);
+            next.deeds.push(Deed::Stop { name, attempt, grace, why });
+        }
+        Fate::Runs | Fate::Ended { .. } => {}
+    }
+}
+
+/// Mains end together, then sidecars in reverse order. True when nothing runs.
+fn stop_all(specs: &[Spec<'_>], observed: &Observed, grace: Duration, next: &mut Next) -> bool {
+    let running = |spec: &Spec<'_>| {
+        let seen = observed.containers.get(spec.name)?;
+        let run = seen.runs.last().filter(|run| run.is_running())?;
+        Some((run.id.attempt, seen.is_stopping))
+    };
+    let is_sidecar = |spec: &&Spec<'_>| spec.role == Role::Sidecar;
+    let grace = grace.max(GRACE_MIN);
+    let mut stop = |spec: &Spec<'_>, (attempt, is_stopping): (u32, bool)| {
+        if !is_stopping {
+            let name = spec.name.to_owned();
+            next.deeds.push(Deed::Stop { name, attempt, grace, why: Why::PodEnds });
+        }
+    };
+    let mut is_still = true;
+    for spec in specs.iter().filter(|spec| !is_sidecar(spec)) {
+        if let Some(run) = running(spec) {
+            is_still = false;
+            stop(spec, run);
+        }
+    }
+    if is_still
+        && let Some((spec, run)) =
+            specs.iter().rev().filter(is_sidecar).find_map(|spec| Some((spec, running(spec)?)))
+    {
+        is_still = false;
+        stop(spec, run);
+    }
+    is_still
+}
+
+/// Older runs than the last two are nobody's business.
+fn forget(specs: &[Spec<'_>], observed: &Observed, next: &mut Next) {
+    for spec in specs {
+        let runs = observed.containers.get(spec.name).map_or(&[][..], |seen| &seen.runs);
+        for run in &runs[..runs.len().saturating_sub(RUNS_KEPT)] {
+            if matches!(run.state, State::Exited(_)) {
+                let name = spec.name.to_owned();
+                next.deeds.push(Deed::Forget { name, attempt: run.id.attempt });
+            }
+        }
+    }
+}
+
+impl fmt::Display for Next {
+    /// Stable: goldens are made of it.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for deed in &self.deeds {
+            match deed {
+                Deed::Start { name, attempt, failures } => {
+                    write!(f, "start {name} #{attempt} failures {failures}; ")?;
+                }
+                Deed::Stop { name, attempt, grace, why } => {
+                    write!(f, "stop {name} #{attempt} in {grace:?} {why:?}; ")?;
+                }
+                Deed::Forget { name, attempt } => write!(f, "forget {name} #{attempt}; ")?,
+            }
+        }
+        let still = if self.is_still { " still" } else { "" };
+        match self.wake {
+            Wake::OnChange => write!(f, "{:?}{still}", self.stage),
+            Wake::After(after) => write!(f, "{:?}{still}, wake after {after:?}", self.stage),
+        }
+    }
+}

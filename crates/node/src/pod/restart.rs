@@ -1,0 +1,85 @@
+//! Whether and when a container runs again.
+//!
+//! Upstream: pkg/kubelet/kuberuntime/kuberuntime_manager.go (doBackOff)
+
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+
+use super::lifecycle::Seen;
+use super::spec::Restart;
+use crate::runtime::{Exit, State};
+
+const FIRST: Duration = Duration::from_secs(10);
+const LONGEST: Duration = Duration::from_secs(300);
+/// Whoever ran for longer has recovered.
+const FORGIVEN: Duration = Duration::from_secs(600);
+
+/// What becomes of a container next, if nothing stands in its way.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Fate {
+    Runs,
+    /// It ended and stays so.
+    Ended {
+        succeeded: bool,
+    },
+    /// It is to be started: run number `attempt`, after as many failures in a row.
+    Start {
+        attempt: u32,
+        failures: u32,
+    },
+    /// The same, later.
+    Wait {
+        delay: Duration,
+        left: Duration,
+    },
+}
+
+pub fn fate(seen: &Seen, restart: Restart, now: Timestamp) -> Fate {
+    let (attempt, failures, ended) = match seen.runs.last() {
+        None => (0, 0, None),
+        Some(run) => match &run.state {
+            State::Running { .. } => return Fate::Runs,
+            State::Exited(exit) => {
+                let succeeded = exit.code == 0;
+                let again = match restart {
+                    Restart::Always => true,
+                    Restart::OnFailure => !succeeded,
+                    Restart::Never => false,
+                };
+                if !again {
+                    return Fate::Ended { succeeded };
+                }
+                let failures = if ran(exit) > FORGIVEN { 1 } else { run.failures + 1 };
+                (run.id.attempt + 1, failures, Some(exit.ended))
+            }
+        },
+    };
+    // A start that was refused counts like a failure, from when it was.
+    let (delay, since) = match &seen.refused {
+        Some(refused) => (delay(refused.times + 1), Some(refused.at)),
+        None => (delay(failures), ended),
+    };
+    let passed = since.map_or(Duration::MAX, |since| between(since, now));
+    match delay.checked_sub(passed) {
+        Some(left) if !left.is_zero() => Fate::Wait { delay, left },
+        _ => Fate::Start { attempt, failures },
+    }
+}
+
+/// How long to wait after as many failures in a row; the first is forgiven.
+pub fn delay(failures: u32) -> Duration {
+    match failures {
+        0 | 1 => Duration::ZERO,
+        more => FIRST.saturating_mul(1 << (more - 2).min(6)).min(LONGEST),
+    }
+}
+
+fn ran(exit: &Exit) -> Duration {
+    between(exit.began, exit.ended)
+}
+
+pub fn between(from: Timestamp, to: Timestamp) -> Duration {
+    let milliseconds = to.as_millisecond() - from.as_millisecond();
+    Duration::from_millis(u64::try_from(milliseconds).unwrap_or(0))
+}

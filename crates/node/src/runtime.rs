@@ -1,0 +1,156 @@
+//! What can run the containers of pods. One trait for processes, Docker, Podman and CRI.
+//!
+//! A runtime knows containers by pod, name and attempt; it decides nothing. Whether a container is
+//! to run, and again, is `pod/lifecycle.rs`.
+
+use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use serde::{Deserialize, Serialize};
+
+/// How long a call to start a container may take.
+pub const START_MAX: Duration = Duration::from_secs(120);
+
+/// One run of one container.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct ContainerId {
+    /// The pod's UID.
+    pub pod: String,
+    pub name: String,
+    /// How many runs came before.
+    pub attempt: u32,
+}
+
+/// What to run.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ContainerSpec {
+    pub id: ContainerId,
+    pub namespace: String,
+    /// The pod's name.
+    pub pod_name: String,
+    pub image: String,
+    /// Program and arguments; empty where the image is to say, which not every runtime knows.
+    pub command: Vec<String>,
+    pub env: Vec<(String, String)>,
+    pub working_directory: Option<String>,
+    pub mounts: Vec<Mount>,
+    pub user: Option<u32>,
+    pub group: Option<u32>,
+    /// Failures in a row before this run, for the delay before the next.
+    pub failures: u32,
+}
+
+/// A file or directory of the host that the container sees elsewhere.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Mount {
+    pub source: PathBuf,
+    pub target: PathBuf,
+    pub read_only: bool,
+}
+
+/// A container as the runtime has it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Container {
+    pub id: ContainerId,
+    pub failures: u32,
+    pub state: State,
+}
+
+#[derive(Clone, Debug, PartialEq)]
+pub enum State {
+    Running { since: Timestamp },
+    Exited(Exit),
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Exit {
+    pub began: Timestamp,
+    pub ended: Timestamp,
+    pub code: i32,
+    pub signal: Option<i32>,
+    /// Set where the code does not tell: `ContainerStatusUnknown`.
+    pub reason: Option<&'static str>,
+}
+
+/// Why a container does not run.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}: {message}")]
+pub struct Refusal {
+    /// As a container's status has it: `RunContainerError`.
+    pub reason: &'static str,
+    pub message: String,
+}
+
+/// Told with the UID of a pod of which a container began or ended.
+pub type Listener = Arc<dyn Fn(&str) + Send + Sync>;
+
+/// Runs containers.
+///
+/// Guarantees: of one `ContainerId` there is at most one process tree, ever. What runs outlives
+/// whoever uses this trait and is found again by `containers` after a restart, exit codes too.
+/// Nothing that this runtime did not start is touched.
+///
+/// Assumptions: one user of the trait at a time for a place of records.
+///
+/// Errors: a `Refusal` is for the status of the container; trying again is the caller's.
+#[async_trait::async_trait]
+pub trait PodRuntime: Send + Sync + 'static {
+    /// `process`; before `://` in container IDs.
+    fn name(&self) -> &'static str;
+
+    fn version(&self) -> String;
+
+    /// Says whom to tell of changes, in place of whom it was before.
+    fn listen(&self, listener: Listener);
+
+    /// Everything there is, by pod.
+    fn containers(&self) -> BTreeMap<String, Vec<Container>>;
+
+    /// The containers of a pod, in the order of names and attempts.
+    fn of_pod(&self, pod: &str) -> Vec<Container>;
+
+    /// Starts a container. Returns when its program runs.
+    async fn start(&self, spec: &ContainerSpec) -> Result<(), Refusal>;
+
+    /// Asks it to end, and after a time makes it. Returns when nothing of it runs.
+    async fn stop(&self, id: &ContainerId, grace: Duration) -> Result<(), Refusal>;
+
+    /// Returns when the container does not run, or is not known.
+    async fn ended(&self, id: &ContainerId);
+
+    /// Forgets a container that ended.
+    async fn remove(&self, id: &ContainerId);
+
+    /// Forgets a pod of which nothing runs, with its logs.
+    async fn remove_pod(&self, pod: &str);
+
+    /// Where the output of a run is, in the format of CRI.
+    fn log(&self, id: &ContainerId) -> PathBuf;
+
+    /// Runs a program beside a container, with its environment and mounts.
+    async fn exec(&self, id: &ContainerId, command: &[String]) -> Result<Executed, Refusal>;
+}
+
+/// What came of a program that was run beside a container.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Executed {
+    pub code: i32,
+    /// What it wrote, up to a bound.
+    pub output: Vec<u8>,
+}
+
+impl ContainerId {
+    pub fn new(pod: &str, name: &str, attempt: u32) -> ContainerId {
+        ContainerId { pod: pod.to_owned(), name: name.to_owned(), attempt }
+    }
+}
+
+impl Container {
+    pub fn is_running(&self) -> bool {
+        matches!(self.state, State::Running { .. })
+    }
+}

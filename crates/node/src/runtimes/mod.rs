@@ -1,0 +1,4 @@
+//! The runtimes there are.
+
+pub mod fake;
+pub mod process;

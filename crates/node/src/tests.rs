@@ -1,0 +1,126 @@
+//! The agent against a real API server, with a runtime that runs nothing, as itself: what it may do
+//! is what the server lets nodes do.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::sync::Arc;
+
+use reconcile::plan::{Deletion, Target};
+use reconcile::{Context, Error, Kind, Name, Object};
+use serde_json::{Value, json};
+use testkit::cluster::{Cluster, until};
+
+use crate::agent::{self, Options};
+use crate::pod::prepare::{CONFIG_MAP, SECRET};
+use crate::runtime::{ContainerId, PodRuntime};
+use crate::runtimes::fake::Fake;
+use crate::simulated::{NODE, POD};
+
+/// A cluster whose node `here` runs nothing.
+async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
+    let mut cluster = Cluster::start().await;
+    let admin = cluster.context();
+    let node = cluster.client("system:node:here", &["system:nodes"]);
+    let own = Context { client: node, ..admin.clone() };
+    let runtime = Arc::new(Fake::default());
+    let name = format!("setpoint-agent-{}-{}", std::process::id(), admin.environment.random());
+    let directory = std::env::temp_dir().join(name);
+    let options = Options {
+        node: "here".to_owned(),
+        directory: directory.clone(),
+        api: SocketAddr::from((Ipv4Addr::LOCALHOST, 6443)),
+        address: Ipv4Addr::new(10, 1, 2, 3).into(),
+        runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
+    };
+    cluster.run(agent::run(own, options));
+    until(&admin, NODE, |nodes| {
+        nodes.iter().any(|node| reconcile::conditions::is_true(&node.value["status"], "Ready"))
+    })
+    .await;
+    (cluster, admin, runtime, directory)
+}
+
+fn pod(node: &str, name: &str, container: Value) -> Value {
+    let mut container = container;
+    container["name"] = json!("main");
+    container["image"] = json!("x");
+    json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"namespace": "default", "name": name},
+        "spec": {"nodeName": node, "restartPolicy": "Never", "containers": [container],
+            "automountServiceAccountToken": false}})
+}
+
+fn phase(pods: &[Arc<Object>], name: &str) -> String {
+    let pod = pods.iter().find(|pod| &*pod.name.name == name);
+    pod.map_or("gone", |pod| pod.value["status"]["phase"].as_str().unwrap_or("")).to_owned()
+}
+
+#[tokio::test]
+async fn a_pod_of_this_node_runs_ends_and_goes_and_others_are_left_alone() {
+    let (cluster, admin, runtime, directory) = start().await;
+    cluster.create(POD, pod("elsewhere", "other", json!({"command": ["true"]}))).await;
+    let map = json!({"apiVersion": "v1", "kind": "ConfigMap",
+        "metadata": {"namespace": "default", "name": "map"}, "data": {"color": "blue"}});
+    cluster.create(CONFIG_MAP, map).await;
+    let container = json!({"command": ["paint", "$(COLOR)"], "env": [
+        {"name": "COLOR", "valueFrom": {"configMapKeyRef": {"name": "map", "key": "color"}}}]});
+    let made = cluster.create(POD, pod("here", "one", container.clone())).await;
+    until(&admin, POD, |pods| phase(pods, "one") == "Running").await;
+    {
+        let started = runtime.started.lock().unwrap();
+        assert_eq!(started.len(), 1);
+        assert_eq!(started[0].command, ["paint", "blue"]);
+    }
+    runtime.finish(&ContainerId::new(&made.uid, "main", 0), 0);
+    until(&admin, POD, |pods| phase(pods, "one") == "Succeeded").await;
+    let second = cluster.create(POD, pod("here", "two", container)).await;
+    until(&admin, POD, |pods| phase(pods, "two") == "Running").await;
+    let requests = admin.requests("test", Default::default());
+    for made in [&made, &second] {
+        requests.delete(&Target::of(POD, made), &Deletion::default()).await.unwrap();
+    }
+    until(&admin, POD, |pods| pods.len() == 1 && phase(pods, "other") == "Pending").await;
+    assert!(runtime.containers().is_empty());
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[tokio::test]
+async fn a_node_may_touch_what_is_its_own_and_nothing_else() {
+    let (cluster, admin, _, directory) = start().await;
+    let secret = |name: &str| {
+        json!({"apiVersion": "v1", "kind": "Secret",
+            "metadata": {"namespace": "default", "name": name}, "stringData": {"k": "v"}})
+    };
+    cluster.create(SECRET, secret("used")).await;
+    cluster.create(SECRET, secret("unused")).await;
+    let container = json!({"command": ["true"], "envFrom": [{"secretRef": {"name": "used"}}]});
+    cluster.create(POD, pod("here", "mine", container.clone())).await;
+    let other = cluster.create(POD, pod("elsewhere", "other", container)).await;
+    let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": {"name": "elsewhere"}});
+    let foreign = cluster.create(NODE, node).await;
+    until(&admin, POD, |pods| phase(pods, "mine") == "Running").await;
+    let node = cluster.client("system:node:here", &["system:nodes"]);
+    let own = Context { client: node, ..admin.clone() };
+    let requests = own.requests("test", Default::default());
+    let get = async |kind: Kind, name: &str| {
+        requests.get(kind, &Name::new("default", name)).await.map(|_| ())
+    };
+    assert!(get(SECRET, "used").await.is_ok());
+    assert!(is_refused(get(SECRET, "unused").await));
+    let list = requests.read("/api/v1/namespaces/default/secrets").await;
+    assert!(is_refused(list.map(|_| ())));
+    let label = json!({"metadata": {"labels": {"a": "b"}}});
+    let patch = requests.patch(&Target::of(NODE, &foreign), &label).await;
+    assert!(is_refused(patch.map(|_| ())));
+    let delete = requests.delete(&Target::of(POD, &other), &Deletion::default()).await;
+    assert!(is_refused(delete.map(|_| ())));
+    // The name alone makes no node of anybody.
+    let pretender = cluster.client("system:node:here", &[]);
+    let pretender = Context { client: pretender, ..admin.clone() };
+    let requests = pretender.requests("test", Default::default());
+    let read = requests.get(SECRET, &Name::new("default", "used")).await;
+    assert!(is_refused(read.map(|_| ())));
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+fn is_refused(answer: Result<(), Error>) -> bool {
+    answer.is_err_and(|error| error.code() == Some(403))
+}
