@@ -70,6 +70,7 @@ impl Cluster {
     /// Waits until kubectl prints what is expected.
     #[track_caller]
     fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
+        #[expect(clippy::disallowed_methods, reason = "a test waits for a real process")]
         let began = Instant::now();
         loop {
             let ended = self.run(line, "");

@@ -29,10 +29,13 @@ pub struct Taint {
     pub age: Duration,
 }
 
+/// When each taint was first seen, and how old it was then.
+type Ages = BTreeMap<String, (Instant, Duration)>;
+
 /// When taints were first seen, and how old they were then. From there on the monotonic clock
 /// counts: somebody who sets the wall clock neither saves nor loses pods.
 #[derive(Default)]
-pub struct FirstSeen(Mutex<BTreeMap<Name, BTreeMap<String, (Instant, Duration)>>>);
+pub struct FirstSeen(Mutex<BTreeMap<Name, Ages>>);
 
 impl FirstSeen {
     /// The taints of a node with their ages; those that went are forgotten.
