@@ -65,9 +65,8 @@ fn start(spec: &ContainerSpec, root: Option<PathBuf>) -> io::Result<Child> {
     command.args(rest).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let directory = spec.working_directory.as_deref().unwrap_or("/");
-    match root {
-        Some(root) => system::change_root(&mut command, &File::open(root)?, None)?,
-        None => {}
+    if let Some(root) = root {
+        system::change_root(&mut command, &File::open(root)?, None)?;
     }
     system::change_directory(&mut command, directory)?;
     system::become_user(&mut command, spec.user, spec.group);
