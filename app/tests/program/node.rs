@@ -73,7 +73,6 @@ impl Machine {
     #[track_caller]
     fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
         let words: Vec<&str> = line.split(' ').collect();
-        #[expect(clippy::disallowed_methods, reason = "a test waits for a real process")]
         let began = Instant::now();
         loop {
             let ended = self.run(&words, "");
