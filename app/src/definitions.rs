@@ -29,6 +29,9 @@ pub async fn install(context: &Context, manifests: &[Value]) {
         };
         let requests = context.requests(MANAGER, Default::default());
         while let Err(error) = requests.apply(*kind, manifest).await {
+            if *context.stop.borrow() {
+                return;
+            }
             let name = &manifest["metadata"]["name"];
             tracing::warn!(%kind, %name, error = %error.chain(), "not installed; trying again");
             tokio::select! {

@@ -274,7 +274,9 @@ impl<R: Reconciler> Runner<R> {
 
     fn report(&self, name: &Name, error: &Error) {
         let text = error.chain();
-        if error.is_conflict() || matches!(error, Error::Stale { .. }) {
+        // A server that is stopping refuses, which is nobody's failure.
+        let is_stopping = *self.context.stop.borrow();
+        if is_stopping || error.is_conflict() || matches!(error, Error::Stale { .. }) {
             tracing::debug!(controller = R::NAME, object = %name, error = %text, "trying again");
         } else {
             tracing::warn!(controller = R::NAME, object = %name, error = %text, "reconcile failed");
