@@ -1,10 +1,10 @@
-//! Starts what runs beside the API server: controllers, scheduler, simulated nodes. Each has an
-//! identity of its own and passes the same authorizer as everybody; they share their caches.
+//! Starts what runs beside the API server: controllers, scheduler, this machine as a node, simulated
+//! nodes. Each has an identity of its own and passes the same authorizer as everybody; they share
+//! their caches.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use anyhow::Result;
 use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
@@ -58,7 +58,7 @@ pub fn start(
     plan: &Plan,
     tasks: &Tasks,
     (server, authority_pem, listen): (&Arc<Server>, &str, SocketAddr),
-) -> Result<()> {
+) {
     let environment: Arc<dyn Environment> = Arc::new(environment::System);
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
@@ -89,7 +89,6 @@ pub fn start(
         let run = move |context| simulated::run(context, options.clone());
         tasks.spawn(simulated::NAME, supervise(simulated::NAME, context, run));
     }
-    Ok(())
 }
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {

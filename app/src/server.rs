@@ -59,7 +59,7 @@ pub async fn run(plan: Plan) -> Result<()> {
 
     let tasks = Tasks::new();
     let (api, admin) = serve_api(&plan, &tasks, store.clone(), listener).await?;
-    components::start(&plan, &tasks, (&api, &admin.authority_pem, listen))?;
+    components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
     let (_socket, local) = Socket::listen(&plan.data)?;
     let beside = api.beside.clone();
     let health = Health { store: store.clone(), stop: tasks.stop_handle(), beside };
