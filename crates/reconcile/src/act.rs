@@ -176,7 +176,6 @@ pub async fn write_status(
     if is_same && !is_planted(Defect::StatusEveryTime) {
         return Ok(());
     }
-    // A whole object: the roles of controllers allow to update a status, not to patch it.
     let target = Target::unchanged(kind, object).part("status");
     let mut whole = object.value.clone();
     whole["status"] = status.clone();
