@@ -9,7 +9,7 @@ use controllers::options::Match;
 use super::section::Section;
 use super::{Remarks, duration};
 
-/// How often a node says that it lives.
+/// How often a node that renews no lease reports.
 const HEARTBEAT: Duration = Duration::from_secs(30);
 
 /// The choices.
