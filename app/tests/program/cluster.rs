@@ -1,5 +1,6 @@
 //! A cluster of simulated nodes, used through kubectl: rollouts, deletion, nodes, jobs, scheduling.
 
+use std::cell::RefCell;
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -236,10 +237,13 @@ fn an_idle_pod_is_not_written_again() {
     cluster.kubectl("rollout status deployment/web --timeout=60s");
     let revisions =
         "get pods,replicasets,deployments -o jsonpath={.items[*].metadata.resourceVersion}";
-    let settled = cluster.kubectl(revisions);
-    // What nobody writes for two seconds, nobody writes in a loop.
-    std::thread::sleep(Duration::from_secs(2));
-    assert_eq!(cluster.kubectl(revisions), settled);
+    // What nobody writes for two seconds, nobody writes in a loop; the last report may be late.
+    let last = RefCell::new(cluster.kubectl(revisions));
+    cluster.until(revisions, |now| {
+        std::thread::sleep(Duration::from_secs(2));
+        let before = last.replace(now.to_owned());
+        before == now && cluster.kubectl(revisions) == now
+    });
 }
 
 #[test]
