@@ -89,6 +89,7 @@ async fn delete(server: &Server, resource: &Arc<Resource>, object: &Value) -> Re
         id: "".into(),
         cause: Default::default(),
         warnings: Default::default(),
+        carried: Default::default(),
     };
     match delete_object(server, &request, &DeleteOptions::default()).await {
         Ok(_) => Ok(()),
