@@ -1,6 +1,6 @@
-//! Starts what runs beside the API server: controllers, scheduler, this machine as a node, simulated
-//! nodes. Each has an identity of its own and passes the same authorizer as everybody; they share
-//! their caches.
+//! Starts what runs beside the API server: controllers, scheduler, this machine as a node,
+//! simulated nodes. Each has an identity of its own and passes the same authorizer as everybody;
+//! they share their caches.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
