@@ -9,6 +9,7 @@
 
 mod mounts;
 mod record;
+mod sandbox;
 pub mod shim;
 pub(crate) mod system;
 
@@ -29,7 +30,7 @@ use tokio::sync::watch;
 
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
-    START_MAX, State,
+    START_MAX, Sandbox, SandboxSpec, State,
 };
 use record::{Ended, Place, Started};
 
@@ -173,6 +174,14 @@ impl PodRuntime for Process {
 
     fn listen(&self, listener: Listener) {
         *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    }
+
+    async fn sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
+        self.make_sandbox(spec).await
+    }
+
+    fn sandbox_of(&self, pod: &str) -> Option<Sandbox> {
+        self.find_sandbox(pod)
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
