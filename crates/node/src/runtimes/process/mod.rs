@@ -92,6 +92,7 @@ impl Process {
         let Some(started) = started else { return place.remove() };
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
@@ -219,6 +220,7 @@ impl PodRuntime for Process {
             })?;
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
