@@ -93,6 +93,7 @@ impl Process {
         let Some(started) = started else { return place.remove() };
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
@@ -228,6 +229,7 @@ impl PodRuntime for Process {
             })?;
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
