@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use apiserver::answer::Pieces;
@@ -20,6 +21,8 @@ use crate::listener;
 const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 /// In the data directory: records of containers, their logs, volumes.
 const DIRECTORY: &str = "node";
+/// What containers get to end when all are asked to.
+const STOP_GRACE: Duration = Duration::from_secs(30);
 /// The argument that makes this program the shim of a container.
 const SHIM: &str = "container-shim";
 /// Whether virtual machines run at full speed.
@@ -101,6 +104,27 @@ pub fn open(settings: &Settings, api: SocketAddr) -> Result<Options> {
         address: machine::address(),
         runtime,
     })
+}
+
+/// How many containers of a data directory run. Nothing is changed.
+pub fn count_containers(data: &Path) -> usize {
+    process::count_running(&data.join(DIRECTORY))
+}
+
+/// Ends all containers of a data directory whose program has stopped; how many there were.
+pub async fn stop_containers(data: &Path) -> Result<usize> {
+    let directory = data.join(DIRECTORY);
+    if !directory.exists() {
+        return Ok(0);
+    }
+    let runtime = open_process(&directory)?;
+    let all = runtime.containers().into_values().flatten();
+    let running: Vec<_> = all.filter(|container| container.is_running()).collect();
+    let stops = running.iter().map(|container| runtime.stop(&container.id, STOP_GRACE));
+    for stopped in futures::future::join_all(stops).await {
+        stopped.context("a container was not stopped")?;
+    }
+    Ok(running.len())
 }
 
 fn open_process(directory: &Path) -> Result<Arc<dyn PodRuntime>> {

@@ -177,3 +177,21 @@ fn the_doctor_has_a_remedy_for_what_is_not_well() {
     assert_eq!(unwell.code, Some(1), "{unwell:?}");
     assert!(unwell.stdout.contains("to do: choose another directory"), "{unwell:?}");
 }
+
+#[test]
+fn pods_outlive_down_unless_it_says_pods() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&ANY_PORT).code, Some(0));
+    let job = "--context setpoint create job idle --image=none -- sleep 600";
+    let words: Vec<&str> = job.split(' ').collect();
+    assert_eq!(sandbox.kubectl(&words, "").code, Some(0));
+    let wait = "--context setpoint wait --for=jsonpath={.status.ready}=1 job/idle --timeout=20s";
+    let words: Vec<&str> = wait.split(' ').collect();
+    assert_eq!(sandbox.kubectl(&words, "").code, Some(0));
+    let down = sandbox.run(&["down", "-o", "json"]).json();
+    assert_eq!(down["containers"], serde_json::json!({"count": 1, "are_stopped": false}));
+    let down = sandbox.run(&["down", "--pods"]);
+    assert!(down.stdout.ends_with("stopped 1 containers\n"), "{down:?}");
+    let down = sandbox.run(&["down", "-o", "json"]).json();
+    assert_eq!(down["containers"]["count"], 0);
+}

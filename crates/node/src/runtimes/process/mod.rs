@@ -332,6 +332,15 @@ impl PodRuntime for Process {
     }
 }
 
+/// How many runs of a place of records go on. Nothing is changed.
+pub fn count_running(directory: &Path) -> usize {
+    let goes_on = |place: &Place| {
+        let started = place.started().filter(|_| place.ended().is_none());
+        started.is_some_and(|it| system::open_process(it.shim, it.shim_ticks).is_some())
+    };
+    Place::all(directory).unwrap_or_default().iter().filter(|place| goes_on(place)).count()
+}
+
 /// Removes a log with what was set aside of it.
 fn remove_logs(log: &Path) {
     let (Some(folder), Some(name)) = (log.parent(), log.file_name()) else { return };
