@@ -181,7 +181,7 @@ fn elect(
         StoreKind::Memory | StoreKind::Embedded => return alone(),
         StoreKind::Mysql | StoreKind::Etcd => {}
     }
-    let (sender, term) = watch::channel(Term::Follower);
+    let (sender, term) = watch::channel(Term::Follower(None));
     let candidate = Candidate {
         client: local_client(&shared.server, User::authenticated(user, [""; 0])),
         environment: shared.environment.clone(),

@@ -181,7 +181,7 @@ impl<R: Reconciler> Runner<R> {
     }
 
     fn may_act(&self) -> bool {
-        let may = !matches!(*self.context.term.borrow(), Term::Follower);
+        let may = !matches!(*self.context.term.borrow(), Term::Follower(_));
         if !may {
             self.context.health.set(R::NAME, State::Standby);
         }
