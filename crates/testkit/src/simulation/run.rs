@@ -41,7 +41,7 @@ const NOT_COMPARED: [&str; 4] =
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
 /// How a run went.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Run {
     /// The user that the component is.
     pub actor: String,
