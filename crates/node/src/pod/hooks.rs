@@ -23,11 +23,10 @@ const GRACE_MIN: Duration = Duration::from_secs(2);
 /// Runs the hook after the start; what came of it.
 pub async fn after_start(
     shared: Arc<Shared>,
-    pod: Arc<Object>,
     id: ContainerId,
     container: Value,
 ) -> (ContainerId, Result<(), String>) {
-    let asked = Asked { pod: &pod, id: &id, container: &container };
+    let asked = Asked { id: &id, container: &container };
     let ran = handlers::hook(&shared, asked, &container["lifecycle"]["postStart"]);
     let ran = tokio::time::timeout(AFTER_START_MAX, ran).await;
     let ran = ran.unwrap_or_else(|_| Err("it took too long".to_owned()));
@@ -48,7 +47,7 @@ pub async fn before_stop(
         return grace;
     }
     let began = Instant::now();
-    let asked = Asked { pod, id, container: spec.value };
+    let asked = Asked { id, container: spec.value };
     let ran = tokio::time::timeout(grace, handlers::hook(shared, asked, hook)).await;
     if let Err(why) = ran.unwrap_or_else(|_| Err("it took too long".to_owned())) {
         tracing::debug!(pod = %pod.name, container = id.name, why, "hook failed");

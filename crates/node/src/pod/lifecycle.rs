@@ -13,7 +13,7 @@ use reconcile::{Object, Wake};
 
 use super::restart::{Fate, between, fate, is_changed};
 use super::spec::{Role, Spec, containers, grace, is_over};
-use crate::runtime::{Container, Refusal, State};
+use crate::runtime::{Container, Refusal, Sandbox, State};
 
 /// What the signal to end is given at the least, whatever is left of the grace period.
 const GRACE_MIN: Duration = Duration::from_secs(2);
@@ -24,12 +24,14 @@ const RUNS_KEPT: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     pub containers: BTreeMap<String, Seen>,
-    /// Why its volumes are not there, if they are not.
+    /// Why its volumes or its sandbox are not there, if they are not.
     pub volumes: Option<Refusal>,
     /// Why this node does not take it, if it does not.
     pub rejected: Option<Refusal>,
     /// Since when all of it is to end.
     pub ending_since: Option<Timestamp>,
+    /// What its containers share.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// What is known of a container.

@@ -186,7 +186,7 @@ impl Asker {
 
     /// Whether the answer was good; `None` if nothing was found out.
     async fn ask_once(&self, kind: &str, probe: &Value, timeout: Duration) -> Option<bool> {
-        let asked = handlers::Asked { pod: &self.pod, id: &self.id, container: &self.container };
+        let asked = handlers::Asked { id: &self.id, container: &self.container };
         let mut answer = Answer::Good;
         for _ in 0..TRIES_MAX {
             answer = handlers::probe(&self.shared, asked, probe, timeout).await;

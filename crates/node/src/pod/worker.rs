@@ -20,7 +20,7 @@ use super::lifecycle::{Deed, Health, Next, Observed, Refused, Seen, Stage, Why, 
 use super::probes::{Probed, Probes};
 use super::restart::{Fate, fate};
 use super::spec::{self, Spec};
-use super::{hooks, prepare, status, termination};
+use super::{hooks, prepare, sandbox, status, termination};
 use crate::agent::Options;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, Exit, PodRuntime, Refusal, State};
@@ -220,6 +220,7 @@ impl Worker<'_> {
         Observed {
             containers,
             volumes: unprepared.map(|(why, _)| why.clone()),
+            sandbox: self.shared.runtime.sandbox_of(self.uid),
             rejected: self.admitted.clone().and_then(Result::err),
             ending_since: self.ending_since,
         }
@@ -291,7 +292,13 @@ impl Worker<'_> {
         if let Some(wake) = before.and_then(|prepared| prepared.lasts(self.shared, pod)) {
             return wake;
         }
-        match prepare::prepare(self.shared, (pod, self.wake), before).await {
+        let mut made = prepare::prepare(self.shared, (pod, self.wake), before).await;
+        if made.is_ok()
+            && let Err(refusal) = sandbox::make(self.shared, pod).await
+        {
+            made = Err(refusal);
+        }
+        match made {
             Ok(prepared) => {
                 self.unprepared = None;
                 // What was wrong may be right by now.
@@ -307,7 +314,11 @@ impl Worker<'_> {
                 };
                 // What is about to be made is there at the second look.
                 if times == VOLUMES_PATIENCE {
-                    let notice = Notice::warning("FailedMount", refusal.message.clone());
+                    let reason = match refusal.reason {
+                        sandbox::FAILED => sandbox::FAILED,
+                        _ => "FailedMount",
+                    };
+                    let notice = Notice::warning(reason, refusal.message.clone());
                     self.say(pod, notice).await;
                 }
                 self.unprepared = Some((refusal, times));
@@ -431,9 +442,8 @@ impl Worker<'_> {
         let hook = &spec.value["lifecycle"]["postStart"];
         if hook.is_object() {
             self.hooked.insert(container.id.clone());
-            let (shared, pod) = (self.shared.clone(), pod.clone());
-            let task = hooks::after_start(shared, pod, container.id, spec.value.clone());
-            self.hooks.spawn(task);
+            let (shared, own) = (self.shared.clone(), spec.value.clone());
+            self.hooks.spawn(hooks::after_start(shared, container.id, own));
         }
         Ok(())
     }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::runtime::{
-    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, State,
+    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
+    SandboxSpec, State,
 };
 
 /// Containers run from when they are started until `finish` or `stop`.
@@ -55,6 +56,14 @@ impl PodRuntime for Fake {
 
     fn listen(&self, listener: Listener) {
         *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    }
+
+    async fn sandbox(&self, _: &SandboxSpec) -> Result<Sandbox, Refusal> {
+        Ok(Sandbox::default())
+    }
+
+    fn sandbox_of(&self, _: &str) -> Option<Sandbox> {
+        Some(Sandbox::default())
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {

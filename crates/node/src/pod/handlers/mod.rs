@@ -8,7 +8,6 @@ mod http;
 use std::io;
 use std::time::Duration;
 
-use reconcile::Object;
 use serde_json::Value;
 use tokio::net::TcpStream;
 
@@ -32,7 +31,6 @@ pub enum Answer {
 /// Whom a handler asks.
 #[derive(Clone, Copy)]
 pub struct Asked<'a> {
-    pub pod: &'a Object,
     pub id: &'a ContainerId,
     /// As the pod specifies it.
     pub container: &'a Value,
@@ -41,8 +39,8 @@ pub struct Asked<'a> {
 impl Asked<'_> {
     /// Where the pod is reached.
     fn address(&self, shared: &Shared) -> String {
-        let own = self.pod.value["status"]["podIP"].as_str();
-        own.map_or_else(|| shared.options.address.to_string(), str::to_owned)
+        let sandbox = shared.runtime.sandbox_of(&self.id.pod).unwrap_or_default();
+        sandbox.addresses.first().unwrap_or(&shared.options.address).to_string()
     }
 }
 

@@ -9,6 +9,7 @@
 
 mod mounts;
 mod record;
+mod sandbox;
 pub mod shim;
 pub(crate) mod system;
 
@@ -29,7 +30,7 @@ use tokio::sync::watch;
 
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
-    START_MAX, State,
+    START_MAX, Sandbox, SandboxSpec, State,
 };
 use record::{Ended, Place, Started};
 
@@ -174,6 +175,14 @@ impl PodRuntime for Process {
 
     fn listen(&self, listener: Listener) {
         *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
+    }
+
+    async fn sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
+        self.make_sandbox(spec).await
+    }
+
+    fn sandbox_of(&self, pod: &str) -> Option<Sandbox> {
+        self.find_sandbox(pod)
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
@@ -321,6 +330,15 @@ impl PodRuntime for Process {
         let (code, output) = ran.map_err(|error| refused(error.to_string()))?;
         Ok(Executed { code, output })
     }
+}
+
+/// How many runs of a place of records go on. Nothing is changed.
+pub fn count_running(directory: &Path) -> usize {
+    let goes_on = |place: &Place| {
+        let started = place.started().filter(|_| place.ended().is_none());
+        started.is_some_and(|it| system::open_process(it.shim, it.shim_ticks).is_some())
+    };
+    Place::all(directory).unwrap_or_default().iter().filter(|place| goes_on(place)).count()
 }
 
 /// Removes a log with what was set aside of it.
