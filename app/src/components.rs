@@ -112,7 +112,11 @@ fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
         ..controllers::Options::default()
     };
     let mut running = controllers::start(
-        |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
+        |name| {
+            let tuning = cluster.tunings.get(name).copied().unwrap_or_default();
+            let user = User::service_account(NAMESPACE, name, "");
+            Context { tuning, ..shared.context(user, term.clone()) }
+        },
         &options,
     );
     tasks.spawn("controllers", async move { while running.join_next().await.is_some() {} });
@@ -201,6 +205,7 @@ impl Shared {
             metrics: self.metrics.clone(),
             health: self.health.clone(),
             recorder: Arc::default(),
+            tuning: Default::default(),
             term,
             stop: self.stop.clone(),
         }
