@@ -17,6 +17,49 @@ use crate::server::streams::{Duplex, Streams, Wanted};
 /// How long a call to start a container may take.
 pub const START_MAX: Duration = Duration::from_secs(120);
 
+/// What a pod's containers are to share: asked for before the first of them starts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// The pod's UID.
+    pub pod: String,
+    pub namespace: String,
+    /// The pod's name.
+    pub pod_name: String,
+    pub hostname: String,
+    /// The pod shares the network of the machine.
+    pub host_network: bool,
+    pub host_ports: Vec<HostPort>,
+    pub dns: Dns,
+}
+
+/// A port of the machine that leads to one of the pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPort {
+    /// `None` for every address of the machine.
+    pub host_address: Option<IpAddr>,
+    pub host_port: u16,
+    pub container_port: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+}
+
+/// How programs of the pod resolve names: what its `/etc/resolv.conf` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dns {
+    pub servers: Vec<String>,
+    pub searches: Vec<String>,
+    pub options: Vec<String>,
+}
+
+/// What a pod's containers share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// The pod's addresses, the first is the usual. Empty: those of the machine.
+    pub addresses: Vec<IpAddr>,
+    /// The file of the network namespace to join; `None` for the machine's.
+    pub network: Option<PathBuf>,
+}
+
 /// One run of one container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct ContainerId {
@@ -60,17 +103,29 @@ pub struct Input {
 }
 
 /// A file or directory of the host that the container sees elsewhere.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mount {
     pub source: PathBuf,
     pub target: PathBuf,
     pub read_only: bool,
+    /// The place below `source` that is meant, if it is not all of it. Programs of the pod may
+    /// write there, so it is opened so that no link leads out of `source`.
+    #[serde(default)]
+    pub within: Option<PathBuf>,
+    /// What is mounted below is read-only too; only where `read_only` is.
+    #[serde(default)]
+    pub recursive: bool,
+    /// It is left out where nothing may be mounted.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// A container as the runtime has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Container {
     pub id: ContainerId,
+    /// What it was started from.
+    pub image: String,
     pub failures: u32,
     pub state: State,
 }
@@ -123,7 +178,13 @@ pub trait PodRuntime: Send + Sync + 'static {
     /// Says whom to tell of changes, in place of whom it was before.
     fn listen(&self, listener: Listener);
 
-    /// Everything there is, by pod.
+    /// Makes what the pod's containers share, or finds it again. It goes with `remove_pod`.
+    async fn sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal>;
+
+    /// The sandbox of a pod, if it was made or found again.
+    fn sandbox_of(&self, pod: &str) -> Option<Sandbox>;
+
+    /// Everything there is, by pod; a pod of which only its sandbox is there has no containers.
     fn containers(&self) -> BTreeMap<String, Vec<Container>>;
 
     /// The containers of a pod, in the order of names and attempts.

@@ -171,6 +171,13 @@ pub fn field(pod: &Object, path: &str, node_address: &str) -> String {
         "metadata.annotations" => lines(&pod.value["metadata"]["annotations"]),
         "spec.nodeName" => spec("nodeName"),
         "spec.serviceAccountName" => spec("serviceAccountName"),
+        "status.podIP" if pod.value["status"]["podIP"].is_string() => {
+            text(&pod.value["status"]["podIP"]).to_owned()
+        }
+        "status.podIPs" if pod.value["status"]["podIPs"].is_array() => {
+            let all = list(&pod.value["status"]["podIPs"]).map(|one| text(&one["ip"]));
+            all.collect::<Vec<_>>().join(",")
+        }
         "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => {
             node_address.to_owned()
         }

@@ -20,7 +20,8 @@ pub async fn run(
     (id, container): (&ContainerId, &Value),
     handler: &Value,
 ) -> Result<(), String> {
-    let own = shared.options.address.to_string();
+    let sandbox = shared.runtime.sandbox_of(&id.pod).unwrap_or_default();
+    let own = sandbox.addresses.first().unwrap_or(&shared.options.address).to_string();
     if let Some(command) = handler["exec"]["command"].as_array() {
         let command: Vec<String> =
             command.iter().filter_map(Value::as_str).map(str::to_owned).collect();

@@ -13,7 +13,7 @@ use reconcile::{Object, Wake};
 
 use super::restart::{Fate, between, fate};
 use super::spec::{Restart, Role, Spec, containers, grace, of_pod};
-use crate::runtime::{Container, Refusal, State};
+use crate::runtime::{Container, Refusal, Sandbox, State};
 
 /// What the signal to end is given at the least, whatever is left of the grace period.
 const GRACE_MIN: Duration = Duration::from_secs(2);
@@ -24,8 +24,10 @@ const RUNS_KEPT: usize = 2;
 #[derive(Clone, Debug, Default)]
 pub struct Observed {
     pub containers: BTreeMap<String, Seen>,
-    /// Why its volumes are not there, if they are not.
+    /// Why its volumes or its sandbox are not there, if they are not.
     pub volumes: Option<Refusal>,
+    /// What its containers share.
+    pub sandbox: Option<Sandbox>,
 }
 
 /// What is known of a container.

@@ -7,6 +7,7 @@ pub mod prepare;
 mod probes;
 pub mod resources;
 pub mod restart;
+pub mod sandbox;
 pub mod spec;
 pub mod status;
 pub mod worker;

@@ -45,9 +45,11 @@ pub fn whole(
     if status["startTime"].is_null() {
         status["startTime"] = json!(conditions::time(now));
     }
-    for (one, all) in [("hostIP", "hostIPs"), ("podIP", "podIPs")] {
-        status[one] = json!(place.address);
-        status[all] = json!([{"ip": place.address}]);
+    let host = std::slice::from_ref(&place.address);
+    set_addresses(&mut status, ("hostIP", "hostIPs"), host);
+    if let Some(sandbox) = &observed.sandbox {
+        let own: Vec<String> = sandbox.addresses.iter().map(ToString::to_string).collect();
+        set_addresses(&mut status, ("podIP", "podIPs"), if own.is_empty() { host } else { &own });
     }
     let phase = match status["phase"].as_str() {
         Some(ended @ ("Succeeded" | "Failed")) => ended.to_owned(),
@@ -74,6 +76,11 @@ pub fn whole(
     }
     set_conditions(pod, &specs, &mut status, (observed, stage), now);
     status
+}
+
+fn set_addresses(status: &mut Value, (one, all): (&str, &str), addresses: &[String]) {
+    status[one] = json!(addresses.first());
+    status[all] = addresses.iter().map(|address| json!({"ip": address})).collect();
 }
 
 /// The table of phases.

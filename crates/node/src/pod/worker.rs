@@ -17,7 +17,7 @@ use super::lifecycle::{Deed, Next, Observed, Refused, Seen, Stage, Why, next};
 use super::probes::Probes;
 use super::restart::{Fate, fate};
 use super::spec::{self, Spec};
-use super::{handlers, prepare, status};
+use super::{handlers, prepare, sandbox, status};
 use crate::agent::Options;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, PodRuntime, Refusal};
@@ -152,7 +152,8 @@ impl Worker<'_> {
             seen.health = probes.map(Probes::health).unwrap_or_default();
             seen.runs.push(run);
         }
-        Observed { containers, volumes: self.volumes.as_ref().map(|(why, _)| why.clone()) }
+        let volumes = self.volumes.as_ref().map(|(why, _)| why.clone());
+        Observed { containers, volumes, sandbox: self.shared.runtime.sandbox_of(self.uid) }
     }
 
     /// Probes run for what runs, and for nothing else.
@@ -193,7 +194,13 @@ impl Worker<'_> {
                 return Wake::After(left);
             }
         }
-        match prepare::prepare(self.shared, pod, self.prepared.take()).await {
+        let mut made = prepare::prepare(self.shared, pod, self.prepared.take()).await;
+        if made.is_ok()
+            && let Err(refusal) = sandbox::make(self.shared, pod).await
+        {
+            made = Err(refusal);
+        }
+        match made {
             Ok(prepared) => {
                 self.volumes = None;
                 let is_living = prepared.is_living;
@@ -208,7 +215,11 @@ impl Worker<'_> {
                 };
                 // What is about to be made is there at the second look.
                 if times == VOLUMES_PATIENCE {
-                    let notice = Notice::warning("FailedMount", refusal.message.clone());
+                    let reason = match refusal.reason {
+                        sandbox::FAILED => sandbox::FAILED,
+                        _ => "FailedMount",
+                    };
+                    let notice = Notice::warning(reason, refusal.message.clone());
                     self.say(pod, notice).await;
                 }
                 self.volumes = Some((refusal, times));

@@ -10,6 +10,7 @@
 mod attach;
 mod mounts;
 mod record;
+mod sandbox;
 pub mod shim;
 mod streams;
 pub(crate) mod system;
@@ -33,7 +34,7 @@ use tokio::sync::watch;
 
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
-    START_MAX, State,
+    START_MAX, Sandbox, SandboxSpec, State,
 };
 use crate::server::streams::{Duplex, Streams, Wanted};
 use record::{Ended, Place, Started};
@@ -97,6 +98,7 @@ impl Process {
         let Some(started) = started else { return place.remove() };
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
@@ -180,6 +182,14 @@ impl PodRuntime for Process {
         *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
+    async fn sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
+        self.make_sandbox(spec).await
+    }
+
+    fn sandbox_of(&self, pod: &str) -> Option<Sandbox> {
+        self.find_sandbox(pod)
+    }
+
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
         let mut all: BTreeMap<String, Vec<Container>> = BTreeMap::new();
         for run in self.lock().runs.values() {
@@ -224,6 +234,7 @@ impl PodRuntime for Process {
             })?;
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
@@ -346,6 +357,15 @@ impl PodRuntime for Process {
     ) -> Result<Box<dyn Duplex>, Refusal> {
         self.connect(pod, address, port).await
     }
+}
+
+/// How many runs of a place of records go on. Nothing is changed.
+pub fn count_running(directory: &Path) -> usize {
+    let goes_on = |place: &Place| {
+        let started = place.started().filter(|_| place.ended().is_none());
+        started.is_some_and(|it| system::open_process(it.shim, it.shim_ticks).is_some())
+    };
+    Place::all(directory).unwrap_or_default().iter().filter(|place| goes_on(place)).count()
 }
 
 /// Removes a log with what was set aside of it.
