@@ -12,4 +12,5 @@ mod node;
 mod refusals;
 mod sandbox;
 mod stores;
+mod streams;
 mod traces;
