@@ -3,12 +3,14 @@
 //! Wiring only. What the parts do is in the other crates; `server.rs` puts them together.
 
 mod allocator;
+mod census;
 mod cli;
 mod client;
 mod components;
 mod config;
 mod definitions;
 mod directories;
+mod doctor;
 mod health;
 mod instance;
 mod kubeconfig;
@@ -16,6 +18,7 @@ mod listener;
 mod node_agent;
 mod node_name;
 mod output;
+mod parts;
 mod process;
 mod ready;
 mod server;
@@ -24,6 +27,7 @@ mod socket;
 mod telemetry;
 mod time;
 mod traces;
+mod training_operator;
 
 use std::process::ExitCode;
 

@@ -2,10 +2,10 @@
 //! become ready, and what that costs.
 
 mod anchors;
-mod arrivals;
+pub mod arrivals;
 mod gangs;
 mod life;
-mod objects;
+pub mod objects;
 mod schedule;
 mod steady;
 mod templates;

@@ -40,6 +40,7 @@ use crate::request::path::{self, Path, Target};
 use crate::resources::Served;
 use crate::selectors::fields;
 use crate::status::Error;
+use crate::streams::handshake::Upgrade;
 use crate::traffic::{REQUEST_MAX, Traffic, WRITE_MAX, is_long_running};
 use crate::webhooks::client::Client;
 use crate::{ids, subresources, time};
@@ -337,6 +338,7 @@ impl Server {
             cause: Cause::read(&parts.headers)?,
             warnings: asked.warnings,
             carried: asked.carried,
+            upgrade: Upgrade::of(parts),
         })
     }
 

@@ -40,6 +40,7 @@ pub mod requests;
 pub mod run;
 pub mod selector;
 pub mod supervise;
+mod tuning;
 
 pub use cache::{Cache, Change};
 pub use caches::Caches;
@@ -51,3 +52,4 @@ pub use object::{Name, Object};
 pub use plan::{Plan, Step, Wake};
 pub use reconciler::{Reconciler, Watches};
 pub use selector::Selector;
+pub use tuning::Tuning;

@@ -28,6 +28,7 @@ use crate::request::negotiate::Representation;
 use crate::request::options::Options;
 use crate::request::path::Target;
 use crate::resources::Resource;
+use crate::streams::handshake::Upgrade;
 
 /// A request for a resource, understood.
 #[derive(Clone)]
@@ -48,6 +49,8 @@ pub struct Request {
     pub warnings: Warnings,
     /// What a part of this program brought beside it.
     pub carried: Carried,
+    /// Set if the client wants to leave HTTP.
+    pub upgrade: Option<Upgrade>,
 }
 
 /// Warnings of one request, in order and once each.
