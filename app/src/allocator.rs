@@ -1,7 +1,7 @@
 //! The allocator: mimalloc, asked for no alignment that it gives anyway.
 //!
-//! Asked for one, it has a fast path only for sizes that are powers of two. Most of what we allocate
-//! is not: a node of a map in JSON has 632 bytes, and would take the slow path every time.
+//! Asked for one, it has a fast path only for sizes that are powers of two. Most of what we
+//! allocate is not: a node of a map in JSON has 632 bytes, and would take the slow path every time.
 #![expect(unsafe_code, reason = "an allocator cannot be anything else")]
 
 use std::alloc::{GlobalAlloc, Layout};

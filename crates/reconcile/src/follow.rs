@@ -235,7 +235,7 @@ async fn watch(
         }
         let object = match event.object {
             Some(Kept(value)) => Object::new(value),
-            // Taken apart so that nobody waits for the lock: the next line is another object's.
+            // Lines without an object and objects in the hatch come in the same order.
             None => match lock(&hatch).pop_front() {
                 Some((value, revision)) => Object::shared(value, revision),
                 None => return Ok((Ended::Stream, at)),
