@@ -316,7 +316,7 @@ fn counts_are_told_in_descending_order_of_names() {
 
 #[test]
 fn a_set_may_have_its_racks_to_itself() {
-    let mut set = set(json!({}), json!({})).value;
+    let mut set = set(json!({}), json!({})).value.clone();
     set["metadata"]["annotations"] = json!({"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"});
     let object = Object::new(set.clone());
     let spec = Spec::of(&object);
