@@ -5,6 +5,7 @@ mod cluster;
 mod command_line;
 mod configuration;
 mod controller;
+mod defects;
 mod foreground;
 mod kubectl;
 mod node;
