@@ -3,6 +3,7 @@
 pub mod admission;
 mod container_status;
 pub mod environment;
+mod ephemeral;
 pub mod follow;
 mod handlers;
 mod hooks;

@@ -20,7 +20,7 @@ use super::lifecycle::{Deed, Health, Next, Observed, Refused, Seen, Stage, Why, 
 use super::probes::{Probed, Probes};
 use super::restart::{Fate, fate};
 use super::spec::{self, Spec};
-use super::{hooks, prepare, sandbox, status, termination};
+use super::{ephemeral, hooks, prepare, sandbox, status, termination};
 use crate::agent::Options;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, Exit, PodRuntime, Refusal, State};
@@ -196,7 +196,7 @@ impl Worker<'_> {
         let mut containers: BTreeMap<String, Seen> = BTreeMap::new();
         let runs = self.shared.runtime.of_pod(self.uid);
         self.messages.retain(|id, _| runs.iter().any(|run| run.id == *id));
-        for spec in spec::containers(pod) {
+        for spec in ephemeral::and_others(pod) {
             let refused = self.refused.get(spec.name).cloned();
             let mut seen = Seen { refused, ..Seen::default() };
             for run in runs.iter().filter(|run| run.id.name == spec.name) {
@@ -399,7 +399,7 @@ impl Worker<'_> {
     }
 
     async fn start(&mut self, pod: &Arc<Object>, name: &str, (attempt, failures): (u32, u32)) {
-        let specs = spec::containers(pod);
+        let specs = ephemeral::and_others(pod);
         let Some(spec) = specs.iter().find(|spec| spec.name == name) else { return };
         let id = ContainerId::new(self.uid, name, attempt);
         match self.try_start(pod, spec, (id, failures)).await {
