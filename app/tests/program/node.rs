@@ -13,8 +13,8 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running program, and what it left running.
-struct Machine {
-    sandbox: Sandbox,
+pub struct Machine {
+    pub sandbox: Sandbox,
     started: Option<Started>,
 }
 
@@ -28,6 +28,15 @@ impl Drop for Machine {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             if String::from_utf8_lossy(&line).contains("container-shim") {
                 let _ = Command::new("kill").args(["-9", &pid]).status();
+            }
+        }
+        // Volumes in memory are mounted below.
+        drop(self.started.take());
+        let data = self.sandbox.data().display().to_string();
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        for place in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
+            if place.starts_with(&data) {
+                let _ = Command::new("umount").args(["-l", place]).status();
             }
         }
     }
@@ -47,10 +56,18 @@ fn records(directory: PathBuf) -> Vec<PathBuf> {
 }
 
 impl Machine {
-    fn start() -> Machine {
+    pub fn start() -> Machine {
         let mut machine = Machine { sandbox: Sandbox::new(), started: None };
         machine.begin();
         machine
+    }
+
+    /// Ends the program at once and starts it again, as after a crash.
+    pub fn restart(&mut self) {
+        let started = self.started.take().expect("it runs");
+        started.signal("KILL");
+        started.wait();
+        self.begin();
     }
 
     fn begin(&mut self) {
@@ -58,20 +75,26 @@ impl Machine {
         self.until("get nodes", |nodes| nodes.contains(" Ready "));
     }
 
-    fn run(&self, words: &[&str], manifest: &str) -> Ended {
+    /// Where the API is served on this machine.
+    pub fn api_port(&self) -> String {
+        let started = self.started.as_ref().expect("it runs");
+        started.address().rsplit(':').next().unwrap_or_default().to_owned()
+    }
+
+    pub fn run(&self, words: &[&str], manifest: &str) -> Ended {
         let kubeconfig = self.sandbox.data().join("kubeconfig").display().to_string();
         self.sandbox.kubectl(&[&["--kubeconfig", &kubeconfig], words].concat(), manifest)
     }
 
     #[track_caller]
-    fn kubectl(&self, words: &[&str], manifest: &str) -> String {
+    pub fn kubectl(&self, words: &[&str], manifest: &str) -> String {
         let ended = self.run(words, manifest);
         assert_eq!(ended.code, Some(0), "kubectl {words:?}: {ended:?}");
         ended.stdout.trim_end().to_owned()
     }
 
     #[track_caller]
-    fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
+    pub fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let began = Instant::now();
         loop {
@@ -84,7 +107,7 @@ impl Machine {
         }
     }
 
-    fn phase(&self, pod: &str, phase: &str) {
+    pub fn phase(&self, pod: &str, phase: &str) {
         let line = format!("get pod {pod} -o jsonpath={{.status.phase}}");
         self.until(&line, |found| found == phase);
     }
@@ -173,10 +196,7 @@ fn what_runs_outlives_the_program_and_is_found_again() {
         machine.phase(pod, "Running");
     }
     let before = machine.kubectl(&["get", "pod", "stays", "-o", process], "");
-    let started = machine.started.take().expect("it runs");
-    started.signal("KILL");
-    started.wait();
-    machine.begin();
+    machine.restart();
     let code =
         "get pod ends -o jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode}";
     machine.until(code, |code| code == "42");
