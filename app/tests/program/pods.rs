@@ -12,9 +12,9 @@ use crate::node::Machine;
 /// A pod of one container that runs a script; `more` is the rest of its specification.
 fn pod(name: &str, script: &str, more: &str) -> String {
     format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{\
+        "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{\
          terminationGracePeriodSeconds: 5, containers: [{{name: main, image: x, \
-         command: [sh, -c, {script:?}]}}]{more}}}}}\n---\n"
+         command: [sh, -c, {script:?}]}}]{more}}}}}\n"
     )
 }
 

@@ -15,10 +15,10 @@ fn apply(machine: &Machine, manifest: &str) {
 /// A pod of one container: its script, its mounts and its volumes.
 fn pod(name: &str, script: &str, mounts: &str, volumes: &str) -> String {
     format!(
-        "{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{color: red}}}}, spec: {{\
+        "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{color: red}}}}, spec: {{\
          restartPolicy: Never, terminationGracePeriodSeconds: 1, containers: [{{name: main, \
          image: x, command: [sh, -c, {script:?}], volumeMounts: [{mounts}]}}], \
-         volumes: [{volumes}]}}}}\n---\n"
+         volumes: [{volumes}]}}}}\n"
     )
 }
 
@@ -142,15 +142,15 @@ fn claims_become_directories_that_go_with_them() {
     let machine = Machine::start();
     let place = machine.sandbox.work().join("volumes").display().to_string();
     let class = format!(
-        "{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: here}}, \
+        "---\n{{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {{name: here}}, \
          provisioner: setpoint.dev/local-path, volumeBindingMode: WaitForFirstConsumer, \
-         allowVolumeExpansion: true, parameters: {{path: {place}}}}}\n---\n"
+         allowVolumeExpansion: true, parameters: {{path: {place}}}}}\n"
     );
     let claim = "accessModes: [ReadWriteOnce], storageClassName: here, \
         resources: {requests: {storage: 1Gi}}";
     let claims = format!(
-        "{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: data}}, \
-         spec: {{{claim}}}}}\n---\n"
+        "---\n{{apiVersion: v1, kind: PersistentVolumeClaim, metadata: {{name: data}}, \
+         spec: {{{claim}}}}}\n"
     );
     apply(&machine, &format!("{class}{claims}"));
     let here = "{name: v, mountPath: /tmp/v}";

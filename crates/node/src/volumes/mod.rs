@@ -12,6 +12,7 @@ mod owner;
 mod payload;
 pub mod reclaim;
 pub(crate) mod system;
+pub mod usage;
 
 #[cfg(test)]
 mod tests;

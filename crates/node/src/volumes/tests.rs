@@ -165,3 +165,20 @@ fn memory_is_bounded_by_the_volume_the_pod_and_the_node() {
         assert_eq!(memory_size(&pod(limit), &volume, &capacity), Some(expected));
     }
 }
+
+#[test]
+fn what_is_in_a_bounded_volume_is_counted() {
+    let directory = Directory::new("usage");
+    let volume = directory.0.join("empty-dir/v/deep");
+    fs::create_dir_all(&volume).unwrap();
+    let pod = |limit: &str| {
+        Object::new(serde_json::json!({"spec": {"volumes": [{"name": "v",
+            "emptyDir": {"sizeLimit": limit}}, {"name": "w", "emptyDir": {}}]}}))
+    };
+    fs::write(volume.join("file"), vec![1; 200_000]).unwrap();
+    assert_eq!(usage::exceeded(&pod("1Mi"), &directory.0), None);
+    let told = usage::exceeded(&pod("100Ki"), &directory.0);
+    let expected = "Usage of EmptyDir volume \"v\" exceeds the limit \"100Ki\". ";
+    assert_eq!(told.as_deref(), Some(expected));
+    assert!(usage::is_bounded(&pod("1Mi")) && !usage::is_bounded(&pod("0")));
+}
