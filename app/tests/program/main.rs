@@ -13,5 +13,6 @@ mod pods;
 mod refusals;
 mod sandbox;
 mod stores;
+mod streams;
 mod traces;
 mod volumes;

@@ -50,7 +50,8 @@ impl Context {
         let epoch = match &*self.term.borrow() {
             Term::Leader(_) if is_planted(Defect::NoTerm) => None,
             Term::Leader(epoch) => Some(epoch.clone()),
-            Term::Alone | Term::Follower => None,
+            Term::Follower(epoch) => epoch.clone(),
+            Term::Alone => None,
         };
         let origin = Origin { epoch, ..origin };
         Requests { client: self.client.clone(), manager, origin, is_brief: false }

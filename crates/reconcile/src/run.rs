@@ -181,7 +181,7 @@ impl<R: Reconciler> Runner<R> {
     }
 
     fn may_act(&self) -> bool {
-        let may = !matches!(*self.context.term.borrow(), Term::Follower);
+        let may = !matches!(*self.context.term.borrow(), Term::Follower(_));
         if !may {
             self.context.health.set(R::NAME, State::Standby);
         }
@@ -331,7 +331,7 @@ impl<R: Reconciler> Runner<R> {
         let id = format!("{:016x}", self.context.environment.random());
         let cause = Some(cause.unwrap_or(object.revision));
         let origin = Origin { cause, reconcile: id, epoch: None };
-        let requests = self.context.requests(R::NAME, origin);
+        let requests = self.context.requests(R::MANAGER, origin);
         let observed = self.reconciler.observe(&self.context, &object).await?;
         let now = self.context.environment.now();
         let plan = self.reconciler.plan(&object, &observed, now)?;

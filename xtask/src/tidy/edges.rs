@@ -24,7 +24,7 @@ const CRATES: &[(&str, Allowed)] = &[
     ("controllers", Allowed::Only(&["reconcile", "amounts"])),
     ("scheduler", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("node", Allowed::Only(&["reconcile", "amounts"])),
-    ("training", Allowed::Only(&["reconcile", "api"])),
+    ("training", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("inference", Allowed::Only(&["reconcile", "api"])),
     ("virt", Allowed::Only(&["reconcile", "api"])),
     ("testkit", Allowed::Only(&["apiserver", "store", "reconcile"])),

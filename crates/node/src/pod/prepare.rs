@@ -20,7 +20,7 @@ use super::worker::Shared;
 use crate::agent::SERVICE;
 use crate::machine;
 use crate::register::MANAGER;
-use crate::runtime::{ContainerId, ContainerSpec, Refusal};
+use crate::runtime::{ContainerId, ContainerSpec, Input, Refusal};
 use crate::volumes::{self, Materials, Tokens, Volume};
 
 pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
@@ -153,6 +153,11 @@ pub fn container(
         mounts,
         user,
         group: context("runAsGroup"),
+        input: Input {
+            is_open: container["stdin"] == true,
+            is_once: container["stdinOnce"] == true,
+            is_terminal: container["tty"] == true,
+        },
         failures,
         env: variables.into_list(),
         id,
