@@ -13,6 +13,7 @@ use apiserver::connected::{
 use async_trait::async_trait;
 use node::agent::Options;
 use node::machine;
+use node::register::Heartbeat;
 use node::runtime::PodRuntime;
 use node::runtimes::process::{self, Process};
 use node::server::{logs, streams};
@@ -83,6 +84,7 @@ pub struct Settings {
     pub data: PathBuf,
     /// Where this process serves the API, if it does.
     pub api: Option<SocketAddr>,
+    pub heartbeat: Heartbeat,
     pub runtime: Runtime,
 }
 
@@ -104,6 +106,7 @@ pub fn open(settings: &Settings, api: SocketAddr) -> Result<Options> {
         directory,
         api,
         address: machine::address(),
+        heartbeat: settings.heartbeat,
         runtime,
     })
 }
@@ -126,6 +129,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     for stopped in futures::future::join_all(stops).await {
         stopped.context("a container was not stopped")?;
     }
+    node::unmount_all(&directory).context("a volume was not unmounted")?;
     Ok(running.len())
 }
 

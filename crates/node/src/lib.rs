@@ -9,12 +9,14 @@ pub mod agent;
 mod contract;
 pub mod machine;
 pub mod pod;
-mod register;
+pub mod register;
 pub mod runtime;
 pub mod runtimes;
 pub mod server;
 pub mod simulated;
 mod volumes;
+
+pub use volumes::unmount_all;
 
 #[cfg(test)]
 mod tests;
