@@ -4,6 +4,7 @@
 //! to run, and again, is `pod/lifecycle.rs`.
 
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,8 +12,53 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::server::streams::{Duplex, Streams, Wanted};
+
 /// How long a call to start a container may take.
 pub const START_MAX: Duration = Duration::from_secs(120);
+
+/// What a pod's containers are to share: asked for before the first of them starts.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct SandboxSpec {
+    /// The pod's UID.
+    pub pod: String,
+    pub namespace: String,
+    /// The pod's name.
+    pub pod_name: String,
+    pub hostname: String,
+    /// The pod shares the network of the machine.
+    pub host_network: bool,
+    pub host_ports: Vec<HostPort>,
+    pub dns: Dns,
+}
+
+/// A port of the machine that leads to one of the pod.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostPort {
+    /// `None` for every address of the machine.
+    pub host_address: Option<IpAddr>,
+    pub host_port: u16,
+    pub container_port: u16,
+    /// `TCP`, `UDP` or `SCTP`.
+    pub protocol: String,
+}
+
+/// How programs of the pod resolve names: what its `/etc/resolv.conf` says.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Dns {
+    pub servers: Vec<String>,
+    pub searches: Vec<String>,
+    pub options: Vec<String>,
+}
+
+/// What a pod's containers share.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Sandbox {
+    /// The pod's addresses, the first is the usual. Empty: those of the machine.
+    pub addresses: Vec<IpAddr>,
+    /// The file of the network namespace to join; `None` for the machine's.
+    pub network: Option<PathBuf>,
+}
 
 /// One run of one container.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -39,22 +85,47 @@ pub struct ContainerSpec {
     pub mounts: Vec<Mount>,
     pub user: Option<u32>,
     pub group: Option<u32>,
+    #[serde(default)]
+    pub input: Input,
     /// Failures in a row before this run, for the delay before the next.
     pub failures: u32,
 }
 
+/// What a container has for input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Who attaches may write to it; without it there is none.
+    pub is_open: bool,
+    /// It ends with the first who attached.
+    pub is_once: bool,
+    /// It is a terminal, and the output too.
+    pub is_terminal: bool,
+}
+
 /// A file or directory of the host that the container sees elsewhere.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mount {
     pub source: PathBuf,
     pub target: PathBuf,
     pub read_only: bool,
+    /// The place below `source` that is meant, if it is not all of it. Programs of the pod may
+    /// write there, so it is opened so that no link leads out of `source`.
+    #[serde(default)]
+    pub within: Option<PathBuf>,
+    /// What is mounted below is read-only too; only where `read_only` is.
+    #[serde(default)]
+    pub recursive: bool,
+    /// It is left out where nothing may be mounted.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// A container as the runtime has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Container {
     pub id: ContainerId,
+    /// What it was started from.
+    pub image: String,
     pub failures: u32,
     pub state: State,
 }
@@ -107,7 +178,13 @@ pub trait PodRuntime: Send + Sync + 'static {
     /// Says whom to tell of changes, in place of whom it was before.
     fn listen(&self, listener: Listener);
 
-    /// Everything there is, by pod.
+    /// Makes what the pod's containers share, or finds it again. It goes with `remove_pod`.
+    async fn sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal>;
+
+    /// The sandbox of a pod, if it was made or found again.
+    fn sandbox_of(&self, pod: &str) -> Option<Sandbox>;
+
+    /// Everything there is, by pod; a pod of which only its sandbox is there has no containers.
     fn containers(&self) -> BTreeMap<String, Vec<Container>>;
 
     /// The containers of a pod, in the order of names and attempts.
@@ -133,6 +210,34 @@ pub trait PodRuntime: Send + Sync + 'static {
 
     /// Runs a program beside a container, with its environment and mounts.
     async fn exec(&self, id: &ContainerId, command: &[String]) -> Result<Executed, Refusal>;
+
+    /// The same with its streams in the hands of the caller.
+    async fn run_beside(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        wanted: &Wanted,
+    ) -> Result<Streams, Refusal> {
+        let _ = (id, command, wanted);
+        Err(Refusal::unable("run programs beside containers"))
+    }
+
+    /// The streams of the container's own program, from here on.
+    async fn attach(&self, id: &ContainerId, wanted: &Wanted) -> Result<Streams, Refusal> {
+        let _ = (id, wanted);
+        Err(Refusal::unable("attach to containers"))
+    }
+
+    /// A connection to a port as from within the pod, which may have an address of its own.
+    async fn dial(
+        &self,
+        pod: &str,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Box<dyn Duplex>, Refusal> {
+        let _ = (pod, address, port);
+        Err(Refusal::unable("connect to ports of pods"))
+    }
 }
 
 /// What came of a program that was run beside a container.
@@ -141,6 +246,12 @@ pub struct Executed {
     pub code: i32,
     /// What it wrote, up to a bound.
     pub output: Vec<u8>,
+}
+
+impl Refusal {
+    fn unable(what: &str) -> Refusal {
+        Refusal { reason: "Unsupported", message: format!("this runtime does not {what}") }
+    }
 }
 
 impl ContainerId {

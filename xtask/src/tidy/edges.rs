@@ -23,7 +23,7 @@ const CRATES: &[(&str, Allowed)] = &[
     ("reconcile", Allowed::Only(&[])),
     ("controllers", Allowed::Only(&["reconcile", "amounts"])),
     ("scheduler", Allowed::Only(&["reconcile", "api", "amounts"])),
-    ("node", Allowed::Only(&["reconcile"])),
+    ("node", Allowed::Only(&["reconcile", "amounts"])),
     ("training", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("inference", Allowed::Only(&["reconcile", "api"])),
     ("virt", Allowed::Only(&["reconcile", "api"])),

@@ -67,7 +67,13 @@ pub fn environment(
     variables.set("KUBERNETES_SERVICE_HOST", host.clone());
     variables.set("KUBERNETES_SERVICE_PORT", port.to_string());
     variables.set("KUBERNETES_SERVICE_PORT_HTTPS", port.to_string());
-    variables.set("KUBERNETES_PORT", format!("tcp://{host}:{port}"));
+    let url = format!("tcp://{host}:{port}");
+    variables.set("KUBERNETES_PORT", url.clone());
+    let prefix = format!("KUBERNETES_PORT_{port}_TCP");
+    variables.set(&prefix, url);
+    variables.set(&format!("{prefix}_PROTO"), "tcp".to_owned());
+    variables.set(&format!("{prefix}_PORT"), port.to_string());
+    variables.set(&format!("{prefix}_ADDR"), host.clone());
     for from in list(&container["envFrom"]) {
         take_all(from, sources, &mut variables)?;
     }
@@ -171,6 +177,13 @@ pub fn field(pod: &Object, path: &str, node_address: &str) -> String {
         "metadata.annotations" => lines(&pod.value["metadata"]["annotations"]),
         "spec.nodeName" => spec("nodeName"),
         "spec.serviceAccountName" => spec("serviceAccountName"),
+        "status.podIP" if pod.value["status"]["podIP"].is_string() => {
+            text(&pod.value["status"]["podIP"]).to_owned()
+        }
+        "status.podIPs" if pod.value["status"]["podIPs"].is_array() => {
+            let all = list(&pod.value["status"]["podIPs"]).map(|one| text(&one["ip"]));
+            all.collect::<Vec<_>>().join(",")
+        }
         "status.hostIP" | "status.hostIPs" | "status.podIP" | "status.podIPs" => {
             node_address.to_owned()
         }

@@ -8,7 +8,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use crate::runtime::{
-    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, State,
+    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
+    SandboxSpec, State,
 };
 
 /// Containers run from when they are started until `finish` or `stop`.
@@ -57,6 +58,14 @@ impl PodRuntime for Fake {
         *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
+    async fn sandbox(&self, _: &SandboxSpec) -> Result<Sandbox, Refusal> {
+        Ok(Sandbox::default())
+    }
+
+    fn sandbox_of(&self, _: &str) -> Option<Sandbox> {
+        Some(Sandbox::default())
+    }
+
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
         let mut all: BTreeMap<String, Vec<Container>> = BTreeMap::new();
         for (id, container) in self.lock().iter() {
@@ -71,7 +80,8 @@ impl PodRuntime for Fake {
 
     async fn start(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
         let state = State::Running { since: Timestamp::UNIX_EPOCH };
-        let container = Container { id: spec.id.clone(), failures: spec.failures, state };
+        let (id, image) = (spec.id.clone(), spec.image.clone());
+        let container = Container { id, image, failures: spec.failures, state };
         self.lock().entry(spec.id.clone()).or_insert(container);
         self.started.lock().unwrap_or_else(PoisonError::into_inner).push(spec.clone());
         Ok(())

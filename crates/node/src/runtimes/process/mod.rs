@@ -7,10 +7,14 @@
 //! Images are names only: nothing is pulled, so a container must say its command. Mounts need a
 //! mount namespace (`mounts.rs`); without the right to make one a container with mounts is refused.
 
+mod attach;
 mod mounts;
 mod record;
+mod sandbox;
 pub mod shim;
+mod streams;
 pub(crate) mod system;
+mod terminal;
 
 #[cfg(test)]
 mod tests;
@@ -19,6 +23,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -29,8 +34,9 @@ use tokio::sync::watch;
 
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
-    START_MAX, State,
+    START_MAX, Sandbox, SandboxSpec, State,
 };
+use crate::server::streams::{Duplex, Streams, Wanted};
 use record::{Ended, Place, Started};
 
 /// How long after its program a shim may take to end.
@@ -92,6 +98,7 @@ impl Process {
         let Some(started) = started else { return place.remove() };
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
@@ -175,6 +182,14 @@ impl PodRuntime for Process {
         *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
+    async fn sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
+        self.make_sandbox(spec).await
+    }
+
+    fn sandbox_of(&self, pod: &str) -> Option<Sandbox> {
+        self.find_sandbox(pod)
+    }
+
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
         let mut all: BTreeMap<String, Vec<Container>> = BTreeMap::new();
         for run in self.lock().runs.values() {
@@ -219,6 +234,7 @@ impl PodRuntime for Process {
             })?;
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
@@ -319,6 +335,37 @@ impl PodRuntime for Process {
         let (code, output) = ran.map_err(|error| refused(error.to_string()))?;
         Ok(Executed { code, output })
     }
+
+    async fn run_beside(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        wanted: &Wanted,
+    ) -> Result<Streams, Refusal> {
+        self.open_beside(id, command, wanted)
+    }
+
+    async fn attach(&self, id: &ContainerId, wanted: &Wanted) -> Result<Streams, Refusal> {
+        self.open_attached(id, wanted).await
+    }
+
+    async fn dial(
+        &self,
+        pod: &str,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Box<dyn Duplex>, Refusal> {
+        self.connect(pod, address, port).await
+    }
+}
+
+/// How many runs of a place of records go on. Nothing is changed.
+pub fn count_running(directory: &Path) -> usize {
+    let goes_on = |place: &Place| {
+        let started = place.started().filter(|_| place.ended().is_none());
+        started.is_some_and(|it| system::open_process(it.shim, it.shim_ticks).is_some())
+    };
+    Place::all(directory).unwrap_or_default().iter().filter(|place| goes_on(place)).count()
 }
 
 /// Removes a log with what was set aside of it.
