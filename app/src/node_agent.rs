@@ -11,7 +11,7 @@ use apiserver::connected::{LogRequest, Missing, Node};
 use async_trait::async_trait;
 use node::agent::Options;
 use node::machine;
-use node::runtime::PodRuntime;
+use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::process::{self, Process};
 use node::server::logs;
 use reconcile::{Context, Kind, Name};
@@ -129,7 +129,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
 
 fn open_process(directory: &Path) -> Result<Arc<dyn PodRuntime>> {
     let shim = vec![PROGRAM.into(), SHIM.into()];
-    let options = process::Options { directory: directory.to_owned(), shim };
+    let options = process::Options { directory: directory.to_owned(), shim, start_max: START_MAX };
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))

@@ -5,8 +5,10 @@
 //! trying out manifests for machines one does not have.
 
 pub mod agent;
+pub mod confinement;
 #[cfg(test)]
 mod contract;
+pub mod failpoints;
 pub mod machine;
 pub mod pod;
 mod register;

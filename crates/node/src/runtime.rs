@@ -12,6 +12,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::confinement::{Limits, Security};
+
 /// How long a call to start a container may take.
 pub const START_MAX: Duration = Duration::from_secs(120);
 
@@ -83,6 +85,13 @@ pub struct ContainerSpec {
     pub mounts: Vec<Mount>,
     pub user: Option<u32>,
     pub group: Option<u32>,
+    #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub security: Security,
+    /// What asks it to end, if it is not SIGTERM.
+    #[serde(default)]
+    pub stop_signal: Option<i32>,
     /// Failures in a row before this run, for the delay before the next.
     pub failures: u32,
 }
@@ -128,7 +137,7 @@ pub struct Exit {
     pub ended: Timestamp,
     pub code: i32,
     pub signal: Option<i32>,
-    /// Set where the code does not tell: `ContainerStatusUnknown`.
+    /// Set where the code does not tell: `OOMKilled`, `ContainerStatusUnknown`.
     pub reason: Option<&'static str>,
 }
 

@@ -1,5 +1,6 @@
 //! The life of a pod on this node: what is known of it, what is done next, what is said of it.
 
+pub mod confinement;
 pub mod environment;
 mod handlers;
 pub mod lifecycle;

@@ -10,9 +10,11 @@ use base64::prelude::BASE64_STANDARD;
 use reconcile::{Error, Kind, Name, Object};
 use serde_json::Value;
 
+use super::confinement;
 use super::environment::{Sources, Variables, environment, expand};
 use super::worker::Shared;
 use crate::agent::SERVICE;
+use crate::confinement::Security;
 use crate::machine;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, ContainerSpec, Refusal};
@@ -86,12 +88,10 @@ pub fn container(
         command if command.is_empty() => Vec::new(),
         command => [command, words("args")].concat(),
     };
-    let context = |field: &str| {
-        let own = container["securityContext"][field].as_u64();
-        let of_pod = pod.value["spec"]["securityContext"][field].as_u64();
-        own.or(of_pod).and_then(|number| u32::try_from(number).ok())
-    };
-    let user = context("runAsUser");
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let users = (read("/etc/passwd"), read("/etc/group"));
+    let identity = confinement::identity(&pod.value, container, (&users.0, &users.1));
+    let user = identity.user;
     not_root(pod, container, user)?;
     Ok(ContainerSpec {
         namespace: pod.name.namespace.to_string(),
@@ -101,7 +101,13 @@ pub fn container(
         working_directory: container["workingDir"].as_str().map(str::to_owned),
         mounts: volumes::mounts(container, &prepared.volumes, &variables)?,
         user,
-        group: context("runAsGroup"),
+        group: identity.group,
+        limits: confinement::limits(&pod.value, container, &prepared.sources.capacity),
+        security: Security {
+            groups: identity.groups,
+            ..confinement::security(&pod.value, container, hostname(pod))
+        },
+        stop_signal: confinement::stop_signal(container),
         failures,
         env: variables.into_list(),
         id,
