@@ -1,5 +1,6 @@
 //! Runs this machine as a node of the cluster, beside the API server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,13 +8,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use apiserver::answer::Pieces;
-use apiserver::connected::{LogRequest, Missing, Node};
+use apiserver::connected::{
+    DialRequest, Duplex, LogRequest, Missing, Node, Program, ProgramRequest,
+};
 use async_trait::async_trait;
 use node::agent::Options;
+use node::devices::Devices;
 use node::machine;
 use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::process::{self, Process};
-use node::server::logs;
+use node::server::{logs, streams};
 use reconcile::{Context, Kind, Name};
 
 use crate::listener;
@@ -82,6 +86,8 @@ pub struct Settings {
     /// Where this process serves the API, if it does.
     pub api: Option<SocketAddr>,
     pub runtime: Runtime,
+    /// What the node is said to have besides what it has.
+    pub resources: BTreeMap<String, String>,
 }
 
 /// Does the work of a container's shim, if this process is one.
@@ -97,12 +103,14 @@ pub fn open(settings: &Settings, api: SocketAddr) -> Result<Options> {
         Runtime::Auto | Runtime::Process => Some(open_process(&directory)?),
         Runtime::None => None,
     };
+    let devices = Arc::new(Devices::open(&directory, &settings.resources));
     Ok(Options {
         node: settings.node.clone(),
         directory,
         api,
         address: machine::address(),
         runtime,
+        devices,
     })
 }
 
@@ -181,5 +189,28 @@ impl Node for Link {
             logs::Missing::NoPrevious => Missing::NoPrevious,
             logs::Missing::Unreadable => Missing::Unreadable,
         })
+    }
+
+    async fn runs(&self, pod: &str, container: &str) -> bool {
+        streams::running(&self.runtime, pod, container).is_some()
+    }
+
+    async fn program(&self, request: ProgramRequest) -> Result<Program, String> {
+        let ProgramRequest { pod, container, command, stdin, stdout, stderr, tty } = request;
+        let wanted = streams::Wanted { stdin, stdout, stderr, tty };
+        let opened = streams::open(&self.runtime, (&pod, &container), &command, &wanted).await;
+        opened.map(|streams::Streams { stdin, stdout, stderr, resize, end }| Program {
+            stdin,
+            stdout,
+            stderr,
+            resize,
+            end,
+        })
+    }
+
+    async fn dial(&self, request: DialRequest) -> Result<Box<dyn Duplex>, String> {
+        let DialRequest { pod, address, port } = request;
+        let stream = streams::dial(&self.runtime, (&pod, &address), port).await?;
+        Ok(Box::new(stream))
     }
 }

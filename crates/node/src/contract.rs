@@ -10,7 +10,7 @@ use std::time::Duration;
 use tokio::sync::Notify;
 
 use crate::confinement::{Limits, Security};
-use crate::runtime::{ContainerId, ContainerSpec, Exit, PodRuntime, State};
+use crate::runtime::{ContainerId, ContainerSpec, Exit, Input, PodRuntime, State};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The variable that says in words what a script does, for who cannot run it: `says`, `complains`,
@@ -203,6 +203,7 @@ fn program(pod: &str, script: &str, behaviour: &str) -> ContainerSpec {
         limits: Limits::default(),
         security: Security::default(),
         stop_signal: None,
+        input: Input::default(),
         failures: 0,
     }
 }

@@ -8,6 +8,7 @@ pub mod agent;
 pub mod confinement;
 #[cfg(test)]
 mod contract;
+pub mod devices;
 pub mod failpoints;
 pub mod machine;
 pub mod pod;

@@ -6,6 +6,7 @@ pub mod eviction;
 mod log;
 pub mod scale;
 mod scale_apply;
+mod stream;
 pub mod token;
 
 use serde_json::json;

@@ -1,8 +1,12 @@
 //! The life of a pod on this node: what is known of it, what is done next, what is said of it.
 
+pub mod admission;
 pub mod confinement;
+mod container_status;
 pub mod environment;
+pub mod follow;
 mod handlers;
+mod hooks;
 pub mod lifecycle;
 pub mod prepare;
 mod probes;
@@ -11,6 +15,7 @@ pub mod restart;
 pub mod sandbox;
 pub mod spec;
 pub mod status;
+mod termination;
 pub mod worker;
 
 #[cfg(test)]

@@ -9,6 +9,7 @@
 //! we may give them: root with `CAP_SYS_ADMIN` everything, others what the kernel lets users do.
 //! They see the files and the devices of the host.
 
+mod attach;
 mod capabilities;
 mod cgroups;
 mod credentials;
@@ -20,7 +21,9 @@ mod record;
 mod root;
 mod sandbox;
 pub mod shim;
+mod streams;
 pub(crate) mod system;
+mod terminal;
 mod world;
 
 #[cfg(test)]
@@ -34,6 +37,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
 use std::fs;
 use std::io;
+use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -47,6 +51,7 @@ use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
     SandboxSpec, State,
 };
+use crate::server::streams::{Duplex, Streams, Wanted};
 use cgroups::{Cgroups, Group};
 use record::{Asked, Ended, Place, Started};
 
@@ -441,6 +446,28 @@ impl PodRuntime for Process {
         let ran = shim::collect(program, OUTPUT_BYTES_MAX).await;
         let (code, output) = ran.map_err(|error| refused(error.to_string()))?;
         Ok(Executed { code, output })
+    }
+
+    async fn run_beside(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        wanted: &Wanted,
+    ) -> Result<Streams, Refusal> {
+        self.open_beside(id, command, wanted)
+    }
+
+    async fn attach(&self, id: &ContainerId, wanted: &Wanted) -> Result<Streams, Refusal> {
+        self.open_attached(id, wanted).await
+    }
+
+    async fn dial(
+        &self,
+        pod: &str,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Box<dyn Duplex>, Refusal> {
+        self.connect(pod, address, port).await
     }
 }
 

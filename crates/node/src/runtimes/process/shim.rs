@@ -4,13 +4,15 @@
 //! It leads a session of its own and outlives us. The program dies with it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::thread::{self, JoinHandle};
 
+use super::attach::{self, Ends, Hub, Kept};
 use super::cgroups::Group;
 use super::namespaces::{self, Entrance};
 use super::record::{self, Asked, Ended, Place, Started};
@@ -23,7 +25,7 @@ pub const VARIABLE: &str = "SETPOINT_CONTAINER";
 /// Before the reason why the program does not run.
 pub const REFUSED: &str = "refused: ";
 /// A longer line is kept in pieces.
-const LINE_BYTES_MAX: u64 = 16 << 10;
+const LINE_BYTES_MAX: usize = 16 << 10;
 /// A log that would become larger is set aside, and as many are kept beside it.
 const LOG_BYTES_MAX: u64 = 10 << 20;
 const LOGS_ASIDE: u32 = 4;
@@ -86,7 +88,8 @@ fn begin(place: &Place, asked: &Asked, log: Log) -> io::Result<(Waiter, Vec<Join
     };
     place.write("started.json", &started)?;
     drop(alone);
-    let copies = keep_output(&mut begun, log);
+    let hub = Hub::open(place, &spec.input, std::mem::take(&mut begun.kept));
+    let copies = keep_output(&mut begun, log, &hub);
     // Whoever started us reads until here.
     system::close_output()?;
     Ok((waiter, copies))
@@ -98,6 +101,8 @@ struct Begun {
     ticks: u64,
     stdout: Option<ChildStdout>,
     stderr: Option<ChildStderr>,
+    /// Our end of its input.
+    kept: Kept,
 }
 
 /// Tells how the program ended, when nothing of the container runs any more.
@@ -114,32 +119,39 @@ fn spawn(asked: &Asked, world: Option<World>) -> io::Result<(Begun, Waiter)> {
         let pid = init.ok_or_else(|| io::Error::other("there are no namespaces here"))?;
         let ticks = system::began(pid).unwrap_or(0);
         let waiter = thread::spawn(move || wait(pid, None, None));
-        return Ok((Begun { pid, ticks, stdout: None, stderr: None }, waiter));
+        let kept = Kept::default();
+        return Ok((Begun { pid, ticks, stdout: None, stderr: None, kept }, waiter));
     }
     let waiter = thread::spawn(move || {
-        let mut child = match start(&spec, world.as_ref(), group.as_ref()) {
-            Ok(child) => child,
+        let (mut child, ends) = match start(&spec, world.as_ref(), group.as_ref()) {
+            Ok(started) => started,
             Err(error) => {
                 let _ = tell.send(Err(error));
                 return KILLED;
             }
         };
         let pid = i32::try_from(child.id()).unwrap_or(0);
+        let kept = ends.held_by(&mut child);
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         // Once it was waited for its number means nothing, so it is looked at before.
         let ticks = system::began(pid).unwrap_or(0);
-        let _ = tell.send(Ok(Begun { pid, ticks, stdout, stderr }));
+        let _ = tell.send(Ok(Begun { pid, ticks, stdout, stderr, kept }));
         wait(pid, init, group.as_ref())
     });
     let begun = told.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
     Ok((begun, waiter))
 }
 
-fn start(spec: &ContainerSpec, world: Option<&World>, group: Option<&Group>) -> io::Result<Child> {
+fn start(
+    spec: &ContainerSpec,
+    world: Option<&World>,
+    group: Option<&Group>,
+) -> io::Result<(Child, Ends)> {
     let (first, rest) = spec.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(first);
     command.args(rest).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ends = Ends::prepare(&mut command, spec)?;
     let directory = spec.working_directory.as_deref().unwrap_or("/");
     let entrance = Entrance {
         doors: group.map(Group::doors).transpose()?.unwrap_or_default(),
@@ -154,50 +166,66 @@ fn start(spec: &ContainerSpec, world: Option<&World>, group: Option<&Group>) -> 
     system::change_directory(&mut command, directory)?;
     credentials::take(&mut command, spec)?;
     system::die_with_parent(&mut command);
-    command.spawn().map_err(|error| {
+    let child = command.spawn().map_err(|error| {
         io::Error::other(format!(
             "could not start {first:?} of container {:?} in {directory:?}: {error}",
             spec.id.name
         ))
-    })
+    })?;
+    Ok((child, ends))
 }
 
 /// One thread for each stream.
-fn keep_output(child: &mut Begun, log: Log) -> Vec<JoinHandle<()>> {
+fn keep_output(child: &mut Begun, log: Log, hub: &Arc<Hub>) -> Vec<JoinHandle<()>> {
     let log = Arc::new(Mutex::new(log));
     let mut copies = Vec::new();
-    if let Some(stdout) = child.stdout.take() {
-        let log = log.clone();
-        copies.push(thread::spawn(move || copy(stdout, "stdout", &log)));
+    if let Some(stdout) = hub.terminal().or_else(|| child.stdout.take().map(file)) {
+        let (log, hub) = (log.clone(), hub.clone());
+        copies.push(thread::spawn(move || copy(stdout, attach::STDOUT, &log, &hub)));
     }
-    if let Some(stderr) = child.stderr.take() {
-        copies.push(thread::spawn(move || copy(stderr, "stderr", &log)));
+    if let Some(stderr) = child.stderr.take().map(file) {
+        let hub = hub.clone();
+        copies.push(thread::spawn(move || copy(stderr, attach::STDERR, &log, &hub)));
     }
     copies
 }
 
-/// Writes every line with the time it came, as CRI has it.
-fn copy(stream: impl Read, name: &str, log: &Mutex<Log>) {
-    let mut reader = BufReader::new(stream);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
+fn file(stream: impl Into<OwnedFd>) -> File {
+    File::from(stream.into())
+}
+
+/// Tells whoever attached at once; keeps every line with the time it came, as CRI has it.
+fn copy(mut stream: File, number: u8, log: &Mutex<Log>, hub: &Hub) {
+    let mut piece = vec![0; LINE_BYTES_MAX];
+    let mut line: Vec<u8> = Vec::new();
+    // A terminal whose last user is gone answers with an error.
+    while let Ok(count @ 1..) = stream.read(&mut piece) {
+        hub.tell(number, &piece[..count]);
+        for part in piece[..count].split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(part);
+            if line.len() >= LINE_BYTES_MAX || part.ends_with(b"\n") {
+                keep(&mut line, number, log);
+            }
         }
-        let is_cut = line.last() != Some(&b'\n')
-            && u64::try_from(line.len()).is_ok_and(|count| count == LINE_BYTES_MAX);
-        let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        let at = record::now().strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string();
-        let tag = if is_cut { "P" } else { "F" };
-        let mut entry = format!("{at} {name} {tag} ").into_bytes();
-        entry.extend_from_slice(text);
-        entry.push(b'\n');
-        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-        // A full disk must not end the program: what cannot be kept is dropped.
-        let _ = log.write(&entry);
     }
+    if !line.is_empty() {
+        line.push(b'\n');
+        keep(&mut line, number, log);
+    }
+}
+
+/// Writes a line, or what has come of one that is too long.
+fn keep(line: &mut Vec<u8>, number: u8, log: &Mutex<Log>) {
+    let name = if number == attach::STDERR { "stderr" } else { "stdout" };
+    let at = record::now().strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string();
+    let tag = if line.ends_with(b"\n") { "F" } else { "P" };
+    let mut entry = format!("{at} {name} {tag} ").into_bytes();
+    entry.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+    entry.push(b'\n');
+    line.clear();
+    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    // A full disk must not end the program: what cannot be kept is dropped.
+    let _ = log.write(&entry);
 }
 
 /// The output that is kept: the newest of it, so that a program that floods it fills no disk.
@@ -290,13 +318,12 @@ pub fn beside(asked: &Asked, started: &Started, command: &[String]) -> io::Resul
     namespaces::enter(&mut program, world::door(spec, group.as_ref(), inside)?);
     system::change_directory(&mut program, spec.working_directory.as_deref().unwrap_or("/"))?;
     credentials::take(&mut program, spec)?;
-    program.process_group(0);
     Ok(program)
 }
 
 /// Runs a program to its end; its code and what it wrote. Dropped, it kills the program.
 pub async fn collect(mut program: Command, bytes_max: u64) -> io::Result<(i32, Vec<u8>)> {
-    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    program.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut running = Running(program.spawn()?);
     let pipes = (running.0.stdout.take(), running.0.stderr.take());
     let (Some(stdout), Some(stderr)) = pipes else { return Err(io::ErrorKind::BrokenPipe.into()) };

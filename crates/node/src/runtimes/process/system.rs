@@ -77,7 +77,8 @@ pub fn die_with_parent(command: &mut Command) {
     let before = move || {
         // SAFETY: these calls are allowed between fork and exec and take numbers only.
         unsafe {
-            check(libc::setpgid(0, 0))?;
+            // Who leads a session leads a group already.
+            let _ = libc::setpgid(0, 0);
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
             // In a namespace of processes of its own nobody is seen there.
             if ![0, parent].contains(&libc::getppid()) {
@@ -98,6 +99,12 @@ pub fn change_directory(command: &mut Command, directory: &str) -> io::Result<()
     // SAFETY: the closure allocates nothing.
     unsafe { command.pre_exec(before) };
     Ok(())
+}
+
+/// From here on this thread's sockets are in another network.
+pub fn join_network(network: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
 /// Tells whoever reads our output that there is no more.
