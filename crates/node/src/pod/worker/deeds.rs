@@ -76,7 +76,12 @@ impl Worker<'_> {
             message: "its volumes are not there yet".to_owned(),
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
-        let container = prepare::container(pod, spec.value, prepared, (id, failures))?;
+        let mut container = prepare::container(pod, spec.value, prepared, (id, failures))?;
+        for (name, value) in self.shared.options.devices.variables((self.uid, spec.value))? {
+            if !container.env.iter().any(|(known, _)| known == name) {
+                container.env.push((name.to_owned(), value));
+            }
+        }
         {
             let _permit = self.shared.starts.acquire().await;
             self.shared.runtime.start(&container).await?;
