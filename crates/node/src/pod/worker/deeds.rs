@@ -41,7 +41,7 @@ impl Worker<'_> {
     }
 
     async fn start(&mut self, pod: &Arc<Object>, name: &str, (attempt, failures): (u32, u32)) {
-        let specs = spec::containers(pod);
+        let specs = ephemeral::and_others(pod);
         let Some(spec) = specs.iter().find(|spec| spec.name == name) else { return };
         let id = ContainerId::new(self.uid, name, attempt);
         match self.try_start(pod, spec, (id, failures)).await {
