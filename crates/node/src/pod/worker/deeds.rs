@@ -9,7 +9,7 @@ use reconcile::plan::Notice;
 use super::Worker;
 use crate::pod::lifecycle::{Deed, Refused, Why};
 use crate::pod::spec::{self, Spec};
-use crate::pod::{hooks, prepare, termination};
+use crate::pod::{ephemeral, hooks, prepare, termination};
 use crate::runtime::{ContainerId, Refusal};
 
 impl Worker<'_> {

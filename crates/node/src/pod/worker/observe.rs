@@ -13,7 +13,7 @@ use crate::pod::container_status::{lost, told_message};
 use crate::pod::lifecycle::{Health, Observed, Seen};
 use crate::pod::probes::{Probed, Probes};
 use crate::pod::spec::{self, Spec};
-use crate::pod::{prepare, sandbox, termination};
+use crate::pod::{ephemeral, prepare, sandbox, termination};
 use crate::runtime::{ContainerId, Exit, Refusal, State};
 use crate::simulated::NODE;
 use crate::volumes::usage;
