@@ -69,6 +69,15 @@ pub fn container(
     if !mounts.is_empty() {
         told["volumeMounts"] = Value::Array(mounts);
     }
+    // What it was started with is what it has: limits do not change while it runs.
+    let resources = &spec.value["resources"];
+    let has = |field: &str| resources[field].as_object().is_some_and(|held| !held.is_empty());
+    if last.is_some_and(Container::is_running) && (has("limits") || has("requests")) {
+        told["resources"] = resources.clone();
+        if has("requests") {
+            told["allocatedResources"] = resources["requests"].clone();
+        }
+    }
     if let Some(run) = last {
         told["containerID"] = json!(container_id(pod, run, place));
     }

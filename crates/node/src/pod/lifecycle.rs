@@ -29,6 +29,8 @@ pub struct Observed {
     pub volumes: Option<Refusal>,
     /// Why this node does not take it, if it does not.
     pub rejected: Option<Refusal>,
+    /// Why it has to go, if it has: it took more than it may.
+    pub evicted: Option<Refusal>,
     /// Since when all of it is to end.
     pub ending_since: Option<Timestamp>,
     /// What its containers share.
@@ -108,6 +110,8 @@ pub enum Stage {
     Over,
     /// This node does not take it.
     Rejected,
+    /// It took more than it may.
+    Evicted,
 }
 
 /// What is to be done.
@@ -132,6 +136,8 @@ pub fn next(pod: &Object, observed: &Observed, now: Timestamp) -> Next {
         next.stage = Stage::Over;
     } else if observed.rejected.is_some() {
         next.stage = Stage::Rejected;
+    } else if observed.evicted.is_some() {
+        next.stage = Stage::Evicted;
     } else if left.is_some_and(|left| left.is_zero()) {
         next.stage = Stage::Overdue;
     }

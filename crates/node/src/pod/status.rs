@@ -85,6 +85,18 @@ pub fn whole(
         status["observedGeneration"] = json!(pod.generation());
     }
     set_conditions(pod, &specs, &mut status, (observed, stage), now);
+    if let Some(evicted) = observed.evicted.as_ref().filter(|_| stage == Stage::Evicted) {
+        let mut list = status["conditions"].as_array().cloned().unwrap_or_default();
+        let condition = Condition {
+            kind: "DisruptionTarget",
+            status: Truth::True,
+            reason: "TerminationByKubelet",
+            message: &evicted.message,
+            observed_generation: Some(pod.generation()).filter(|it| *it > 0),
+        };
+        conditions::set(&mut list, &condition, now);
+        status["conditions"] = Value::Array(list);
+    }
     status
 }
 
@@ -101,6 +113,7 @@ fn failure(observed: &Observed, stage: Stage) -> Option<Refusal> {
             message: "Pod was active on the node longer than the specified deadline".to_owned(),
         }),
         Stage::Rejected => observed.rejected.clone(),
+        Stage::Evicted => observed.evicted.clone(),
         _ => None,
     }
 }
