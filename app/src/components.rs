@@ -2,6 +2,7 @@
 //! simulated nodes. Each has an identity of its own and passes the same authorizer as everybody;
 //! they share their caches.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -44,6 +45,8 @@ pub struct Components {
     pub fake_nodes: simulated::Options,
     /// How pods run on this machine, if it is a node.
     pub node: Option<Runtime>,
+    /// What it is said to have besides what it has.
+    pub node_resources: BTreeMap<String, String>,
 }
 
 /// What the components share.
@@ -101,7 +104,9 @@ pub fn start(
             // The documents know nothing of leases.
             Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
         };
-        start_node(tasks, &shared, Settings { node, data, api: listen, heartbeat, runtime });
+        let resources = plan.components.node_resources.clone();
+        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources };
+        start_node(tasks, &shared, settings);
     }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.

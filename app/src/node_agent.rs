@@ -1,5 +1,6 @@
 //! Runs this machine as a node of the cluster, beside the API server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +13,10 @@ use apiserver::connected::{
 };
 use async_trait::async_trait;
 use node::agent::Options;
+use node::devices::Devices;
 use node::machine;
 use node::register::Heartbeat;
-use node::runtime::PodRuntime;
+use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::process::{self, Process};
 use node::server::{logs, streams};
 use reconcile::{Context, Kind, Name};
@@ -86,6 +88,8 @@ pub struct Settings {
     pub api: Option<SocketAddr>,
     pub heartbeat: Heartbeat,
     pub runtime: Runtime,
+    /// What the node is said to have besides what it has.
+    pub resources: BTreeMap<String, String>,
 }
 
 /// Does the work of a container's shim, if this process is one.
@@ -101,6 +105,7 @@ pub fn open(settings: &Settings, api: SocketAddr) -> Result<Options> {
         Runtime::Auto | Runtime::Process => Some(open_process(&directory)?),
         Runtime::None => None,
     };
+    let devices = Arc::new(Devices::open(&directory, &settings.resources));
     Ok(Options {
         node: settings.node.clone(),
         directory,
@@ -108,6 +113,7 @@ pub fn open(settings: &Settings, api: SocketAddr) -> Result<Options> {
         address: machine::address(),
         heartbeat: settings.heartbeat,
         runtime,
+        devices,
     })
 }
 
@@ -135,7 +141,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
 
 fn open_process(directory: &Path) -> Result<Arc<dyn PodRuntime>> {
     let shim = vec![PROGRAM.into(), SHIM.into()];
-    let options = process::Options { directory: directory.to_owned(), shim };
+    let options = process::Options { directory: directory.to_owned(), shim, start_max: START_MAX };
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))

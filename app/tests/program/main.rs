@@ -7,6 +7,7 @@ mod configuration;
 mod controller;
 mod defects;
 mod foreground;
+mod kill;
 mod kubectl;
 mod node;
 mod pods;

@@ -11,6 +11,7 @@ use reconcile::{Change, Context, Kind, Name};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
+use crate::devices::Devices;
 use crate::pod::admission::Ledger;
 use crate::pod::follow::Followers;
 use crate::pod::prepare;
@@ -42,6 +43,8 @@ pub struct Options {
     pub heartbeat: Heartbeat,
     /// Without one the node is there, but not ready.
     pub runtime: Option<Arc<dyn PodRuntime>>,
+    /// What is given to containers one by one.
+    pub devices: Arc<Devices>,
 }
 
 /// The workers there are, and the pods that need one.
@@ -141,6 +144,7 @@ async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
         }
         // What runs or was made for a pod that is gone gets a worker too, which ends it.
         let known: BTreeSet<String> = held.wanted.iter().map(|(uid, _)| uid.clone()).collect();
+        options.devices.retain(&known);
         let left = runtime.containers().into_keys().chain(prepare::found(shared));
         let orphans = left.filter(|uid| !known.contains(uid));
         let orphans = orphans.map(|uid| (uid, Name::new("", "")));

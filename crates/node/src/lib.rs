@@ -5,8 +5,11 @@
 //! trying out manifests for machines one does not have.
 
 pub mod agent;
+pub mod confinement;
 #[cfg(test)]
 mod contract;
+pub mod devices;
+pub mod failpoints;
 pub mod machine;
 pub mod pod;
 pub mod register;

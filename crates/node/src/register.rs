@@ -182,7 +182,8 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
             set["lastHeartbeatTime"] = json!(conditions::time(now));
         }
     }
-    let capacity = machine::capacity(&options.directory);
+    let mut capacity = machine::capacity(&options.directory);
+    options.devices.add_to(&mut capacity);
     json!({
         "capacity": capacity,
         "allocatable": capacity,

@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use testkit::cluster::{Cluster, until};
 
 use crate::agent::{self, Options};
+use crate::devices::Devices;
 use crate::pod::prepare::{CONFIG_MAP, SECRET};
 use crate::runtime::{ContainerId, PodRuntime};
 use crate::runtimes::fake::Fake;
@@ -31,6 +32,7 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         address: Ipv4Addr::new(10, 1, 2, 3).into(),
         heartbeat: Default::default(),
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
+        devices: Arc::new(Devices::open(&directory, &Default::default())),
     };
     cluster.run(agent::run(own, options));
     until(&admin, NODE, |nodes| {

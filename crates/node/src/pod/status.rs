@@ -8,6 +8,7 @@ use reconcile::conditions::{self, Condition, Truth};
 use serde_json::{Map, Value, json};
 
 use super::container_status::{container, exit};
+use super::ephemeral;
 use super::lifecycle::{Observed, Seen, Stage};
 use super::restart::{Fate, fate};
 use super::spec::{Role, Spec, containers};
@@ -74,6 +75,11 @@ pub fn whole(
     let init = told(true);
     if init.as_array().is_some_and(|list| !list.is_empty()) {
         status["initContainerStatuses"] = init;
+    }
+    let added = ephemeral::containers(pod);
+    if !added.is_empty() {
+        let tell = |spec: &Spec<'_>| container(pod, spec, observed, (stage, place), now);
+        status["ephemeralContainerStatuses"] = added.iter().map(tell).collect();
     }
     if pod.generation() > 0 {
         status["observedGeneration"] = json!(pod.generation());

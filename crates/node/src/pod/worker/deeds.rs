@@ -9,7 +9,7 @@ use reconcile::plan::Notice;
 use super::Worker;
 use crate::pod::lifecycle::{Deed, Refused, Why};
 use crate::pod::spec::{self, Spec};
-use crate::pod::{hooks, prepare, termination};
+use crate::pod::{ephemeral, hooks, prepare, termination};
 use crate::runtime::{ContainerId, Refusal};
 
 impl Worker<'_> {
@@ -41,7 +41,7 @@ impl Worker<'_> {
     }
 
     async fn start(&mut self, pod: &Arc<Object>, name: &str, (attempt, failures): (u32, u32)) {
-        let specs = spec::containers(pod);
+        let specs = ephemeral::and_others(pod);
         let Some(spec) = specs.iter().find(|spec| spec.name == name) else { return };
         let id = ContainerId::new(self.uid, name, attempt);
         match self.try_start(pod, spec, (id, failures)).await {
@@ -76,7 +76,12 @@ impl Worker<'_> {
             message: "its volumes are not there yet".to_owned(),
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
-        let container = prepare::container(pod, spec.value, prepared, (id, failures))?;
+        let mut container = prepare::container(pod, spec.value, prepared, (id, failures))?;
+        for (name, value) in self.shared.options.devices.variables((self.uid, spec.value))? {
+            if !container.env.iter().any(|(known, _)| known == name) {
+                container.env.push((name.to_owned(), value));
+            }
+        }
         {
             let _permit = self.shared.starts.acquire().await;
             self.shared.runtime.start(&container).await?;

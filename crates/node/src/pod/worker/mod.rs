@@ -241,6 +241,7 @@ impl Worker<'_> {
     /// The pod is over: what it had is free for others, and its volumes are nobody's.
     fn park(&self) {
         self.shared.ledger.release(self.uid);
+        self.shared.options.devices.release(self.uid);
         prepare::remove(self.shared, self.uid);
     }
 

@@ -13,7 +13,7 @@ use crate::pod::container_status::{lost, told_message};
 use crate::pod::lifecycle::{Health, Observed, Seen};
 use crate::pod::probes::{Probed, Probes};
 use crate::pod::spec::{self, Spec};
-use crate::pod::{prepare, sandbox, termination};
+use crate::pod::{ephemeral, prepare, sandbox, termination};
 use crate::runtime::{ContainerId, Exit, Refusal, State};
 use crate::simulated::NODE;
 use crate::volumes::usage;
@@ -46,7 +46,7 @@ impl Worker<'_> {
         let mut containers: BTreeMap<String, Seen> = BTreeMap::new();
         let runs = self.shared.runtime.of_pod(self.uid);
         self.messages.retain(|id, _| runs.iter().any(|run| run.id == *id));
-        for spec in spec::containers(pod) {
+        for spec in ephemeral::and_others(pod) {
             let refused = self.refused.get(spec.name).cloned();
             let mut seen = Seen { refused, ..Seen::default() };
             for run in runs.iter().filter(|run| run.id.name == spec.name) {
