@@ -266,3 +266,16 @@ fn a_container_that_cannot_start_says_why_and_a_node_without_runtime_is_not_read
     let idle = Machine { sandbox, started: Some(started) };
     idle.until("get nodes", |nodes| nodes.contains(" NotReady "));
 }
+
+#[test]
+fn a_node_of_the_mission_lives_by_its_status() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "profile: mission\nheartbeat_interval: 1s\n");
+    let started = sandbox.start(&["--store", "memory"]);
+    let machine = Machine { sandbox, started: Some(started) };
+    machine.until("get nodes", |nodes| nodes.contains(" Ready "));
+    let beat = "get nodes -o jsonpath={.items[0].status.conditions[0].lastHeartbeatTime}";
+    let first = machine.until(beat, |at| !at.is_empty());
+    machine.until(beat, |at| at != first);
+    assert_eq!(machine.kubectl(&["get", "leases", "-n", "kube-node-lease"], ""), "");
+}
