@@ -1,6 +1,6 @@
-//! Starts what runs beside the API server: controllers, scheduler, this machine as a node, simulated
-//! nodes. Each has an identity of its own and passes the same authorizer as everybody; they share
-//! their caches.
+//! Starts what runs beside the API server: controllers, scheduler, this machine as a node,
+//! simulated nodes. Each has an identity of its own and passes the same authorizer as everybody;
+//! they share their caches.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -53,12 +53,20 @@ struct Shared {
     stop: watch::Receiver<bool>,
 }
 
+/// What was started, for those who tell of it.
+pub struct Started {
+    pub caches: Arc<Caches>,
+    pub health: Arc<Health>,
+    /// How many controllers.
+    pub controllers: usize,
+}
+
 /// Spawns them; they start when the server answers.
 pub fn start(
     plan: &Plan,
     tasks: &Tasks,
-    (server, authority_pem, listen): (&Arc<Server>, &str, SocketAddr),
-) {
+    (server, authority_pem, listen): (&Arc<Server>, &str, Option<SocketAddr>),
+) -> Started {
     let environment: Arc<dyn Environment> = Arc::new(environment::System);
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
@@ -89,6 +97,8 @@ pub fn start(
         let run = move |context| simulated::run(context, options.clone());
         tasks.spawn(simulated::NAME, supervise(simulated::NAME, context, run));
     }
+    let controllers = if plan.components.controllers { controllers::ALL.len() } else { 0 };
+    Started { caches: shared.caches, health: shared.health, controllers }
 }
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
@@ -134,8 +144,13 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
 fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
     let context = shared.context(User::node(&settings.node), alone());
     let server = shared.server.clone();
+    let reader = shared.context(User::authenticated(CONTROLLERS_USER, [""; 0]), alone());
     tasks.spawn_until_stop(node::agent::NAME, async move {
-        let options = match node_agent::open(&settings) {
+        let api = match settings.api {
+            Some(api) => api,
+            None => node_agent::find_api(&reader).await,
+        };
+        let options = match node_agent::open(&settings, api) {
             Ok(options) => options,
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "this machine is no node");

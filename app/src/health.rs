@@ -8,9 +8,11 @@ use apiserver::answer::{Answer, Body};
 use apiserver::beside::Beside;
 use apiserver::health::{self, Checked};
 use hyper::{Method, Request, Response};
+use reconcile::Caches;
 use serde::{Deserialize, Serialize};
 use store::Store;
 
+use crate::census::Census;
 use crate::shutdown::Stop;
 
 /// What the answers are made from.
@@ -18,6 +20,8 @@ pub struct Health {
     pub store: Arc<dyn Store>,
     pub stop: Stop,
     pub beside: Beside,
+    /// Of the components, if any run.
+    pub caches: Option<Arc<Caches>>,
 }
 
 /// What `/statusz` tells.
@@ -28,6 +32,10 @@ pub struct Status {
     pub revision: u64,
     /// The oldest revision that can be read.
     pub compacted: u64,
+    /// Where something looks at nodes and pods.
+    pub census: Option<Census>,
+    /// The components that are not well, and how they are.
+    pub unwell: Vec<(String, String)>,
 }
 
 impl Health {
@@ -56,7 +64,15 @@ impl Health {
             Err(error) => error.to_string(),
         };
         let (revision, compacted) = (self.store.revision(), self.store.compacted());
-        let status = Status { health, revision: revision.0, compacted: compacted.0 };
+        let is_well = |state: &str| matches!(state, "running" | "another process leads");
+        let states = self.beside.states().into_iter();
+        let status = Status {
+            health,
+            revision: revision.0,
+            compacted: compacted.0,
+            census: self.caches.as_deref().and_then(Census::of),
+            unwell: states.filter(|(_, state)| !is_well(state)).collect(),
+        };
         match serde_json::to_string(&status) {
             Ok(json) => Answer::json(200, json),
             Err(error) => Answer::text(500, error.to_string()),
@@ -86,7 +102,8 @@ mod tests {
         let store = backends::open(&settings, Retention::default(), Arc::new(System)).await;
         let tasks = Tasks::new();
         let stop = tasks.stop_handle();
-        (Health { store: store.expect("memory must open"), stop, beside: Beside::default() }, tasks)
+        let (store, beside) = (store.expect("memory must open"), Beside::default());
+        (Health { store, stop, beside, caches: None }, tasks)
     }
 
     #[tokio::test]

@@ -8,12 +8,14 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
-use store::Timestamp;
+use store::{Environment, System, Timestamp};
 
 use crate::listener;
+use crate::parts::Part;
 use crate::process;
 
 const FILE_NAME: &str = "setpoint.json";
@@ -26,13 +28,16 @@ pub struct Instance {
     pub pid: u32,
     /// As [`process::began`] tells it: another process with the same id began at another time.
     pub process_began_ticks: u64,
-    pub listen: SocketAddr,
+    /// Where the API is served; nowhere by `setpoint controller`.
+    pub listen: Option<SocketAddr>,
     pub version: String,
     pub store: String,
     pub node: String,
     pub config: String,
     pub started_micros: i64,
     pub ready_millis: u64,
+    #[serde(default)]
+    pub parts: Vec<Part>,
 }
 
 impl Instance {
@@ -63,9 +68,15 @@ impl Instance {
         Timestamp(self.started_micros)
     }
 
+    /// For how long it has been ready.
+    pub fn up(&self) -> Duration {
+        let micros = System.now().0.saturating_sub(self.started_micros);
+        Duration::from_micros(u64::try_from(micros).unwrap_or_default())
+    }
+
     /// Where clients on this machine reach it.
-    pub fn url(&self) -> String {
-        listener::url(self.listen)
+    pub fn url(&self) -> Option<String> {
+        self.listen.map(listener::url)
     }
 }
 

@@ -13,8 +13,41 @@ use crate::shutdown::Stop;
 /// Connections at once; the next one waits in the system's queue.
 const CONNECTIONS_MAX: usize = 64;
 
+/// Where to listen when nobody says.
+pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6443);
+
+/// Where the API is served.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Listen {
+    /// There, or not at all.
+    At(SocketAddr),
+    /// At the usual address, or on a free port when that is taken.
+    Usual,
+    /// To this process alone.
+    Nowhere,
+}
+
+impl Listen {
+    /// Whether an address is the one that was asked for.
+    pub fn is_met_by(self, address: SocketAddr) -> bool {
+        self != Listen::Usual || address == USUAL
+    }
+}
+
+/// Takes an address.
+pub async fn take(listen: Listen) -> Result<Option<TcpListener>> {
+    match listen {
+        Listen::At(address) => bind(address).await.map(Some),
+        Listen::Usual => match TcpListener::bind(USUAL).await {
+            Ok(listener) => Ok(Some(listener)),
+            Err(_) => bind(SocketAddr::new(USUAL.ip(), 0)).await.map(Some),
+        },
+        Listen::Nowhere => Ok(None),
+    }
+}
+
 /// Takes the address, or says how to choose another.
-pub async fn bind(address: SocketAddr) -> Result<TcpListener> {
+async fn bind(address: SocketAddr) -> Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| {
         format!(
             "could not listen on {address}; choose another address with --listen ADDR:PORT \

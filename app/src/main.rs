@@ -2,12 +2,14 @@
 //!
 //! Wiring only. What the parts do is in the other crates; `server.rs` puts them together.
 
+mod census;
 mod cli;
 mod client;
 mod components;
 mod config;
 mod definitions;
 mod directories;
+mod doctor;
 mod health;
 mod instance;
 mod kubeconfig;
@@ -15,6 +17,7 @@ mod listener;
 mod node_agent;
 mod node_name;
 mod output;
+mod parts;
 mod process;
 mod ready;
 mod server;

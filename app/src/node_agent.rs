@@ -3,6 +3,7 @@
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use apiserver::answer::Pieces;
@@ -13,12 +14,19 @@ use node::machine;
 use node::runtime::PodRuntime;
 use node::runtimes::process::{self, Process};
 use node::server::logs;
-use reconcile::Context;
+use reconcile::{Context, Kind, Name};
 
+use crate::listener;
+
+const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 /// In the data directory: records of containers, their logs, volumes.
 const DIRECTORY: &str = "node";
+/// What containers get to end when all are asked to.
+const STOP_GRACE: Duration = Duration::from_secs(30);
 /// The argument that makes this program the shim of a container.
 const SHIM: &str = "container-shim";
+/// Whether virtual machines run at full speed.
+const KVM: &str = "/dev/kvm";
 /// The file of this program, even when another has taken its place.
 const PROGRAM: &str = "/proc/self/exe";
 
@@ -44,12 +52,35 @@ impl Runtime {
     }
 }
 
+impl Runtime {
+    /// For people: what was chosen, and why.
+    pub fn why(self) -> &'static str {
+        match self {
+            Runtime::Auto => "plain processes   (chosen by itself: they need nothing installed)",
+            Runtime::Process => "plain processes   (as asked by --runtime)",
+            Runtime::None => "none   (as asked by --runtime): pods are not run here",
+        }
+    }
+}
+
+/// For people: what this machine has to give.
+pub fn describe(data: &Path) -> String {
+    let capacity = machine::capacity(data);
+    let processors = capacity["cpu"].as_str().unwrap_or_default();
+    let kibibytes = capacity["memory"].as_str().and_then(|text| text.strip_suffix("Ki"));
+    let kibibytes: u64 = kibibytes.and_then(|text| text.parse().ok()).unwrap_or_default();
+    let gpus = capacity["nvidia.com/gpu"].as_str().unwrap_or("0");
+    let kvm = if Path::new(KVM).exists() { "yes" } else { "no" };
+    format!("{processors} cpu · {} Gi · {gpus} gpu · kvm {kvm}", kibibytes >> 20)
+}
+
 /// What the agent is told at the start.
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub node: String,
     pub data: PathBuf,
-    pub api: SocketAddr,
+    /// Where this process serves the API, if it does.
+    pub api: Option<SocketAddr>,
     pub runtime: Runtime,
 }
 
@@ -60,7 +91,7 @@ pub fn shim_if_asked() -> Option<std::process::ExitCode> {
 }
 
 /// Opens the runtime; containers that run are found again.
-pub fn open(settings: &Settings) -> Result<Options> {
+pub fn open(settings: &Settings, api: SocketAddr) -> Result<Options> {
     let directory = settings.data.join(DIRECTORY);
     let runtime = match settings.runtime {
         Runtime::Auto | Runtime::Process => Some(open_process(&directory)?),
@@ -69,10 +100,31 @@ pub fn open(settings: &Settings) -> Result<Options> {
     Ok(Options {
         node: settings.node.clone(),
         directory,
-        api: settings.api,
+        api,
         address: machine::address(),
         runtime,
     })
+}
+
+/// How many containers of a data directory run. Nothing is changed.
+pub fn count_containers(data: &Path) -> usize {
+    process::count_running(&data.join(DIRECTORY))
+}
+
+/// Ends all containers of a data directory whose program has stopped; how many there were.
+pub async fn stop_containers(data: &Path) -> Result<usize> {
+    let directory = data.join(DIRECTORY);
+    if !directory.exists() {
+        return Ok(0);
+    }
+    let runtime = open_process(&directory)?;
+    let all = runtime.containers().into_values().flatten();
+    let running: Vec<_> = all.filter(|container| container.is_running()).collect();
+    let stops = running.iter().map(|container| runtime.stop(&container.id, STOP_GRACE));
+    for stopped in futures::future::join_all(stops).await {
+        stopped.context("a container was not stopped")?;
+    }
+    Ok(running.len())
 }
 
 fn open_process(directory: &Path) -> Result<Arc<dyn PodRuntime>> {
@@ -81,6 +133,19 @@ fn open_process(directory: &Path) -> Result<Arc<dyn PodRuntime>> {
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))
+}
+
+/// Where the servers of this cluster say they are, for a process that serves nobody itself.
+pub async fn find_api(context: &Context) -> SocketAddr {
+    let requests = context.requests(node::agent::NAME, Default::default());
+    let found = requests.get(ENDPOINTS, &Name::new("default", "kubernetes")).await;
+    let address = found.ok().flatten().and_then(|endpoints| {
+        let subset = &endpoints.value["subsets"][0];
+        let host = subset["addresses"][0]["ip"].as_str()?.parse().ok()?;
+        let port = u16::try_from(subset["ports"][0]["port"].as_u64()?).ok()?;
+        Some(SocketAddr::new(host, port))
+    });
+    address.unwrap_or(listener::USUAL)
 }
 
 /// Runs the agent until it is dropped.

@@ -1,7 +1,8 @@
 //! How results and errors are printed: results to stdout as text or JSON, errors as one line.
 
+use std::env;
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 use serde::Serialize;
 
@@ -28,6 +29,48 @@ impl Output {
         let mut stdout = io::stdout().lock();
         stdout.write_all(line.as_bytes())?;
         stdout.flush()
+    }
+}
+
+/// How things are marked as well or not: with ticks for a terminal, with words for a file.
+#[derive(Clone, Copy, Debug)]
+pub struct Marks {
+    is_terminal: bool,
+    has_colours: bool,
+}
+
+impl Marks {
+    /// As stdout can show them.
+    pub fn of_stdout() -> Marks {
+        let is_terminal = io::stdout().is_terminal();
+        let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
+        Marks { is_terminal, has_colours: is_terminal && !is_plain }
+    }
+
+    pub fn well(self) -> &'static str {
+        self.choose("ok  ", "✓", "\x1b[32m✓\x1b[0m")
+    }
+
+    /// It works, but not as well as it could.
+    pub fn so_so(self) -> &'static str {
+        self.choose("note", "!", "\x1b[33m!\x1b[0m")
+    }
+
+    pub fn unwell(self) -> &'static str {
+        self.choose("fail", "✗", "\x1b[31m✗\x1b[0m")
+    }
+
+    fn choose(
+        self,
+        word: &'static str,
+        tick: &'static str,
+        coloured: &'static str,
+    ) -> &'static str {
+        match (self.is_terminal, self.has_colours) {
+            (false, _) => word,
+            (true, false) => tick,
+            (true, true) => coloured,
+        }
     }
 }
 

@@ -10,6 +10,7 @@ use store::{Environment, System};
 
 use crate::instance::Instance;
 use crate::kubeconfig;
+use crate::parts::Parts;
 use crate::process;
 use crate::server::Plan;
 
@@ -17,8 +18,9 @@ use crate::server::Plan;
 #[derive(Serialize)]
 pub struct Ready {
     event: &'static str,
-    url: String,
-    kubeconfig: PathBuf,
+    /// Where the API is served, if it is, and who may use it.
+    url: Option<String>,
+    kubeconfig: Option<PathBuf>,
     data_dir: PathBuf,
     #[serde(flatten)]
     pub instance: Instance,
@@ -26,7 +28,7 @@ pub struct Ready {
 
 impl Ready {
     /// Measures the time until now.
-    pub fn of(plan: &Plan, listen: SocketAddr) -> Result<Ready> {
+    pub fn of(plan: &Plan, listen: Option<SocketAddr>, parts: Parts) -> Result<Ready> {
         let pid = std::process::id();
         let began = process::began(pid);
         let instance = Instance {
@@ -39,11 +41,10 @@ impl Ready {
             config: plan.loaded.source.to_string(),
             started_micros: System.now().0,
             ready_millis: u64::try_from(plan.began.elapsed().as_millis()).unwrap_or(u64::MAX),
+            parts: parts.list,
         };
-        let kubeconfig = match &plan.kubeconfig_out {
-            Some(path) => path.clone(),
-            None => kubeconfig::in_data(&plan.data),
-        };
+        let given = plan.kubeconfig_out.clone();
+        let kubeconfig = listen.map(|_| given.unwrap_or_else(|| kubeconfig::in_data(&plan.data)));
         let (url, data_dir) = (instance.url(), plan.data.clone());
         Ok(Ready { event: "ready", url, kubeconfig, data_dir, instance })
     }
@@ -52,12 +53,13 @@ impl Ready {
 impl fmt::Display for Ready {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Instance { store, config, ready_millis, .. } = &self.instance;
-        let (url, data) = (&self.url, self.data_dir.display());
-        let kubeconfig = self.kubeconfig.display();
-        write!(
-            formatter,
-            "ready in {ready_millis} ms at {url} (kubeconfig {kubeconfig}, data {data}, \
-             store {store}, config {config})"
-        )
+        write!(formatter, "ready in {ready_millis} ms")?;
+        if let Some(url) = &self.url {
+            write!(formatter, " at {url}")?;
+        }
+        let kubeconfig =
+            self.kubeconfig.iter().map(|path| format!("kubeconfig {}, ", path.display()));
+        let (kubeconfig, data) = (kubeconfig.collect::<String>(), self.data_dir.display());
+        write!(formatter, " ({kubeconfig}data {data}, store {store}, config {config})")
     }
 }

@@ -1,6 +1,6 @@
 //! Puts the parts together, runs them, and takes them apart in the opposite order.
 
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,32 +12,38 @@ use apiserver::server::Server;
 use apiserver::start::{self, Admin};
 use store::{Store, System, backends};
 use tokio::net::TcpListener;
-use tokio::time::Instant;
+use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
-use crate::components::{self, Components};
-use crate::config::Loaded;
+use crate::components::{self, Components, Started};
+use crate::config::{Loaded, StoreKind};
 use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
-use crate::listener;
+use crate::listener::{self, Listen};
+use crate::node_agent;
 use crate::node_name;
 use crate::output::Output;
+use crate::parts::Parts;
 use crate::ready::Ready;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
 use crate::socket::Socket;
 
-/// Where keys and certificates are, in the data directory.
-const KEYS_DIRECTORY: &str = "pki";
 /// How long the parts may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long the node is waited for before it is said that the rest is ready.
+const NODE_MAX: Duration = Duration::from_secs(10);
+/// The version of the API that is served.
+const API_VERSION: &str = "Kubernetes v1.36";
 
 /// What to run.
 pub struct Plan {
     /// When the program began.
     pub began: Instant,
     pub data: PathBuf,
-    pub listen: SocketAddr,
+    /// Where keys and certificates are.
+    pub keys: PathBuf,
+    pub listen: Listen,
     /// Another place for the kubeconfig.
     pub kubeconfig_out: Option<PathBuf>,
     pub node: String,
@@ -49,26 +55,43 @@ pub struct Plan {
 /// Runs until a signal says to stop.
 pub async fn run(plan: Plan) -> Result<()> {
     let mut signals = Signals::listen().context("could not listen for signals")?;
+    let mut parts = Parts::since(plan.began);
     let mut claim = Claim::take(&plan.data)?;
-    let listener = listener::bind(plan.listen).await?;
-    let listen = listener.local_addr().context("could not tell the address")?;
+    let listener = listener::take(plan.listen).await?;
+    let listen = match &listener {
+        Some(listener) => Some(listener.local_addr().context("could not tell the address")?),
+        None => None,
+    };
     let store = tokio::select! {
         store = open_store(&plan) => store?,
         _ = signals.next() => return Ok(()),
     };
+    parts.add("store", describe_store(&plan, &*store));
 
     let tasks = Tasks::new();
     let (api, admin) = serve_api(&plan, &tasks, store.clone(), listener).await?;
-    components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
-    let (_socket, local) = Socket::listen(&plan.data)?;
-    let beside = api.beside.clone();
-    let health = Health { store: store.clone(), stop: tasks.stop_handle(), beside };
-    tasks.spawn("socket", listener::serve(local, Arc::new(health), tasks.stop_handle()));
-    kubeconfig::write(&kubeconfig::in_data(&plan.data), &admin, listen)?;
-    if let Some(path) = &plan.kubeconfig_out {
-        kubeconfig::write(path, &admin, listen)?;
+    if let Some(listen) = listen {
+        let note = if plan.listen.is_met_by(listen) { "" } else { "   (the usual port is taken)" };
+        parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
-    let ready = Ready::of(&plan, listen)?;
+    let started = components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
+    describe_control(&plan, &started, &mut parts);
+    let (_socket, local) = Socket::listen(&plan.data)?;
+    let (stop, beside) = (tasks.stop_handle(), api.beside.clone());
+    let health =
+        Health { store: store.clone(), stop, beside, caches: Some(started.caches.clone()) };
+    tasks.spawn("socket", listener::serve(local, Arc::new(health), tasks.stop_handle()));
+    if let Some(listen) = listen {
+        kubeconfig::write(&kubeconfig::in_data(&plan.data), &admin, listen)?;
+        if let Some(path) = &plan.kubeconfig_out {
+            kubeconfig::write(path, &admin, listen)?;
+        }
+    }
+    tokio::select! {
+        () = wait_for_node(&plan, &started, &mut parts) => {}
+        _ = signals.next() => return Ok(stop_all(&tasks, &*store, &mut signals).await),
+    }
+    let ready = Ready::of(&plan, listen, parts)?;
     claim.announce(&ready.instance)?;
     if let Err(error) = plan.output.print(&ready) {
         // Whoever reads the output may be gone; that is no reason not to serve.
@@ -77,6 +100,11 @@ pub async fn run(plan: Plan) -> Result<()> {
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");
+    stop_all(&tasks, &*store, &mut signals).await;
+    Ok(())
+}
+
+async fn stop_all(tasks: &Tasks, store: &dyn Store, signals: &mut Signals) {
     let stop = async {
         tasks.stop(STOP_MAX).await;
         store.close().await;
@@ -85,7 +113,50 @@ pub async fn run(plan: Plan) -> Result<()> {
         () = stop => info!("stopped"),
         signal = signals.next() => exit_at_once(signal),
     }
-    Ok(())
+}
+
+fn describe_store(plan: &Plan, store: &dyn Store) -> String {
+    let storage = &plan.loaded.config.storage;
+    let new = if store.revision().0 <= 1 { "   (new)" } else { "" };
+    match storage.settings(&plan.data) {
+        backends::Settings::Embedded(settings) => {
+            format!("embedded   {}{new}", settings.directory.display())
+        }
+        _ if storage.kind == StoreKind::Memory => "memory   gone when it stops".to_owned(),
+        _ => format!("{}{new}", storage.kind),
+    }
+}
+
+fn describe_control(plan: &Plan, started: &Started, parts: &mut Parts) {
+    let mut names = Vec::new();
+    if started.controllers > 0 {
+        names.push(format!("{} controllers", started.controllers));
+    }
+    if plan.components.scheduler {
+        names.push("scheduler".to_owned());
+    }
+    match plan.components.fake_nodes.count {
+        0 => {}
+        count => names.push(format!("{count} simulated nodes")),
+    }
+    if !names.is_empty() {
+        parts.add("control", names.join(" · "));
+    }
+}
+
+/// Ready means that a pod can run: the node is there, and known to be.
+async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
+    let Some(runtime) = plan.components.node else { return };
+    parts.add("runtime", runtime.why());
+    let is_up = started.health.reaches(node::agent::NAME, &reconcile::health::State::Running);
+    let node = &plan.node;
+    if timeout(NODE_MAX, is_up).await.is_err() {
+        return parts.add_unwell("node", format!("{node}   not registered yet; see the log"));
+    }
+    match runtime {
+        node_agent::Runtime::None => parts.add_unwell("node", format!("{node}   NotReady")),
+        _ => parts.add("node", format!("{node}   Ready   {}", node_agent::describe(&plan.data))),
+    }
 }
 
 /// Spawns what serves the API; answers with it and the credential of its administrator.
@@ -93,23 +164,31 @@ async fn serve_api(
     plan: &Plan,
     tasks: &Tasks,
     store: Arc<dyn Store>,
-    listener: TcpListener,
+    listener: Option<TcpListener>,
 ) -> Result<(Arc<Server>, Admin)> {
-    let listen = listener.local_addr().context("could not tell the address")?;
+    let listen = match &listener {
+        Some(listener) => listener.local_addr().context("could not tell the address")?,
+        None => SocketAddr::from((Ipv4Addr::LOCALHOST, 0)),
+    };
     let options = start::Options {
-        directory: plan.data.join(KEYS_DIRECTORY),
+        directory: plan.keys.clone(),
         listen,
         host: node_name::of_host(),
         stop: tasks.stop_handle().into_receiver(),
     };
-    let settings =
-        start::Settings { profile: plan.loaded.config.cluster.profile, ..Default::default() };
+    let settings = start::Settings {
+        profile: plan.loaded.config.cluster.profile,
+        is_advertised: listener.is_some(),
+        ..Default::default()
+    };
     let handle = start::start_with(options, settings, store, Arc::new(System)).await?;
     let admin = handle.keys.admin()?;
     tasks.spawn_until_stop("definitions", follow(handle.server.clone()));
-    tasks.spawn("api", serve(handle.server.clone(), listener, handle.tls));
     tasks.spawn_until_stop("roles", handle.roles.follow());
     tasks.spawn_until_stop("webhooks", handle.configurations.follow());
+    tasks.spawn_until_stop("expiry", handle.expiry.run());
+    let Some(listener) = listener else { return Ok((handle.server, admin)) };
+    tasks.spawn("api", serve(handle.server.clone(), listener, handle.tls));
     let places: Vec<PathBuf> = std::iter::once(kubeconfig::in_data(&plan.data))
         .chain(plan.kubeconfig_out.clone())
         .collect();
@@ -123,7 +202,6 @@ async fn serve_api(
         })
     };
     tasks.spawn_until_stop("certificates", handle.keys.renew_and_publish(publish));
-    tasks.spawn_until_stop("expiry", handle.expiry.run());
     Ok((handle.server, admin))
 }
 

@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{Context, small_runtime};
 use crate::directories;
 use crate::instance::Instance;
+use crate::node_agent;
 use crate::process;
 
 const POLL: Duration = Duration::from_millis(5);
@@ -20,9 +21,11 @@ const POLL: Duration = Duration::from_millis(5);
 const AFTER_HELP: &str = "\
 Examples:
   setpoint down                       stop what `setpoint up` started
+  setpoint down --pods                and end the pods of this machine as well
   setpoint down --data-dir ./data     the one of another data directory
 
-Data is kept. When nothing runs, that is said and the exit code is 0.";
+Data is kept. Pods go on running, and are found again by the next `setpoint up`, unless --pods says
+otherwise. When nothing runs, that is said and the exit code is 0.";
 
 /// Stop what runs, and wait until it has stopped.
 #[derive(Args)]
@@ -37,6 +40,10 @@ pub struct Down {
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     #[arg(value_parser = clap::value_parser!(u64).range(0..=86_400))]
     timeout: u64,
+
+    /// End what runs in pods of this machine too. The next `up` starts again what is to run always.
+    #[arg(long)]
+    pods: bool,
 }
 
 impl Down {
@@ -50,7 +57,12 @@ impl Down {
             None => None,
         };
         let state = if pid.is_some() { "stopped" } else { "not-running" };
-        context.output.print(&Report { state, pid, data_dir })?;
+        let containers = match self.pods {
+            true => small_runtime()?.block_on(node_agent::stop_containers(&data_dir))?,
+            false => node_agent::count_containers(&data_dir),
+        };
+        let containers = Containers { count: containers, are_stopped: self.pods };
+        context.output.print(&Report { state, pid, data_dir, containers })?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -82,14 +94,33 @@ struct Report {
     state: &'static str,
     pid: Option<u32>,
     data_dir: PathBuf,
+    containers: Containers,
+}
+
+/// Those that ran on this machine.
+#[derive(Serialize)]
+struct Containers {
+    count: usize,
+    are_stopped: bool,
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let data = self.data_dir.display();
         match self.pid {
-            Some(pid) => write!(formatter, "stopped process {pid} (data {data})"),
-            None => write!(formatter, "nothing runs on {data}"),
+            Some(pid) => write!(formatter, "stopped process {pid} (data {data})")?,
+            None => write!(formatter, "nothing runs on {data}")?,
+        }
+        match &self.containers {
+            Containers { count: 0, .. } => Ok(()),
+            Containers { count, are_stopped: true } => {
+                write!(formatter, "\nstopped {count} containers")
+            }
+            Containers { count, are_stopped: false } => write!(
+                formatter,
+                "\n{count} containers go on running; the next `setpoint up` finds them again, and \
+                 `setpoint down --pods` ends them"
+            ),
         }
     }
 }

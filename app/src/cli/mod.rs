@@ -1,6 +1,8 @@
 //! The command line: one file per command, and one line per command in the list below.
 
 mod completions;
+mod controller;
+mod doctor;
 mod down;
 mod serving;
 mod start;
@@ -8,7 +10,9 @@ mod status;
 mod up;
 mod version;
 
+use std::ffi::OsString;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 
 use clap::{Args, CommandFactory, Parser, Subcommand};
@@ -25,6 +29,7 @@ const AFTER_HELP: &str = "\
 Examples:
   setpoint up                      start in the background and wait until it is ready
   setpoint status                  what runs, and where
+  setpoint doctor                  what this machine can do, and what to do about the rest
   setpoint down                    stop it
   setpoint start --store memory    run in the foreground; nothing is kept
 
@@ -60,6 +65,8 @@ commands! {
     up::Up,
     down::Down,
     status::Status,
+    doctor::Doctor,
+    controller::Controller,
     version::Version,
     completions::Completions,
 }
@@ -104,7 +111,7 @@ struct Context {
 
 /// Does what the command line says.
 pub fn run(began: Instant) -> ExitCode {
-    let CommandLine { global, command } = CommandLine::parse();
+    let CommandLine { global, command } = CommandLine::parse_from(arguments());
     let output = Output { format: global.output };
     match command.run(&Context { began, global, output }) {
         Ok(code) => code,
@@ -114,6 +121,16 @@ pub fn run(began: Instant) -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// The command line. A program that is called `controller` is that command.
+fn arguments() -> Vec<OsString> {
+    let mut arguments: Vec<OsString> = std::env::args_os().collect();
+    let called = arguments.first().map(Path::new).and_then(Path::file_name);
+    if called.is_some_and(|name| name == controller::NAME) {
+        arguments.insert(1, controller::NAME.into());
+    }
+    arguments
 }
 
 /// Whether the reader of our output went away, as in `setpoint status | head -1`.

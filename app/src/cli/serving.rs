@@ -12,11 +12,15 @@ use super::{Context, Global};
 use crate::components::Components;
 use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
 use crate::directories;
+use crate::listener::Listen;
 use crate::node_agent::Runtime;
 use crate::node_name;
 use crate::server::Plan;
 use crate::telemetry;
 use crate::traces::Traces;
+
+/// Where keys and certificates are, in the data directory.
+pub const KEYS_DIRECTORY: &str = "pki";
 
 /// A part that can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
@@ -57,10 +61,10 @@ pub struct Serving {
     #[arg(long, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
-    /// Where to listen. Port 0 takes a free one, which is then printed.
-    #[arg(long, value_name = "ADDR:PORT", default_value = "127.0.0.1:6443")]
-    #[arg(value_parser = parse_address)]
-    pub listen: SocketAddr,
+    /// Where to listen. Port 0 takes a free one, which is then printed; without this option
+    /// 127.0.0.1:6443, or a free port when that is taken.
+    #[arg(long, value_name = "ADDR:PORT", value_parser = parse_address)]
+    pub listen: Option<SocketAddr>,
 
     /// Write a kubeconfig of an administrator to this file as well, when ready; what was there is
     /// replaced. The same is always in the data directory.
@@ -107,9 +111,10 @@ impl Serving {
             })?),
             None => None,
         };
-        let (began, output, listen) = (context.began, context.output, self.listen);
+        let (began, output, keys) = (context.began, context.output, data.join(KEYS_DIRECTORY));
+        let listen = self.listen.map_or(Listen::Usual, Listen::At);
         let components = self.components()?;
-        Ok(Plan { began, data, listen, kubeconfig_out, node, loaded, components, output })
+        Ok(Plan { began, data, keys, listen, kubeconfig_out, node, loaded, components, output })
     }
 }
 

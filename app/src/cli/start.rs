@@ -8,7 +8,7 @@ use clap::Args;
 use super::Context;
 use super::serving::{self, Serving};
 use crate::process;
-use crate::server;
+use crate::server::{self, Plan};
 
 /// Two are enough to serve while one waits for a disk, and cost little when idle.
 const WORKERS: usize = 2;
@@ -43,13 +43,16 @@ impl Start {
         let plan = self.serving.plan(context)?;
         // Spans are sent until the end of what follows.
         let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
-        let runtime = tokio::runtime::Builder::new_multi_thread()
-            .worker_threads(WORKERS)
-            .enable_all()
-            .build()?;
-        let ended = runtime.block_on(server::run(plan));
-        // A blocking call of a library, such as a name that is looked up, must not hold up the end.
-        runtime.shutdown_background();
-        ended.map(|()| ExitCode::SUCCESS)
+        serve(plan)
     }
+}
+
+/// Runs what was planned, until a signal.
+pub fn serve(plan: Plan) -> Result<ExitCode> {
+    let runtime =
+        tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
+    let ended = runtime.block_on(server::run(plan));
+    // A blocking call of a library, such as a name that is looked up, must not hold up the end.
+    runtime.shutdown_background();
+    ended.map(|()| ExitCode::SUCCESS)
 }

@@ -8,9 +8,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
-use store::{Environment, System};
 
 use super::{Context, EXIT_NOT_RUNNING, small_runtime};
+use crate::census::Census;
 use crate::client;
 use crate::directories;
 use crate::health;
@@ -47,21 +47,22 @@ impl Status {
             return Ok(ExitCode::from(EXIT_NOT_RUNNING));
         };
         let told = small_runtime()?.block_on(ask(&data_dir));
-        let (health, revision, compacted) = match told {
-            Ok(told) => (told.health, Some(told.revision), Some(told.compacted)),
-            Err(error) => (output::one_line(&error), None, None),
+        let (health, told) = match told {
+            Ok(told) => (told.health.clone(), Some(told)),
+            Err(error) => (output::one_line(&error), None),
         };
+        let unwell = told.iter().flat_map(|told| told.unwell.clone()).collect();
         let code = if health == "ok" { ExitCode::SUCCESS } else { ExitCode::FAILURE };
-        let micros = System.now().0.saturating_sub(instance.started_micros);
-        let up = Duration::from_micros(u64::try_from(micros).unwrap_or_default());
         context.output.print(&Running {
             state: "running",
             health,
             url: instance.url(),
             since: time::rfc3339(instance.started()),
-            up_seconds: up.as_secs(),
-            revision,
-            compacted,
+            up_seconds: instance.up().as_secs(),
+            revision: told.as_ref().map(|told| told.revision),
+            compacted: told.as_ref().map(|told| told.compacted),
+            census: told.and_then(|told| told.census),
+            unwell,
             kubeconfig: kubeconfig::in_data(&data_dir),
             data_dir,
             instance,
@@ -79,11 +80,14 @@ async fn ask(data: &Path) -> Result<health::Status> {
 struct Running {
     state: &'static str,
     health: String,
-    url: String,
+    url: Option<String>,
     since: String,
     up_seconds: u64,
     revision: Option<u64>,
     compacted: Option<u64>,
+    census: Option<Census>,
+    /// Components that are not well, and how they are.
+    unwell: Vec<(String, String)>,
     kubeconfig: PathBuf,
     data_dir: PathBuf,
     #[serde(flatten)]
@@ -99,13 +103,26 @@ impl fmt::Display for Running {
             None => String::new(),
         };
         writeln!(formatter, "state    running ({})", self.health)?;
-        writeln!(formatter, "url      {}", self.url)?;
-        writeln!(formatter, "clients  kubectl --kubeconfig {}", self.kubeconfig.display())?;
+        match &self.url {
+            Some(url) => {
+                writeln!(formatter, "url      {url}")?;
+                writeln!(formatter, "clients  kubectl --kubeconfig {}", self.kubeconfig.display())?;
+            }
+            None => writeln!(formatter, "url      none: the API is served to this process alone")?,
+        }
         writeln!(formatter, "process  {pid}, since {} ({up})", self.since)?;
         writeln!(formatter, "node     {node}")?;
+        if let Some(census) = &self.census {
+            let Census { nodes, nodes_ready, pods, pods_running, pods_waiting } = census;
+            writeln!(formatter, "nodes    {nodes_ready} of {nodes} ready")?;
+            writeln!(formatter, "pods     {pods}: {pods_running} running, {pods_waiting} waiting")?;
+        }
         writeln!(formatter, "store    {store}{revision}")?;
         writeln!(formatter, "data     {}", self.data_dir.display())?;
         writeln!(formatter, "config   {config}")?;
+        for (name, state) in &self.unwell {
+            writeln!(formatter, "unwell   {name}: {state}")?;
+        }
         write!(formatter, "version  {version}")
     }
 }

@@ -20,12 +20,15 @@ use tracing::warn;
 
 use super::serving::{self, Serving};
 use super::{Context, small_runtime};
+use crate::census::Census;
 use crate::client;
 use crate::config::LogLevel;
+use crate::health;
 use crate::instance::{self, Instance};
 use crate::kubeconfig;
-use crate::output;
+use crate::output::{self, Marks};
 use crate::server::Plan;
+use crate::time;
 
 const LOG_NAME: &str = "setpoint.log";
 /// A larger log is set aside when a program is started.
@@ -68,7 +71,7 @@ impl Up {
         match small_runtime()?.block_on(self.bring_up(context, &plan))? {
             Outcome::Running(mut report) => {
                 if !self.no_kubeconfig {
-                    report.merge_kubeconfig();
+                    report.merge_kubeconfig(context.began);
                 }
                 context.output.print(&*report)?;
                 Ok(ExitCode::SUCCESS)
@@ -84,7 +87,7 @@ impl Up {
     async fn bring_up(&self, context: &Context, plan: &Plan) -> Result<Outcome> {
         let deadline = Instant::now() + READY_MAX;
         if let Some(instance) = running(&plan.data) {
-            return Ok(Outcome::already(plan, instance));
+            return Ok(Outcome::already(plan, instance).await);
         }
         instance::make(&plan.data)?;
         let path = plan.data.join(LOG_NAME);
@@ -93,7 +96,7 @@ impl Up {
                 break log;
             }
             if let Some(instance) = running(&plan.data) {
-                return Ok(Outcome::already(plan, instance));
+                return Ok(Outcome::already(plan, instance).await);
             }
             if Instant::now() > deadline {
                 let seconds = READY_MAX.as_secs();
@@ -129,7 +132,9 @@ impl Up {
         let program = std::env::current_exe().context("could not find this program's file")?;
         let mut command = Command::new(&program);
         command.args(["start", "--detached"]).arg("--data-dir").arg(&plan.data);
-        command.args(["--listen", &self.serving.listen.to_string()]);
+        if let Some(listen) = self.serving.listen {
+            command.args(["--listen", &listen.to_string()]);
+        }
         command.args(["--log-format", context.global.log_format.name()]);
         command.args((0..context.global.verbose).map(|_| "--verbose"));
         if let Some(file) = &self.serving.config {
@@ -160,20 +165,29 @@ enum Outcome {
 }
 
 impl Outcome {
-    fn already(plan: &Plan, instance: Instance) -> Outcome {
-        Outcome::Running(Box::new(Report::new("already-running", plan, instance)))
+    async fn already(plan: &Plan, instance: Instance) -> Outcome {
+        let mut report = Report::new("already-running", plan, instance);
+        let told = client::get(&plan.data, "/statusz").await.ok();
+        let told = told.and_then(|(_, body)| serde_json::from_slice::<health::Status>(&body).ok());
+        report.census = told.and_then(|told| told.census);
+        Outcome::Running(Box::new(report))
     }
 }
 
 #[derive(Serialize)]
 struct Report {
     state: &'static str,
-    url: String,
+    url: Option<String>,
     /// Whose context of ours reaches it.
     kubeconfig: PathBuf,
     context: &'static str,
     data_dir: PathBuf,
     log: PathBuf,
+    /// What it was doing, where it ran already.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    census: Option<Census>,
+    /// When the kubeconfig was written, from when this command began.
+    kubeconfig_micros: Option<u64>,
     #[serde(flatten)]
     instance: Instance,
 }
@@ -181,39 +195,86 @@ struct Report {
 impl Report {
     fn new(state: &'static str, plan: &Plan, instance: Instance) -> Report {
         let data_dir = plan.data.clone();
-        let log = data_dir.join(LOG_NAME);
-        let (url, kubeconfig) = (instance.url(), kubeconfig::in_data(&data_dir));
-        Report { state, url, kubeconfig, context: kubeconfig::CONTEXT, data_dir, log, instance }
+        Report {
+            state,
+            url: instance.url(),
+            kubeconfig: kubeconfig::in_data(&data_dir),
+            context: kubeconfig::CONTEXT,
+            log: data_dir.join(LOG_NAME),
+            census: None,
+            kubeconfig_micros: None,
+            data_dir,
+            instance,
+        }
     }
 
     /// Puts our entry into the user's kubeconfig. It runs also when that is not possible.
-    fn merge_kubeconfig(&mut self) {
+    fn merge_kubeconfig(&mut self, began: Instant) {
         match kubeconfig::merge_into_users(&self.data_dir) {
-            Ok(path) => self.kubeconfig = path,
+            Ok(path) => {
+                self.kubeconfig = path;
+                self.kubeconfig_micros = u64::try_from(began.elapsed().as_micros()).ok();
+            }
             Err(error) => {
                 let (why, ours) = (output::one_line(&error), self.kubeconfig.display());
                 warn!("your kubeconfig was left alone: {why}; use `kubectl --kubeconfig {ours}`");
             }
         }
     }
+
+    /// What there was when this command was called and one ran already.
+    fn say_that_it_runs(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let up = time::elapsed(self.instance.up());
+        let pods = self.census.iter().map(|census| format!(", {} pods", census.pods));
+        write!(formatter, "already running (up {up}{})", pods.collect::<String>())?;
+        if let Some(url) = &self.url {
+            write!(formatter, " at {url}")?;
+        }
+        write!(formatter, "   see `setpoint status`")
+    }
 }
 
 impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Instance { pid, store, config, ready_millis, .. } = &self.instance;
-        let data = self.data_dir.display();
-        match self.state {
-            "started" => writeln!(formatter, "ready in {ready_millis} ms at {}", self.url)?,
-            _ => writeln!(formatter, "already running at {}", self.url)?,
+        if self.state != "started" {
+            return self.say_that_it_runs(formatter);
+        }
+        let marks = Marks::of_stdout();
+        let mut line = |at: Duration, mark: &str, name: &str, detail: &str| {
+            let seconds = at.as_secs_f64();
+            writeln!(formatter, "{seconds:>6.2}s  {mark} {name:<10} {detail}")
+        };
+        let Instance { version, parts, ready_millis, pid, config, .. } = &self.instance;
+        line(Duration::ZERO, marks.well(), "setpoint", &format!("{version} · {}", machine()))?;
+        for part in parts {
+            let mark = if part.is_well { marks.well() } else { marks.unwell() };
+            line(part.at(), mark, &part.name, &part.detail)?;
         }
         let (context, kubeconfig) = (self.context, self.kubeconfig.display());
-        writeln!(formatter, "  context {context} in {kubeconfig}: kubectl --context {context}")?;
+        if let Some(micros) = self.kubeconfig_micros {
+            let detail = format!("context {context} in {kubeconfig}");
+            line(Duration::from_micros(micros), marks.well(), "kubeconfig", &detail)?;
+        }
+        let data = self.data_dir.display();
+        writeln!(formatter, "ready in {ready_millis} ms   (process {pid}, data {data}, {config})")?;
+        let kubectl = match self.kubeconfig_micros {
+            Some(_) => format!("kubectl --context {context}"),
+            None => format!("kubectl --kubeconfig {kubeconfig}"),
+        };
         write!(
             formatter,
-            "  process {pid}, data {data}, store {store}, config {config}\n  \
-             see it with `setpoint status`, stop it with `setpoint down`"
+            "\nTry:\n  {kubectl} get nodes\n  {kubectl} create job hello --image=none -- \
+             echo hello\n  {kubectl} logs job/hello\n  setpoint status     setpoint doctor     \
+             setpoint down"
         )
     }
+}
+
+/// For people: what this machine is.
+fn machine() -> String {
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
+    format!("{system}/{architecture} · {cores} cores")
 }
 
 /// What runs. A file that cannot be read counts as none: the started program knows better.

@@ -14,12 +14,15 @@ fn up_status_down() {
 
     let up = sandbox.run(&ANY_PORT);
     assert_eq!((up.code, up.stderr.as_str()), (Some(0), ""));
-    assert!(up.stdout.starts_with("ready in "), "{up:?}");
+    for part in ["setpoint ", "store ", "api ", "control ", "runtime ", "node ", "ready in "] {
+        assert!(up.stdout.contains(part), "{part}: {up:?}");
+    }
 
     let status = sandbox.run(&["status"]);
     assert_eq!(status.code, Some(0));
     assert!(status.stdout.contains("running (ok)"), "{status:?}");
     assert!(status.stdout.contains("store    embedded, revision "), "{status:?}");
+    assert!(status.stdout.contains("nodes    1 of 1 ready"), "{status:?}");
 
     let down = sandbox.run(&["down"]);
     assert_eq!(down.code, Some(0));
@@ -68,7 +71,7 @@ fn a_second_up_says_that_it_runs_and_touches_nothing() {
     let before = contents(&sandbox.data());
     let second = sandbox.run(&["up"]);
     assert_eq!(second.code, Some(0));
-    assert!(second.stdout.starts_with("already running at "), "{second:?}");
+    assert!(second.stdout.starts_with("already running (up "), "{second:?}");
     assert!(second.stdout.contains(&text(&first, "url")), "{second:?}");
     let second = sandbox.run(&["up", "-o", "json"]).json();
     assert_eq!((text(&second, "state"), &second["pid"]), ("already-running".into(), &first["pid"]));
@@ -127,4 +130,68 @@ fn a_process_that_only_has_the_same_id_is_left_alone() {
     assert_eq!(sandbox.run(&["down"]).code, Some(0));
     assert_eq!(started.get("/readyz").0, 200);
     assert_eq!(started.stop().0, Some(0));
+}
+
+#[test]
+fn what_up_suggests_works() {
+    let sandbox = Sandbox::new();
+    let up = sandbox.run(&ANY_PORT);
+    assert_eq!(up.code, Some(0), "{up:?}");
+    let suggested = up.stdout.split("Try:").nth(1).expect("it must suggest something");
+    for line in suggested.lines().map(str::trim).filter(|line| line.starts_with("kubectl")) {
+        let words: Vec<&str> = line.split_whitespace().skip(1).collect();
+        if words.contains(&"logs") {
+            let wait = ["--context", "setpoint", "wait", "--for=condition=complete", "job/hello"];
+            assert_eq!(sandbox.kubectl(&wait, "").code, Some(0));
+        }
+        let ended = sandbox.kubectl(&words, "");
+        assert_eq!(ended.code, Some(0), "{line}: {ended:?}");
+    }
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+}
+
+#[test]
+fn a_taken_port_is_no_reason_not_to_start() {
+    let sandbox = Sandbox::new();
+    // Whoever has the usual port, we or another, the second to come gets another one.
+    let _taken = std::net::TcpListener::bind("127.0.0.1:6443");
+    let up = sandbox.run(&["up", "-o", "json", "--components", "api", "--store", "memory"]);
+    assert_eq!(up.code, Some(0), "{up:?}");
+    assert_ne!(text(&up.json(), "url"), "https://127.0.0.1:6443");
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+}
+
+#[test]
+fn the_doctor_has_a_remedy_for_what_is_not_well() {
+    let sandbox = Sandbox::new();
+    let report = sandbox.run(&["doctor", "-o", "json"]);
+    assert_eq!(report.code, Some(0), "{report:?}");
+    let report = report.json();
+    let findings = report["findings"].as_array().expect("findings");
+    assert!(findings.len() > 10, "{report}");
+    for finding in findings {
+        let is_well = text(finding, "verdict") == "well";
+        assert_eq!(is_well, finding["remedy"].is_null(), "{finding}");
+    }
+    let unwell = sandbox.run(&["doctor", "--data-dir", "/proc/nowhere"]);
+    assert_eq!(unwell.code, Some(1), "{unwell:?}");
+    assert!(unwell.stdout.contains("to do: choose another directory"), "{unwell:?}");
+}
+
+#[test]
+fn pods_outlive_down_unless_it_says_pods() {
+    let sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&ANY_PORT).code, Some(0));
+    let job = "--context setpoint create job idle --image=none -- sleep 600";
+    let words: Vec<&str> = job.split(' ').collect();
+    assert_eq!(sandbox.kubectl(&words, "").code, Some(0));
+    let wait = "--context setpoint wait --for=jsonpath={.status.ready}=1 job/idle --timeout=20s";
+    let words: Vec<&str> = wait.split(' ').collect();
+    assert_eq!(sandbox.kubectl(&words, "").code, Some(0));
+    let down = sandbox.run(&["down", "-o", "json"]).json();
+    assert_eq!(down["containers"], serde_json::json!({"count": 1, "are_stopped": false}));
+    let down = sandbox.run(&["down", "--pods"]);
+    assert!(down.stdout.ends_with("stopped 1 containers\n"), "{down:?}");
+    let down = sandbox.run(&["down", "-o", "json"]).json();
+    assert_eq!(down["containers"]["count"], 0);
 }

@@ -4,6 +4,7 @@ mod background;
 mod cluster;
 mod command_line;
 mod configuration;
+mod controller;
 mod foreground;
 mod kubectl;
 mod node;

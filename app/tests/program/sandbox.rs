@@ -111,8 +111,14 @@ impl Sandbox {
 
     /// Starts in the foreground on a free port and waits until it is ready.
     pub fn start(&self, arguments: &[&str]) -> Started {
-        let mut command = self.command(&["start", "--listen", "127.0.0.1:0", "-o", "json"]);
-        command.args(arguments).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let start = ["start", "--listen", "127.0.0.1:0", "-o", "json"];
+        self.start_command(&[&start, arguments].concat())
+    }
+
+    /// Starts a command that runs in the foreground and says when it is ready.
+    pub fn start_command(&self, arguments: &[&str]) -> Started {
+        let mut command = self.command(arguments);
+        command.stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().expect("the program must start");
         let stdout = child.stdout.take().expect("stdout must be piped");
         let stderr = child.stderr.take().expect("stderr must be piped");

@@ -67,12 +67,20 @@ pub struct Settings {
     pub event_age: Duration,
     /// In whose manner new objects begin.
     pub profile: Profile,
+    /// Whether others are told where it listens. One that serves only its own process has nothing
+    /// to tell.
+    pub is_advertised: bool,
 }
 
 impl Default for Settings {
     fn default() -> Settings {
         let usual = Range::parse(SERVICE_RANGE).expect("the range is written as one");
-        Settings { service_ranges: vec![usual], event_age: EVENT_AGE, profile: Profile::default() }
+        Settings {
+            service_ranges: vec![usual],
+            event_age: EVENT_AGE,
+            profile: Profile::default(),
+            is_advertised: true,
+        }
     }
 }
 
@@ -128,9 +136,10 @@ pub async fn start_with(
         .map_err(|source| Error::Keys { directory: options.directory.clone(), source })?;
     let store = seal_secrets(&options, store).await?;
     let registry = Registry::builtin();
+    let address = || SocketAddr::new(advertised(options.listen.ip()), options.listen.port());
     let cluster = Cluster {
         service_ranges: settings.service_ranges,
-        advertised: SocketAddr::new(advertised(options.listen.ip()), options.listen.port()),
+        advertised: settings.is_advertised.then(address),
         authority_pem: keys.authority.bundle_pem(),
     };
     let made = bootstrap(&*store, &registry, &*environment, &cluster).await;

@@ -93,16 +93,27 @@ fn read(path: &str) -> String {
     fs::read_to_string(path).unwrap_or_default().trim().to_owned()
 }
 
-#[expect(unsafe_code, reason = "std does not tell how large a file system is")]
+/// How large the file system of a directory is.
 fn disk_bytes(directory: &Path) -> Option<u64> {
+    let told = file_system(directory)?;
+    told.f_blocks.checked_mul(told.f_frsize)
+}
+
+/// How much of the file system of a directory can still be used.
+pub fn free_bytes(directory: &Path) -> Option<u64> {
+    let told = file_system(directory)?;
+    told.f_bavail.checked_mul(told.f_frsize)
+}
+
+#[expect(unsafe_code, reason = "std does not tell how large a file system is")]
+fn file_system(directory: &Path) -> Option<libc::statvfs> {
     let path = CString::new(directory.as_os_str().as_bytes()).ok()?;
     let mut told = MaybeUninit::<libc::statvfs>::uninit();
     // SAFETY: the path ends with a zero, and the call fills the structure when it answers 0.
-    let told = unsafe {
+    unsafe {
         if libc::statvfs(path.as_ptr(), told.as_mut_ptr()) != 0 {
             return None;
         }
-        told.assume_init()
-    };
-    told.f_blocks.checked_mul(told.f_frsize)
+        Some(told.assume_init())
+    }
 }

@@ -88,17 +88,29 @@ pub struct ContainerSpec {
 }
 
 /// A file or directory of the host that the container sees elsewhere.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Mount {
     pub source: PathBuf,
     pub target: PathBuf,
     pub read_only: bool,
+    /// The place below `source` that is meant, if it is not all of it. Programs of the pod may
+    /// write there, so it is opened so that no link leads out of `source`.
+    #[serde(default)]
+    pub within: Option<PathBuf>,
+    /// What is mounted below is read-only too; only where `read_only` is.
+    #[serde(default)]
+    pub recursive: bool,
+    /// It is left out where nothing may be mounted.
+    #[serde(default)]
+    pub optional: bool,
 }
 
 /// A container as the runtime has it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Container {
     pub id: ContainerId,
+    /// What it was started from.
+    pub image: String,
     pub failures: u32,
     pub state: State,
 }

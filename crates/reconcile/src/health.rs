@@ -1,7 +1,8 @@
 //! Whether each controller works, for `/healthz?verbose` and `setpoint status`.
 
 use std::collections::BTreeMap;
-use std::sync::{Mutex, PoisonError};
+
+use tokio::sync::watch;
 
 /// The state of a controller.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,15 +18,24 @@ pub enum State {
 
 /// The states of all controllers of a process.
 #[derive(Debug, Default)]
-pub struct Health(Mutex<BTreeMap<&'static str, State>>);
+pub struct Health(watch::Sender<BTreeMap<&'static str, State>>);
 
 impl Health {
     pub fn set(&self, controller: &'static str, state: State) {
-        let mut states = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        states.insert(controller, state);
+        self.0.send_if_modified(|states| {
+            let before = states.insert(controller, state.clone());
+            before.as_ref() != Some(&state)
+        });
     }
 
     pub fn all(&self) -> BTreeMap<&'static str, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.0.borrow().clone()
+    }
+
+    /// Returns when a controller is in a state.
+    pub async fn reaches(&self, controller: &str, state: &State) {
+        let mut states = self.0.subscribe();
+        // The sender is ours, so it is there for as long as we wait.
+        let _ = states.wait_for(|states| states.get(controller) == Some(state)).await;
     }
 }

@@ -23,8 +23,8 @@ const SERVICE_PORT: u16 = 443;
 pub struct Cluster {
     /// Where services get their addresses from, one range for each family; the first is the usual.
     pub service_ranges: Vec<Range>,
-    /// Where the server can be reached.
-    pub advertised: SocketAddr,
+    /// Where the server can be reached, if others are to know.
+    pub advertised: Option<SocketAddr>,
     /// The certificates that clients trust.
     pub authority_pem: String,
 }
@@ -91,8 +91,10 @@ fn namespaces() -> Vec<First> {
 /// The server as a service, its address in the ranges, and where it really is.
 fn service(cluster: &Cluster) -> Vec<First> {
     let Some(range) = cluster.service_ranges.first() else { return Vec::new() };
+    // Who serves nobody leaves it to those who do.
+    let Some(advertised) = cluster.advertised else { return Vec::new() };
     let address = range.nth(0).to_string();
-    let (host, port) = (cluster.advertised.ip(), cluster.advertised.port());
+    let (host, port) = (advertised.ip(), advertised.port());
     let family = |is_ipv4: bool| if is_ipv4 { "IPv4" } else { "IPv6" };
     let ports = json!([{"name": "https", "port": port, "protocol": "TCP"}]);
     let ranges: Vec<String> = cluster.service_ranges.iter().map(Range::to_string).collect();

@@ -41,7 +41,7 @@ fn observed(text: &str) -> Observed {
         let attempt = u32::try_from(seen.runs.len()).unwrap();
         let mut run = |state| {
             let id = ContainerId::new("u", name, attempt);
-            seen.runs.push(Container { id, failures: attempt, state });
+            seen.runs.push(Container { id, image: "i".into(), failures: attempt, state });
         };
         let parts: Vec<&str> = state.split([':', '@']).collect();
         match parts[..] {

@@ -80,7 +80,8 @@ impl PodRuntime for Fake {
 
     async fn start(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
         let state = State::Running { since: Timestamp::UNIX_EPOCH };
-        let container = Container { id: spec.id.clone(), failures: spec.failures, state };
+        let (id, image) = (spec.id.clone(), spec.image.clone());
+        let container = Container { id, image, failures: spec.failures, state };
         self.lock().entry(spec.id.clone()).or_insert(container);
         self.started.lock().unwrap_or_else(PoisonError::into_inner).push(spec.clone());
         Ok(())

@@ -3,10 +3,12 @@
 //! What comes from objects of the API is written by `files.rs`; how a container comes to see a
 //! volume is the runtime's matter.
 
+mod below;
 mod claim;
 mod files;
 mod host_path;
 mod payload;
+pub(crate) mod system;
 
 #[cfg(test)]
 mod tests;
@@ -15,7 +17,7 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::os::unix::fs::PermissionsExt;
-use std::path::{Component, Path, PathBuf};
+use std::path::{Path, PathBuf};
 
 use reconcile::Object;
 use serde_json::Value;
@@ -24,6 +26,7 @@ use crate::pod::environment::{Sources, Variables, expand};
 use crate::pod::worker::Shared;
 use crate::runtime::{Mount, Refusal};
 
+use below::Missing;
 pub use payload::Tokens;
 
 /// A volume on this machine.
@@ -128,48 +131,26 @@ pub fn mounts(
             Some(template) => expand(template, variables),
             None => text(&mount["subPath"]).to_owned(),
         };
-        let source = below(&volume.path, &part, volume.read_only).map_err(|error| {
-            refused(format!(
-                "failed to prepare subPath for volumeMount {name:?} of \
-                container {:?}: {error}",
-                text(&container["name"])
-            ))
-        })?;
-        let target = Path::new("/").join(text(&mount["mountPath"]));
-        let read_only = volume.read_only || mount["readOnly"] == true;
-        mounts.push(Mount { source, target, read_only });
+        let missing = if volume.read_only { Missing::Refuse } else { Missing::Make };
+        let within = match part.as_str() {
+            "" => None,
+            part => Some(below::prepare(&volume.path, part, missing).map_err(|error| {
+                refused(format!(
+                    "failed to prepare subPath for volumeMount {name:?} of container {:?}: {error}",
+                    text(&container["name"])
+                ))
+            })?),
+        };
+        mounts.push(Mount {
+            source: volume.path.clone(),
+            target: Path::new("/").join(text(&mount["mountPath"])),
+            read_only: volume.read_only || mount["readOnly"] == true,
+            within,
+            recursive: false,
+            optional: false,
+        });
     }
     Ok(mounts)
-}
-
-/// A place within a volume, which no link may lead out of.
-fn below(volume: &Path, part: &str, is_fixed: bool) -> io::Result<PathBuf> {
-    if part.is_empty() {
-        return Ok(volume.to_owned());
-    }
-    let part = Path::new(part);
-    if part.components().any(|one| !matches!(one, Component::Normal(_) | Component::CurDir)) {
-        return Err(io::Error::other("it must be a relative path without '..'"));
-    }
-    let path = volume.join(part);
-    if !path.exists() && !is_fixed {
-        // Its nearest part that exists must be inside before anything is made.
-        let mut existing = path.as_path();
-        while !existing.exists() {
-            existing = existing.parent().unwrap_or(volume);
-        }
-        inside(volume, existing)?;
-        fs::create_dir_all(&path)?;
-    }
-    inside(volume, &path)
-}
-
-fn inside(volume: &Path, path: &Path) -> io::Result<PathBuf> {
-    let (volume, path) = (fs::canonicalize(volume)?, fs::canonicalize(path)?);
-    if path.starts_with(&volume) {
-        return Ok(path);
-    }
-    Err(io::Error::other("it leads out of the volume"))
 }
 
 fn list(value: &Value) -> impl Iterator<Item = &Value> {

@@ -57,9 +57,15 @@ fn a_part_of_a_volume_cannot_lead_out_of_it() {
     let volume = directory.0.join("volume");
     fs::create_dir_all(&volume).unwrap();
     std::os::unix::fs::symlink("/etc", volume.join("out")).unwrap();
-    assert!(below(&volume, "made/below", false).unwrap().ends_with("made/below"));
-    for part in ["../x", "/etc", "out", "out/made"] {
-        assert!(below(&volume, part, false).is_err(), "{part}");
+    std::os::unix::fs::symlink("made", volume.join("inside")).unwrap();
+    let make = |part: &str| below::prepare(&volume, part, Missing::Make);
+    assert_eq!(make("./made/below").unwrap(), Path::new("made/below"));
+    assert!(volume.join("made/below").is_dir());
+    assert_eq!(make("inside/below").unwrap(), Path::new("inside/below"));
+    for part in ["../x", "/etc", "out", "out/made", "made/../../x"] {
+        assert!(make(part).is_err(), "{part}");
     }
     assert!(!Path::new("/etc/made").exists());
+    assert!(below::prepare(&volume, "missing", Missing::Refuse).is_err());
+    assert!(!volume.join("missing").exists());
 }

@@ -93,6 +93,7 @@ impl Process {
         let Some(started) = started else { return place.remove() };
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
@@ -228,6 +229,7 @@ impl PodRuntime for Process {
             })?;
         let container = Container {
             id: spec.id.clone(),
+            image: spec.image.clone(),
             failures: spec.failures,
             state: State::Running { since: started.at },
         };
@@ -328,6 +330,15 @@ impl PodRuntime for Process {
         let (code, output) = ran.map_err(|error| refused(error.to_string()))?;
         Ok(Executed { code, output })
     }
+}
+
+/// How many runs of a place of records go on. Nothing is changed.
+pub fn count_running(directory: &Path) -> usize {
+    let goes_on = |place: &Place| {
+        let started = place.started().filter(|_| place.ended().is_none());
+        started.is_some_and(|it| system::open_process(it.shim, it.shim_ticks).is_some())
+    };
+    Place::all(directory).unwrap_or_default().iter().filter(|place| goes_on(place)).count()
 }
 
 /// Removes a log with what was set aside of it.

@@ -12,6 +12,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::system;
 use crate::runtime::Mount;
+use crate::volumes::system::{make_read_only_below, open_below, opened};
 
 /// Entries of a directory that are bound one by one.
 const ENTRIES_MAX: usize = 4_096;
@@ -21,10 +22,14 @@ pub fn make(mounts: &[Mount], place: &Path) -> io::Result<Option<PathBuf>> {
     if mounts.is_empty() {
         return Ok(None);
     }
-    system::own_mounts().map_err(|error| {
+    if let Err(error) = system::own_mounts() {
+        if mounts.iter().all(|one| one.optional) {
+            return Ok(None);
+        }
         let why = "mounts need root, or a kernel that lets users make namespaces";
-        io::Error::other(format!("could not make a mount namespace: {error}; {why}"))
-    })?;
+        let message = format!("could not make a mount namespace: {error}; {why}");
+        return Err(io::Error::other(message));
+    }
     mount(Path::new("none"), Path::new("/"), libc::MS_REC | libc::MS_PRIVATE)?;
     let root = place.join("root");
     fs::create_dir_all(&root)?;
@@ -36,23 +41,35 @@ pub fn make(mounts: &[Mount], place: &Path) -> io::Result<Option<PathBuf>> {
     mounts.sort_by_key(|one| one.target.components().count());
     let targets = mounts.iter().map(|one| clean(&one.target)).collect::<io::Result<Vec<_>>>()?;
     for (index, one) in mounts.iter().enumerate() {
-        let is_directory =
-            fs::metadata(&one.source).map_err(|error| missing(one, &error))?.is_dir();
+        let failed = |error: io::Error| missing(one, &error);
+        // Opened here and not looked up again: programs of the pod may change it meanwhile.
+        let part = match &one.within {
+            None => None,
+            Some(within) => {
+                let directory = File::open(&one.source).map_err(failed)?;
+                Some(open_below(&directory, within).map_err(failed)?)
+            }
+        };
+        let source = part.as_ref().map_or_else(|| one.source.clone(), opened);
+        let is_directory = fs::metadata(&source).map_err(failed)?.is_dir();
         let target = &targets[index];
         // Within another volume the mount point is that volume's matter.
         let around = (0..index).rev().find(|other| target.starts_with(&targets[*other]));
         let point = match around {
             Some(other) => {
                 let within = target.strip_prefix(&targets[other]).unwrap_or(target);
-                let made = mounts[other].source.join(within);
+                let around = mounts[other];
+                let made = around.source.join(around.within.as_deref().unwrap_or(Path::new("")));
+                let made = made.join(within);
                 point(&made, is_directory)?;
                 join(&root, &resolve(&targets[other])?.0).join(within)
             }
             None => prepare(&root, target, is_directory)?,
         };
-        let failed = |error: io::Error| missing(one, &error);
-        mount(&one.source, &point, libc::MS_BIND | libc::MS_REC).map_err(failed)?;
-        if one.read_only {
+        mount(&source, &point, libc::MS_BIND | libc::MS_REC).map_err(failed)?;
+        if one.read_only && one.recursive {
+            make_read_only_below(&point).map_err(failed)?;
+        } else if one.read_only {
             let flags = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY;
             mount(Path::new("none"), &point, flags).map_err(failed)?;
         }

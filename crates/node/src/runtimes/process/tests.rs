@@ -97,6 +97,7 @@ async fn volumes_are_where_they_are_mounted_and_the_host_keeps_no_mark() {
         source: volume.clone(),
         target: target.into(),
         read_only,
+        ..Default::default()
     };
     spec.mounts = vec![mount("/setpoint-test/deep", false), mount("/run/setpoint-test/x", true)];
     if let Err(error) = runtime.start(&spec).await {

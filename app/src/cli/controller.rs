@@ -1,0 +1,104 @@
+//! `setpoint controller`: controllers, scheduler and node on a store that others share.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use node::simulated::{self, Resources};
+use tracing::warn;
+
+use super::Context;
+use super::serving::{self, KEYS_DIRECTORY};
+use super::start;
+use crate::components::Components;
+use crate::config::{self, StoreKind};
+use crate::directories;
+use crate::listener::Listen;
+use crate::node_agent::Runtime;
+use crate::node_name;
+use crate::server::Plan;
+
+/// The command, and the name under which the program is that command.
+pub const NAME: &str = "controller";
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint controller                               on the store of the configuration
+  NODE_NAME=node-2 setpoint controller --config node-2.yaml
+  setpoint controller --runtime none                controllers and scheduler only
+
+The API is served to nobody but this process: no port is opened. Others reach the same objects
+through a `setpoint start` on the same mysql or etcd store; of several processes one leads. Both
+need the same keys, which are in `pki` of the data directory: copy it to other machines.";
+
+/// Run controllers, scheduler and node on a shared store, without serving the API.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Controller {
+    /// The configuration file. Else the one named by CONFIG_PATH, ./.config.yaml,
+    /// ./configs/config-example.yaml, or the built-in defaults.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    /// Where keys, records and volumes are kept. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
+    /// ~/.local/share/setpoint.
+    #[arg(long, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// What runs the containers of pods that are bound to this machine.
+    #[arg(long, value_name = "auto|process|none", default_value = "auto")]
+    #[arg(hide_possible_values = true)]
+    runtime: Runtime,
+
+    /// Where the state is kept; wins over storage.type of the file.
+    #[arg(long, value_name = "memory|embedded|mysql|etcd", hide_possible_values = true)]
+    store: Option<StoreKind>,
+}
+
+impl Controller {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let plan = self.plan(context)?;
+        let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
+        if plan.loaded.config.storage.kind == StoreKind::Memory {
+            warn!("memory storage is private to this process: nobody can give it work");
+        }
+        start::serve(plan)
+    }
+
+    fn plan(&self, context: &Context) -> Result<Plan> {
+        let base = directories::data(self.data_dir.as_deref())?;
+        let mut loaded = config::load(self.config.as_deref())?;
+        if let Some(kind) = self.store {
+            loaded.config.storage.kind = kind;
+        }
+        let node = node_name::of_this_node()?;
+        // A server on the same data directory has the directory, so ours is below it. The embedded
+        // store can be opened once only, and then the whole directory is ours.
+        let data = match loaded.config.storage.kind {
+            StoreKind::Embedded => base.clone(),
+            _ => base.join(NAME).join(&node),
+        };
+        let fake_nodes = simulated::Options { count: 0, resources: Resources::default() };
+        let node_runtime = match self.runtime {
+            Runtime::None => None,
+            runtime => Some(runtime),
+        };
+        Ok(Plan {
+            began: context.began,
+            data,
+            keys: base.join(KEYS_DIRECTORY),
+            listen: Listen::Nowhere,
+            kubeconfig_out: None,
+            node,
+            loaded,
+            components: Components {
+                controllers: true,
+                scheduler: true,
+                node: node_runtime,
+                fake_nodes,
+            },
+            output: context.output,
+        })
+    }
+}

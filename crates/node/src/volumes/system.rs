@@ -1,0 +1,93 @@
+//! The few calls of the kernel that volumes need and std does not have.
+#![expect(unsafe_code, reason = "std has neither mounts nor opening below a directory")]
+
+use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::io;
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Opens a place below a directory to name it, not to read it. No link leads out of the directory,
+/// also while others change what is there.
+pub fn open_below(directory: &File, part: &Path) -> io::Result<OwnedFd> {
+    // SAFETY: all zeros is a valid value of this structure of numbers.
+    let mut how: libc::open_how = unsafe { zeroed() };
+    how.flags = flags(libc::O_PATH | libc::O_CLOEXEC);
+    how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS;
+    let part = text(part)?;
+    let (of, size) = (directory.as_raw_fd(), size_of::<libc::open_how>());
+    // SAFETY: the string ends with a zero, and both live through the call.
+    let opened =
+        unsafe { libc::syscall(libc::SYS_openat2, of, part.as_ptr(), &raw const how, size) };
+    let opened = i32::try_from(opened).ok().filter(|it| *it >= 0);
+    // SAFETY: it was just opened and nobody else has it.
+    let ours = |opened| unsafe { OwnedFd::from_raw_fd(opened) };
+    opened.map(ours).ok_or_else(|| match io::Error::last_os_error() {
+        error if error.raw_os_error() == Some(libc::EXDEV) => {
+            io::Error::other("it leads out of the volume")
+        }
+        error => error,
+    })
+}
+
+/// Makes one directory in an opened one; that it is there already is fine.
+pub fn make_in(directory: &OwnedFd, name: &Path, mode: u32) -> io::Result<()> {
+    let name = text(name)?;
+    // SAFETY: the descriptor is open and the string ends with a zero.
+    match check(unsafe { libc::mkdirat(directory.as_raw_fd(), name.as_ptr(), mode) }) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made,
+    }
+}
+
+/// The name by which this process can use what it has opened.
+pub fn opened(descriptor: &OwnedFd) -> PathBuf {
+    PathBuf::from(format!("/proc/self/fd/{}", descriptor.as_raw_fd()))
+}
+
+/// Mounts a file system in memory.
+pub fn mount_memory(place: &Path, options: &str) -> io::Result<()> {
+    let (place, options) = (text(place)?, CString::new(options)?);
+    let flags = libc::MS_NOSUID | libc::MS_NODEV;
+    let kind: &CStr = c"tmpfs";
+    // SAFETY: the strings end with a zero and live through the call.
+    check(unsafe {
+        libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
+    })
+}
+
+/// Takes away what is mounted at a place, also while it is used.
+pub fn unmount(place: &Path) -> io::Result<()> {
+    let place = text(place)?;
+    // SAFETY: the string ends with a zero.
+    check(unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) })
+}
+
+/// Makes all that is mounted at and below a place read-only.
+pub fn make_read_only_below(place: &Path) -> io::Result<()> {
+    // SAFETY: all zeros is a valid value of this structure of numbers.
+    let mut attributes: libc::mount_attr = unsafe { zeroed() };
+    attributes.attr_set = libc::MOUNT_ATTR_RDONLY;
+    let (place, size) = (text(place)?, size_of::<libc::mount_attr>());
+    let (at, flags) = (libc::AT_FDCWD, libc::AT_RECURSIVE);
+    // SAFETY: the string ends with a zero, and both live through the call.
+    let done = unsafe {
+        let attributes = &raw const attributes;
+        libc::syscall(libc::SYS_mount_setattr, at, place.as_ptr(), flags, attributes, size)
+    };
+    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+fn flags(flags: i32) -> u64 {
+    u64::try_from(flags).unwrap_or(0)
+}
+
+fn text(path: &Path) -> io::Result<CString> {
+    CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
