@@ -7,6 +7,7 @@ mod configuration;
 mod controller;
 mod foreground;
 mod kubectl;
+mod network;
 mod node;
 mod refusals;
 mod sandbox;

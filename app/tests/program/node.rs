@@ -13,9 +13,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(20);
 
 /// A running program, and what it left running.
-struct Machine {
-    sandbox: Sandbox,
-    started: Option<Started>,
+pub struct Machine {
+    pub sandbox: Sandbox,
+    pub started: Option<Started>,
 }
 
 impl Drop for Machine {
@@ -47,31 +47,31 @@ fn records(directory: PathBuf) -> Vec<PathBuf> {
 }
 
 impl Machine {
-    fn start() -> Machine {
+    pub fn start() -> Machine {
         let mut machine = Machine { sandbox: Sandbox::new(), started: None };
         machine.begin();
         machine
     }
 
-    fn begin(&mut self) {
+    pub fn begin(&mut self) {
         self.started = Some(self.sandbox.start(&["--store", "embedded"]));
         self.until("get nodes", |nodes| nodes.contains(" Ready "));
     }
 
-    fn run(&self, words: &[&str], manifest: &str) -> Ended {
+    pub fn run(&self, words: &[&str], manifest: &str) -> Ended {
         let kubeconfig = self.sandbox.data().join("kubeconfig").display().to_string();
         self.sandbox.kubectl(&[&["--kubeconfig", &kubeconfig], words].concat(), manifest)
     }
 
     #[track_caller]
-    fn kubectl(&self, words: &[&str], manifest: &str) -> String {
+    pub fn kubectl(&self, words: &[&str], manifest: &str) -> String {
         let ended = self.run(words, manifest);
         assert_eq!(ended.code, Some(0), "kubectl {words:?}: {ended:?}");
         ended.stdout.trim_end().to_owned()
     }
 
     #[track_caller]
-    fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
+    pub fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let began = Instant::now();
         loop {
@@ -84,7 +84,7 @@ impl Machine {
         }
     }
 
-    fn phase(&self, pod: &str, phase: &str) {
+    pub fn phase(&self, pod: &str, phase: &str) {
         let line = format!("get pod {pod} -o jsonpath={{.status.phase}}");
         self.until(&line, |found| found == phase);
     }

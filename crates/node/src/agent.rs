@@ -10,6 +10,7 @@ use reconcile::{Change, Context, Kind, Name};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
+use crate::network::Connected;
 use crate::pod::worker::{self, Shared};
 use crate::register;
 use crate::runtime::PodRuntime;
@@ -35,6 +36,8 @@ pub struct Options {
     pub address: IpAddr,
     /// Without one the node is there, but not ready.
     pub runtime: Option<Arc<dyn PodRuntime>>,
+    /// Without one pods share the network of the machine.
+    pub network: Option<Connected>,
 }
 
 /// The workers there are, and the pods that need one.
@@ -94,7 +97,13 @@ pub async fn run(context: Context, options: Options) {
         options: options.clone(),
         starts: Semaphore::new(STARTS_MAX),
     });
-    tokio::join!(register::beat(&context, &options), look_after_pods(&shared, &workers));
+    let network = async {
+        if let Some(network) = &options.network {
+            network.serve(&context).await;
+        }
+    };
+    let pods = look_after_pods(&shared, &workers);
+    tokio::join!(register::beat(&context, &options), pods, network);
 }
 
 async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {

@@ -8,6 +8,7 @@ pub mod agent;
 #[cfg(test)]
 mod contract;
 pub mod machine;
+pub mod network;
 pub mod pod;
 mod register;
 pub mod runtime;

@@ -30,6 +30,7 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         api: SocketAddr::from((Ipv4Addr::LOCALHOST, 6443)),
         address: Ipv4Addr::new(10, 1, 2, 3).into(),
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
+        network: None,
     };
     cluster.run(agent::run(own, options));
     until(&admin, NODE, |nodes| {

@@ -18,17 +18,23 @@ const PLACE: u32 = 9;
 const RETRY: Duration = Duration::from_secs(1);
 const MANAGER: &str = "setpoint";
 
-/// Writes them; returns when that is done.
-pub async fn run(context: &Context, node: &str, dns: SocketAddr) {
-    while let Err(error) = write(context, node, dns).await {
-        tracing::warn!(error = %error.chain(), "the service of DNS was not written");
-        tokio::time::sleep(RETRY).await;
+/// Writes them; the address of the service, when that is done.
+pub async fn run(context: &Context, node: &str, dns: SocketAddr) -> Option<String> {
+    loop {
+        match write(context, node, dns).await {
+            Ok(address) => return address,
+            Err(error) => {
+                tracing::warn!(error = %error.chain(), "the service of DNS was not written");
+                tokio::time::sleep(RETRY).await;
+            }
+        }
     }
 }
 
-async fn write(context: &Context, node: &str, dns: SocketAddr) -> Result<(), Error> {
+async fn write(context: &Context, node: &str, dns: SocketAddr) -> Result<Option<String>, Error> {
     let requests = context.requests(MANAGER, Default::default());
-    if requests.get(SERVICE, &Name::new(NAMESPACE, NAME)).await?.is_none() {
+    let key = Name::new(NAMESPACE, NAME);
+    if requests.get(SERVICE, &key).await?.is_none() {
         let server = requests.get(SERVICE, &Name::new("default", "kubernetes")).await?;
         let first = server.and_then(|server| {
             server.value["spec"]["clusterIP"].as_str()?.parse::<Ipv4Addr>().ok()
@@ -42,16 +48,16 @@ async fn write(context: &Context, node: &str, dns: SocketAddr) -> Result<(), Err
     let name = Name::new(NAMESPACE, format!("{NAME}-{node}").as_str());
     let wanted = slice(&name, node, dns);
     match requests.get(ENDPOINT_SLICE, &name).await? {
-        None => requests.create(ENDPOINT_SLICE, &wanted).await.map(drop),
+        None => drop(requests.create(ENDPOINT_SLICE, &wanted).await?),
         Some(found) => {
-            let fields = ["endpoints", "ports"];
-            if fields.iter().all(|field| found.value[*field] == wanted[*field]) {
-                return Ok(());
-            }
             let patch = json!({"endpoints": wanted["endpoints"], "ports": wanted["ports"]});
-            requests.patch(&Target::of(ENDPOINT_SLICE, &found), &patch).await.map(drop)
+            requests.patch(&Target::of(ENDPOINT_SLICE, &found), &patch).await?;
         }
     }
+    let service = requests.get(SERVICE, &key).await?;
+    let address =
+        |service: reconcile::Object| service.value["spec"]["clusterIP"].as_str().map(str::to_owned);
+    Ok(service.and_then(address))
 }
 
 fn service(address: Option<Ipv4Addr>) -> Value {

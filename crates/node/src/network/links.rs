@@ -109,12 +109,7 @@ fn link_header(index: u32) -> [u8; 16] {
     header
 }
 
-fn route(
-    kind: u16,
-    flags: u16,
-    (to, length): (Ipv4Addr, u8),
-    way: Way<'_>,
-) -> io::Result<Message> {
+fn route(kind: u16, flags: u16, (to, length): (Ipv4Addr, u8), way: Way<'_>) -> io::Result<Message> {
     let (universe, link) = (0, 253);
     let (unicast, unreachable) = (1, 7);
     let (scope, kind_of_route) = match way {
@@ -122,8 +117,7 @@ fn route(
         Way::By { .. } => (universe, unicast),
         Way::Nowhere => (universe, unreachable),
     };
-    let header =
-        [FAMILY, length, 0, 0, MAIN_TABLE, ROUTE_ORIGIN, scope, kind_of_route, 0, 0, 0, 0];
+    let header = [FAMILY, length, 0, 0, MAIN_TABLE, ROUTE_ORIGIN, scope, kind_of_route, 0, 0, 0, 0];
     let mut message = Message::new(kind, flags, &header);
     if length > 0 {
         message.attribute(1, &to.octets());

@@ -98,6 +98,7 @@ pub enum Mode {
 }
 
 /// The network of this node.
+#[derive(Debug)]
 pub struct Network {
     pub options: Options,
     pub marks: Marks,
@@ -109,7 +110,7 @@ pub struct Network {
     changed: Notify,
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 struct Held {
     /// By UID of the pod.
     pods: BTreeMap<String, Record>,
@@ -201,9 +202,10 @@ impl Network {
     /// The ports of the machine that lead to pods.
     fn host_ports(&self) -> Vec<(HostPort, Ipv4Addr)> {
         let held = self.lock();
-        let ports = held.pods.values().flat_map(|record| {
-            record.host_ports.iter().map(|port| (port.clone(), record.address))
-        });
+        let ports = held
+            .pods
+            .values()
+            .flat_map(|record| record.host_ports.iter().map(|port| (port.clone(), record.address)));
         ports.collect()
     }
 
@@ -217,9 +219,7 @@ impl Network {
         let count = places.end.saturating_sub(places.start).max(1);
         // The next that is free after the last that was given: what was used lately rests.
         let next = (0..count)
-            .map(|step| {
-                places.start + (held.last.saturating_sub(places.start) + 1 + step) % count
-            })
+            .map(|step| places.start + (held.last.saturating_sub(places.start) + 1 + step) % count)
             .find(|place| {
                 let address = self.range.nth(*place);
                 !held.pods.values().any(|record| Some(record.address) == address)
@@ -251,6 +251,12 @@ impl Network {
         }
     }
 
+    /// Takes the networks of all pods away, and everything else.
+    pub fn remove_all(&self) {
+        self.pods().iter().for_each(|uid| self.remove(uid));
+        self.close();
+    }
+
     /// Takes everything away, unless there are pods, which need it.
     pub fn close(&self) {
         if self.mode == Mode::Loopback || !self.lock().pods.is_empty() {
@@ -272,13 +278,35 @@ impl Network {
     }
 }
 
+/// The network of a node, with who answers for names there.
+#[derive(Clone)]
+pub struct Connected {
+    pub network: Arc<Network>,
+    pub dns: Arc<dns::Server>,
+    /// Where pods find that server, if they can.
+    pub server: Option<String>,
+}
+
+impl Connected {
+    /// Keeps services and names up to date until it is dropped.
+    pub async fn serve(&self, context: &reconcile::Context) {
+        let teller = self.dns.teller();
+        tokio::join!(proxy::run(context, &self.network, &teller), self.dns.run());
+    }
+}
+
+/// From here on this thread is in that network.
+pub fn enter(namespace: &fs::File) -> io::Result<()> {
+    system::enter_network(namespace)
+}
+
 fn place(range: Range, address: Ipv4Addr) -> u32 {
     address.to_bits().saturating_sub(range.network.to_bits())
 }
 
 /// Nodes of one machine look for a range in different places first.
 fn begin(id: &str) -> u32 {
-    u32::from_str_radix(id, 16).unwrap_or(0)
+    id.bytes().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)))
 }
 
 fn loopback(begin: u32) -> Range {

@@ -202,10 +202,8 @@ mod tests {
     #[test]
     fn resolving_follows_the_policy_and_the_pods_own_words() {
         let machine = parse_resolv_conf("nameserver 9.9.9.9\nsearch corp\noptions timeout:1\n");
-        let cluster = Cluster {
-            domain: "cluster.local".to_owned(),
-            server: Some("10.96.0.10".to_owned()),
-        };
+        let cluster =
+            Cluster { domain: "cluster.local".to_owned(), server: Some("10.96.0.10".to_owned()) };
         let inside = "search n.svc.cluster.local svc.cluster.local cluster.local corp\n\
             nameserver 10.96.0.10\noptions ndots:5\n";
         let outside = "search corp\nnameserver 9.9.9.9\noptions timeout:1\n";

@@ -64,8 +64,16 @@ pub enum Step {
     LeavesBy(String),
     LeavesNotBy(String),
     /// The register, masked, is that, or is not.
-    Within { register: u32, network: Ipv4Addr, mask: Ipv4Addr },
-    Without { register: u32, network: Ipv4Addr, mask: Ipv4Addr },
+    Within {
+        register: u32,
+        network: Ipv4Addr,
+        mask: Ipv4Addr,
+    },
+    Without {
+        register: u32,
+        network: Ipv4Addr,
+        mask: Ipv4Addr,
+    },
     /// It goes to an address of this machine.
     ToThisMachine,
     /// The registers are a key of the map, which says where to go on.
@@ -75,7 +83,11 @@ pub enum Step {
     /// One in so many, by chance.
     OneIn(u32),
     /// Those whose register, by its hash, falls on one of so many.
-    Nth { register: u32, of: u32, is: u32 },
+    Nth {
+        register: u32,
+        of: u32,
+        is: u32,
+    },
     Drop,
     Reject,
     Masquerade,
@@ -108,6 +120,19 @@ pub fn remove(table: &str) -> io::Result<()> {
     let mut batch = Batch::begin(table);
     batch.delete();
     batch.commit()
+}
+
+/// Whether there is a table of that name.
+#[cfg(test)]
+pub fn exists(table: &str) -> io::Result<bool> {
+    let get = 1;
+    let mut message = Message::new((SUBSYSTEM << 8) | get, 0, &[FAMILY, 0, 0, 0]);
+    message.text(1, table);
+    match Socket::open(libc::NETLINK_NETFILTER)?.request(message) {
+        Ok(()) => Ok(true),
+        Err(error) if error.raw_os_error() == Some(libc::ENOENT) => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 impl Batch {

@@ -53,7 +53,7 @@ pub fn make(network: &Network, uid: &str, record: &Record) -> io::Result<()> {
         made.unwrap_or_else(|_| Err(io::Error::other("the thread ended")))
     });
     inner?;
-    let host = || -> io::Result<()> {
+    let mut host = || -> io::Result<()> {
         quiet(&name);
         outside.set_up(&name)?;
         outside.add_address(&name, gateway)?;

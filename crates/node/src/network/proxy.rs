@@ -47,7 +47,8 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
         teller.tell(Zone::new(&network.options.domain, &known, &slices));
         let mut wanted = table(&known, &slices, &network.options.node);
         add_host_ports(&mut wanted, network);
-        let is_done = applied.as_ref() == Some(&wanted) || apply(network, &mut relay, &wanted).await;
+        let is_done =
+            applied.as_ref() == Some(&wanted) || apply(network, &mut relay, &wanted).await;
         applied = is_done.then_some(wanted);
         tokio::select! {
             () = changed.notified() => {}

@@ -99,9 +99,8 @@ pub fn routes(text: &str) -> Vec<Range> {
 /// The interfaces that packets to elsewhere leave by.
 pub fn default_interfaces(text: &str) -> Vec<String> {
     let lines = text.lines().skip(1).map(|line| line.split_whitespace().collect::<Vec<_>>());
-    let defaults = lines.filter(|fields| {
-        fields.get(1) == Some(&"00000000") && fields.get(7) == Some(&"00000000")
-    });
+    let defaults = lines
+        .filter(|fields| fields.get(1) == Some(&"00000000") && fields.get(7) == Some(&"00000000"));
     defaults.filter_map(|fields| fields.first().map(|&name| name.to_owned())).collect()
 }
 

@@ -32,6 +32,7 @@ struct Settings {
 }
 
 /// Where the records are.
+#[derive(Debug)]
 pub struct Records(PathBuf);
 
 impl Records {

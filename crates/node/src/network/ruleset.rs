@@ -4,10 +4,10 @@
 use std::io;
 use std::net::Ipv4Addr;
 
+use super::Marks;
 use super::nftables::{Base, Batch, FIRST, Field, Hook, SECOND, Step, THIRD};
 use super::range::{CLUSTER, Range};
 use super::services::{Choice, Protocol, Table};
-use super::Marks;
 
 /// Where in the order of everybody's rules ours are.
 const BEFORE_TRACKING: i32 = -300;
@@ -127,8 +127,7 @@ fn sources(batch: &mut Batch, marks: &Marks, range: Range) {
         ],
     );
     // Programs of the machine that ask on its loopback.
-    let from_loopback =
-        Step::Within { register: FIRST, network: loopback.0, mask: loopback.1 };
+    let from_loopback = Step::Within { register: FIRST, network: loopback.0, mask: loopback.1 };
     batch.rule(
         "leaving",
         &[
@@ -167,8 +166,7 @@ fn sources(batch: &mut Batch, marks: &Marks, range: Range) {
 
 /// What still goes to a service after all this goes nowhere: that is said at once.
 fn refusals(batch: &mut Batch, marks: &Marks) {
-    let to_service =
-        [Step::Load(Field::Destination, FIRST), Step::In("addresses"), Step::Reject];
+    let to_service = [Step::Load(Field::Destination, FIRST), Step::In("addresses"), Step::Reject];
     let from_pods = [&[Step::CameBy(marks.pods.clone())][..], &to_service].concat();
     batch.rule("refused-forward", &from_pods);
     batch.rule("refused-output", &to_service);

@@ -11,6 +11,7 @@ use reconcile::{Error, Kind, Name, Object};
 use serde_json::Value;
 
 use super::environment::{Sources, Variables, environment, expand};
+use super::sandbox;
 use super::worker::Shared;
 use crate::agent::SERVICE;
 use crate::machine;
@@ -59,7 +60,7 @@ pub fn remove(shared: &Shared, uid: &str) {
     }
 }
 
-fn directory(shared: &Shared, uid: &str) -> PathBuf {
+pub fn directory(shared: &Shared, uid: &str) -> PathBuf {
     shared.options.directory.join("volumes").join(uid)
 }
 
@@ -133,17 +134,15 @@ async fn read(shared: &Shared, pod: &Object) -> Result<Sources, Error> {
     let requests = shared.context.requests(MANAGER, Default::default());
     let namespace = &pod.name.namespace;
     let (config_maps, secrets) = references(pod);
-    let services = shared.context.cache(SERVICE).in_namespace(namespace);
-    let api = shared.options.api;
-    let host = match api.ip() {
-        ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
-        ip => ip.to_string(),
-    };
+    let mut services = shared.context.cache(SERVICE).in_namespace(namespace);
+    if let Some(connected) = &shared.options.network {
+        services = services.iter().map(|service| connected.network.told(service)).collect();
+    }
     let mut sources = Sources {
         services,
         node_address: shared.options.address.to_string(),
         capacity: machine::capacity(&shared.options.directory),
-        api: (host, api.port()),
+        api: sandbox::api(shared, pod),
         ..Sources::default()
     };
     for name in config_maps {

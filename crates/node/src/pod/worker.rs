@@ -324,7 +324,8 @@ impl Worker<'_> {
             message: "its volumes are not there yet".to_owned(),
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
-        let container = prepare::container(pod, spec.value, prepared, (id, failures))?;
+        let mut container = prepare::container(pod, spec.value, prepared, (id, failures))?;
+        sandbox::add_files(self.shared, pod, &mut container);
         {
             let _permit = self.shared.starts.acquire().await;
             self.shared.runtime.start(&container).await?;

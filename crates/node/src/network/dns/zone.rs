@@ -277,12 +277,18 @@ mod tests {
             Arc::new(Object::new(json!({"metadata": metadata, "spec": spec})))
         };
         let services = [
-            object("web", json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"],
-                "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]})),
+            object(
+                "web",
+                json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"],
+                "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]}),
+            ),
             object("db", json!({"clusterIP": "None"})),
             object("far", json!({"type": "ExternalName", "externalName": "Example.com."})),
-            object("near", json!({"type": "ExternalName",
-                "externalName": "web.n.svc.cluster.local"})),
+            object(
+                "near",
+                json!({"type": "ExternalName",
+                "externalName": "web.n.svc.cluster.local"}),
+            ),
         ];
         let slice = Arc::new(Object::new(json!({
             "metadata": {"namespace": "n", "name": "db-x", "uid": "x",

@@ -28,6 +28,7 @@ use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::network::Network;
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
     START_MAX, Sandbox, SandboxSpec, State,
@@ -46,6 +47,8 @@ pub struct Options {
     pub directory: PathBuf,
     /// What runs `shim::main`: this program and its arguments.
     pub shim: Vec<OsString>,
+    /// What gives pods addresses; without it they share the machine's.
+    pub network: Option<Arc<Network>>,
 }
 
 /// The runtime. It must be made and used inside a tokio runtime.
@@ -186,7 +189,8 @@ impl PodRuntime for Process {
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
-        let mut all: BTreeMap<String, Vec<Container>> = BTreeMap::new();
+        let mut all: BTreeMap<String, Vec<Container>> =
+            self.sandboxes().into_iter().map(|pod| (pod, Vec::new())).collect();
         for run in self.lock().runs.values() {
             all.entry(run.container.id.pod.clone()).or_default().push(run.container.clone());
         }
@@ -219,7 +223,8 @@ impl PodRuntime for Process {
             message: format!("could not record container {:?}: {error}", spec.id.name),
         };
         place.prepare(spec, &log).map_err(failed)?;
-        let began = spawn_shim(&self.options.shim, &place).map_err(failed)?;
+        let network = self.find_sandbox(&spec.id.pod).and_then(|sandbox| sandbox.network);
+        let began = spawn_shim(&self.options.shim, &place, network).map_err(failed)?;
         let (child, started) = tokio::time::timeout(START_MAX, began.wait(&place))
             .await
             .unwrap_or_else(|_| Err("it did not start within two minutes".to_owned()))
@@ -308,6 +313,7 @@ impl PodRuntime for Process {
             let _ = fs::remove_dir_all(folder);
         }
         let _ = fs::remove_dir_all(self.options.directory.join("pods").join(pod));
+        self.remove_sandbox(pod).await;
     }
 
     fn log(&self, id: &ContainerId) -> PathBuf {
@@ -358,10 +364,11 @@ struct Began {
     says: File,
 }
 
-fn spawn_shim(program: &[OsString], place: &Place) -> io::Result<Began> {
+fn spawn_shim(program: &[OsString], place: &Place, network: Option<PathBuf>) -> io::Result<Began> {
     let (first, rest) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(first);
     command.args(rest).env_clear().env(shim::VARIABLE, place.directory());
+    command.envs(network.map(|network| (sandbox::VARIABLE, network)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
     // Not in our group: what a terminal sends to us is not for containers.
     command.process_group(0).current_dir("/");

@@ -11,7 +11,7 @@ use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::record::{self, Asked, Ended, Place, Started};
-use super::{mounts, system};
+use super::{mounts, sandbox, system};
 use crate::runtime::ContainerSpec;
 
 /// Names the directory of the run.
@@ -27,7 +27,8 @@ const LOGS_ASIDE: u32 = 4;
 /// Runs a container if this process was started for that; it then never returns to the rest.
 pub fn main_if_asked() -> Option<ExitCode> {
     let directory = std::env::var_os(VARIABLE)?;
-    Some(match run(&Place::at(PathBuf::from(directory))) {
+    let begin = sandbox::join_if_asked();
+    Some(match begin.and_then(|()| run(&Place::at(PathBuf::from(directory)))) {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             println!("{REFUSED}{error}");
@@ -196,6 +197,7 @@ pub fn beside(spec: &ContainerSpec, pid: i32, command: &[String]) -> io::Result<
     let (first, rest) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut program = Command::new(first);
     program.args(rest).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
+    sandbox::join_that_of(&mut program, pid)?;
     if !spec.mounts.is_empty() {
         let namespace = File::open(format!("/proc/{pid}/ns/mnt"))?;
         let root = File::open(format!("/proc/{pid}/root"))?;

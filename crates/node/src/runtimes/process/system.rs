@@ -117,6 +117,14 @@ pub fn change_root(command: &mut Command, root: &File, namespace: Option<File>) 
     Ok(())
 }
 
+/// The program is in another network.
+pub fn change_network(command: &mut Command, network: File) {
+    // SAFETY: the call is allowed between fork and exec; the descriptor is open.
+    let before = move || check(unsafe { libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) });
+    // SAFETY: the closure allocates nothing.
+    unsafe { command.pre_exec(before) };
+}
+
 /// Where the program begins; to be said after its root.
 pub fn change_directory(command: &mut Command, directory: &str) -> io::Result<()> {
     let directory = CString::new(directory)?;

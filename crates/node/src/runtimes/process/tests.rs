@@ -30,7 +30,7 @@ fn options(directory: &Directory) -> Options {
     let program = std::env::current_exe().expect("a test has a file");
     let test = "runtimes::process::tests::shim";
     let shim = [program.into_os_string(), "--exact".into(), test.into(), "--nocapture".into()];
-    Options { directory: directory.0.clone(), shim: shim.into() }
+    Options { directory: directory.0.clone(), shim: shim.into(), network: None }
 }
 
 fn open(directory: &Directory) -> Arc<dyn PodRuntime> {
