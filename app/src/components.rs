@@ -23,12 +23,14 @@ use crate::definitions;
 use crate::node_agent::{self, Closing, Link, Runtime, Settings};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
+use crate::training_operator::{self, Reviewer};
 
 /// Who fills the caches, and stands for election for the controllers.
 const CONTROLLERS_USER: &str = "system:kube-controller-manager";
 const CONTROLLERS_LEASE: &str = "kube-controller-manager";
 const SCHEDULER_USER: &str = "system:kube-scheduler";
 const SCHEDULER_LEASE: &str = "kube-scheduler";
+const TRAINING_LEASE: &str = "trainer.kubeflow.org";
 /// The namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
 
@@ -37,6 +39,7 @@ const NAMESPACE: &str = "kube-system";
 pub struct Components {
     pub controllers: bool,
     pub scheduler: bool,
+    pub training: bool,
     pub fake_nodes: simulated::Options,
     /// How pods run on this machine, if it is a node.
     pub node: Option<Runtime>,
@@ -86,6 +89,9 @@ pub fn start(
     if plan.components.scheduler {
         start_scheduler(plan, tasks, &shared);
     }
+    if plan.components.training {
+        start_training(plan, tasks, &shared);
+    }
     if let Some(runtime) = plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
         start_node(tasks, &shared, Settings { node, data, api: listen, runtime });
@@ -113,7 +119,11 @@ fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
         ..controllers::Options::default()
     };
     let mut running = controllers::start(
-        |name| shared.context(User::service_account(NAMESPACE, name, ""), term.clone()),
+        |name| {
+            let tuning = cluster.tunings.get(name).copied().unwrap_or_default();
+            let user = User::service_account(NAMESPACE, name, "");
+            Context { tuning, ..shared.context(user, term.clone()) }
+        },
         &options,
     );
     tasks.spawn("controllers", async move { while running.join_next().await.is_some() {} });
@@ -139,6 +149,18 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
         definitions::install(&installer, &scheduler::manifests()).await;
         supervise(SCHEDULER_LEASE, context, run).await;
     });
+}
+
+fn start_training(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+    let term = elect(plan, tasks, shared, (CONTROLLERS_USER, TRAINING_LEASE));
+    let installer = shared.context(training_operator::installer(), alone());
+    let context = shared.context(training_operator::user(), term);
+    let reviewer = shared.context(training_operator::user(), alone());
+    shared.server.webhook_client.within.set(Reviewer::shared(reviewer));
+    // Gangs are the scheduler's; whose definitions are there first does not matter.
+    let also = scheduler::manifests();
+    let run = training_operator::run(installer, context, also);
+    tasks.spawn_until_stop(training_operator::NAME, run);
 }
 
 /// This machine as a node. What takes time begins after the server answers.
@@ -182,7 +204,7 @@ fn elect(
         StoreKind::Memory | StoreKind::Embedded => return alone(),
         StoreKind::Mysql | StoreKind::Etcd => {}
     }
-    let (sender, term) = watch::channel(Term::Follower);
+    let (sender, term) = watch::channel(Term::Follower(None));
     let candidate = Candidate {
         client: local_client(&shared.server, User::authenticated(user, [""; 0])),
         environment: shared.environment.clone(),
@@ -206,6 +228,7 @@ impl Shared {
             metrics: self.metrics.clone(),
             health: self.health.clone(),
             recorder: Arc::default(),
+            tuning: Default::default(),
             term,
             stop: self.stop.clone(),
         }

@@ -1,4 +1,4 @@
-//! Installs what components of ours need to find: definitions of their kinds, and roles.
+//! Installs what components of ours need to find: definitions of their kinds, roles, and more.
 
 use std::time::Duration;
 
@@ -9,15 +9,30 @@ use serde_json::Value;
 const MANAGER: &str = "setpoint";
 const RETRY: Duration = Duration::from_secs(1);
 
-const KINDS: [Kind; 3] = [
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ADMISSION: &str = "admissionregistration.k8s.io";
+
+const KINDS: [Kind; 10] = [
+    Kind::cluster("", "v1", "Namespace", "namespaces"),
+    Kind::namespaced("", "v1", "ConfigMap", "configmaps"),
     Kind::cluster(
         "apiextensions.k8s.io",
         "v1",
         "CustomResourceDefinition",
         "customresourcedefinitions",
     ),
-    Kind::cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles"),
-    Kind::cluster("rbac.authorization.k8s.io", "v1", "ClusterRoleBinding", "clusterrolebindings"),
+    Kind::cluster(RBAC, "v1", "ClusterRole", "clusterroles"),
+    Kind::cluster(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"),
+    Kind::namespaced(RBAC, "v1", "Role", "roles"),
+    Kind::namespaced(RBAC, "v1", "RoleBinding", "rolebindings"),
+    Kind::cluster(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
+    Kind::cluster(
+        ADMISSION,
+        "v1",
+        "ValidatingWebhookConfiguration",
+        "validatingwebhookconfigurations",
+    ),
+    training::kinds::CLUSTER_TRAINING_RUNTIME,
 ];
 
 /// Applies every manifest, in order; tries again until all are there or everything is to stop.

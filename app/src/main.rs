@@ -26,6 +26,7 @@ mod socket;
 mod telemetry;
 mod time;
 mod traces;
+mod training_operator;
 
 use std::process::ExitCode;
 

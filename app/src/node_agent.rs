@@ -7,14 +7,16 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use apiserver::answer::Pieces;
-use apiserver::connected::{LogRequest, Missing, Node};
+use apiserver::connected::{
+    DialRequest, Duplex, LogRequest, Missing, Node, Program, ProgramRequest,
+};
 use async_trait::async_trait;
 use node::agent::Options;
 use node::machine;
 use node::network::{self, Connected, DOMAIN, Network};
 use node::runtime::PodRuntime;
 use node::runtimes::process::{self, Process};
-use node::server::logs;
+use node::server::{logs, streams};
 use node::simulated::NODE;
 use reconcile::{Context, Kind, Name};
 
@@ -253,5 +255,28 @@ impl Node for Link {
             logs::Missing::NoPrevious => Missing::NoPrevious,
             logs::Missing::Unreadable => Missing::Unreadable,
         })
+    }
+
+    async fn runs(&self, pod: &str, container: &str) -> bool {
+        streams::running(&self.runtime, pod, container).is_some()
+    }
+
+    async fn program(&self, request: ProgramRequest) -> Result<Program, String> {
+        let ProgramRequest { pod, container, command, stdin, stdout, stderr, tty } = request;
+        let wanted = streams::Wanted { stdin, stdout, stderr, tty };
+        let opened = streams::open(&self.runtime, (&pod, &container), &command, &wanted).await;
+        opened.map(|streams::Streams { stdin, stdout, stderr, resize, end }| Program {
+            stdin,
+            stdout,
+            stderr,
+            resize,
+            end,
+        })
+    }
+
+    async fn dial(&self, request: DialRequest) -> Result<Box<dyn Duplex>, String> {
+        let DialRequest { pod, address, port } = request;
+        let stream = streams::dial(&self.runtime, (&pod, &address), port).await?;
+        Ok(Box::new(stream))
     }
 }

@@ -6,6 +6,7 @@
 mod api;
 mod apply;
 mod cluster;
+mod node;
 mod statistics;
 mod store;
 
@@ -31,6 +32,8 @@ enum What {
     Api(api::Options),
     /// A cluster of simulated nodes: scheduling, Deployments, Jobs, gangs, deletion.
     Cluster(cluster::Options),
+    /// This machine as a node: pods that run as processes.
+    Node(node::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -43,6 +46,7 @@ fn main() -> anyhow::Result<()> {
             What::Store(options) => store::run(options).await,
             What::Api(options) => api::run(options).await,
             What::Cluster(options) => cluster::run(options).await,
+            What::Node(options) => node::run(options).await,
         }
     })
 }

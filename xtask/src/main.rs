@@ -4,6 +4,7 @@
 
 mod bench;
 mod codegen;
+mod codegen_schemas;
 mod kubectl;
 mod packages;
 mod sim;

@@ -34,6 +34,8 @@ pub enum Component {
     Scheduler,
     /// This machine as a node that runs pods.
     Node,
+    /// TrainJob and JobSet.
+    Training,
 }
 
 impl Component {
@@ -45,6 +47,7 @@ impl Component {
             Component::Controllers => "controllers",
             Component::Scheduler => "scheduler",
             Component::Node => "node",
+            Component::Training => "training",
         }
     }
 }
@@ -136,6 +139,7 @@ impl Serving {
         Ok(Components {
             controllers: has(Component::Controllers),
             scheduler: has(Component::Scheduler),
+            training: has(Component::Training),
             node: is_node.then_some(self.runtime),
             fake_nodes: simulated::Options { count: self.fake_nodes, resources },
         })

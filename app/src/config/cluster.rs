@@ -1,16 +1,21 @@
 //! How the cluster behaves where a user may choose.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
 use apiserver::profile::Profile;
 use controllers::options::Match;
+use reconcile::Tuning;
 
 use super::section::Section;
 use super::{Remarks, duration};
 
 /// How often a node that renews no lease reports.
 const HEARTBEAT: Duration = Duration::from_secs(30);
+/// More than this many of one controller at once only wait for each other.
+const WORKERS_MAX: u64 = 1_024;
+const PER_SECOND_MAX: u64 = 1_000_000;
 
 /// The choices.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,6 +24,8 @@ pub struct Cluster {
     pub deployment_match: Match,
     pub scheduler_policy: Policy,
     pub heartbeat_interval: Duration,
+    /// `controllers`: what is said of each, by name.
+    pub tunings: BTreeMap<&'static str, Tuning>,
 }
 
 /// Which node a pod gets.
@@ -38,6 +45,7 @@ impl Default for Cluster {
             deployment_match: Match::default(),
             scheduler_policy: Policy::default(),
             heartbeat_interval: HEARTBEAT,
+            tunings: BTreeMap::new(),
         }
     }
 }
@@ -68,6 +76,7 @@ impl Cluster {
         let heartbeat = root.read("heartbeat_interval", duration::EXPECTED, |text| {
             duration::parse(text).filter(|interval| !interval.is_zero())
         })?;
+        let tunings = read_tunings(root.section("controllers")?, remarks)?;
         let by_profile = match profile {
             Profile::Kubernetes => Match::Owners,
             // The documents know a Deployment's pods by their labels; adopted, they stay ours.
@@ -78,6 +87,31 @@ impl Cluster {
             deployment_match: matching.unwrap_or(by_profile),
             scheduler_policy: policy.unwrap_or_default(),
             heartbeat_interval: heartbeat.unwrap_or(HEARTBEAT),
+            tunings,
         })
     }
+}
+
+fn read_tunings(
+    mut controllers: Section<'_>,
+    remarks: &mut Remarks,
+) -> Result<BTreeMap<&'static str, Tuning>> {
+    let mut tunings = BTreeMap::new();
+    for entry in controllers::ALL {
+        let mut one = controllers.section(entry.name)?;
+        let whole = |number: Option<u64>| number.and_then(|number| u32::try_from(number).ok());
+        let time = |text: &str| duration::parse(text).filter(|time| !time.is_zero());
+        let tuning = Tuning {
+            workers_max: whole(one.number("workers", 1, WORKERS_MAX)?).map(|count| count as usize),
+            per_second_max: whole(one.number("per_second", 1, PER_SECOND_MAX)?),
+            backoff_first: one.read("backoff", duration::EXPECTED, time)?,
+            backoff_max: one.read("backoff_max", duration::EXPECTED, time)?,
+        };
+        one.finish(remarks);
+        if tuning != Tuning::default() {
+            tunings.insert(entry.name, tuning);
+        }
+    }
+    controllers.finish(remarks);
+    Ok(tunings)
 }

@@ -115,6 +115,8 @@ fn read_without_effect(root: &mut Section<'_>, remarks: &mut Remarks) -> Result<
 
 #[cfg(test)]
 mod tests {
+    use std::time::Duration;
+
     use super::*;
 
     fn config(text: &str) -> Config {
@@ -169,6 +171,18 @@ mod tests {
             let starts = |line: &&str| line.starts_with(&format!("{key}:"));
             assert!(key.contains('-') || example.lines().any(|line| starts(&line)), "{key}");
         }
+    }
+
+    #[test]
+    fn single_controllers_can_be_tuned() {
+        let text = "controllers:\n  job-controller: {workers: 3, per_second: 7, backoff: 1s}\n";
+        let tuned = config(text).cluster.tunings["job-controller"];
+        assert_eq!((tuned.workers_max, tuned.per_second_max), (Some(3), Some(7)));
+        assert_eq!((tuned.backoff_first, tuned.backoff_max), (Some(Duration::from_secs(1)), None));
+        let warned = warnings("controllers:\n  job-controler: {workers: 3}\n");
+        assert!(warned[0].contains("did you mean controllers.job-controller?"), "{warned:?}");
+        let refused = error("controllers:\n  job-controller: {workers: 0}\n");
+        assert!(refused.contains("expected a number from 1 to 1024"), "{refused}");
     }
 
     #[test]

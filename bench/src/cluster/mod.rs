@@ -1,10 +1,10 @@
 //! A whole control plane on simulated nodes and a durable store: how fast pods are placed and
 //! become ready, and what that costs.
 
-mod arrivals;
+pub mod arrivals;
 mod gangs;
 mod life;
-mod objects;
+pub mod objects;
 mod schedule;
 mod workloads;
 

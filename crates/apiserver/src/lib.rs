@@ -41,6 +41,7 @@ pub mod serve;
 pub mod server;
 pub mod start;
 pub mod status;
+pub mod streams;
 pub mod subresources;
 pub mod table;
 pub mod time;

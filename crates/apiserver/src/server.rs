@@ -39,6 +39,7 @@ use crate::request::path::{self, Path, Target};
 use crate::resources::Served;
 use crate::selectors::fields;
 use crate::status::Error;
+use crate::streams::handshake::Upgrade;
 use crate::traffic::{REQUEST_MAX, Traffic, WRITE_MAX, is_long_running};
 use crate::webhooks::client::Client;
 use crate::{ids, subresources, time};
@@ -334,6 +335,7 @@ impl Server {
             id: asked.id,
             cause: Cause::read(&parts.headers)?,
             warnings: asked.warnings,
+            upgrade: Upgrade::of(parts),
         })
     }
 

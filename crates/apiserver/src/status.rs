@@ -158,6 +158,12 @@ impl Error {
         Error { details: about.details(name), ..Error::new(403, "Forbidden", message) }
     }
 
+    /// The client speaks no protocol of streams that is known here.
+    pub fn unknown_protocol(wanted: &str, known: &str) -> Error {
+        let message = format!("no protocol of [{wanted}] is spoken here, only [{known}]");
+        Error::new(403, "Forbidden", message)
+    }
+
     pub fn method_not_allowed() -> Error {
         let message = "the server does not allow this method on the requested resource";
         Error { details: Some(Box::default()), ..Error::new(405, "MethodNotAllowed", message) }

@@ -17,6 +17,8 @@ pub const READS_MAX: usize = 400;
 pub const WRITES_MAX: usize = 200;
 /// Open watches; each is a position and a buffer, some kilobytes in all.
 pub const WATCHES_MAX: usize = 32_768;
+/// Programs and ports that clients hold open; each is a few short queues and two tasks.
+pub const STREAMS_MAX: usize = 1_024;
 /// How long a request may take until its answer begins. Those that last by nature have no limit.
 pub const REQUEST_MAX: Duration = Duration::from_secs(60);
 /// The same for a request that writes.
@@ -29,6 +31,7 @@ pub struct Traffic {
     pub reads: Lane,
     pub writes: Lane,
     pub watches: Lane,
+    pub streams: Lane,
 }
 
 /// One kind of request, and how many of it may be under way.
@@ -58,6 +61,7 @@ impl Default for Traffic {
             reads: Lane::new(READS_MAX),
             writes: Lane::new(WRITES_MAX),
             watches: Lane::new(WATCHES_MAX),
+            streams: Lane::new(STREAMS_MAX),
         }
     }
 }

@@ -1,11 +1,17 @@
 //! What controllers ask of a pod, and how they make one.
 
+use std::sync::Arc;
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
-use reconcile::{Kind, Object, conditions, owners};
+use reconcile::{Kind, Object, Wake, conditions, owners};
 use serde_json::Value;
 
 /// Owners of many pods spend about a ninth of their time on reporting what the pods do.
 pub const REST: u32 = 8;
+
+/// How far apart the clocks of machines may be.
+const SKEW_SECONDS_MAX: i64 = 60;
 
 /// The annotation by which a user says which pod to delete first: the lowest.
 const DELETION_COST: &str = "controller.kubernetes.io/pod-deletion-cost";
@@ -40,8 +46,31 @@ pub fn ready_since(pod: &Object) -> Option<Timestamp> {
 pub fn is_available(pod: &Object, seconds_min: i64, now: Timestamp) -> bool {
     is_ready(pod)
         && (seconds_min == 0
-            || ready_since(pod)
-                .is_some_and(|since| now.as_second() - since.as_second() >= seconds_min))
+            || ready_since(pod).is_some_and(|since| seconds_left(since, seconds_min, now) == 0))
+}
+
+/// When the next ready pod becomes available, nothing else may happen.
+pub fn wake_when_available<'a>(
+    pods: impl Iterator<Item = &'a Arc<Object>>,
+    seconds_min: i64,
+    now: Timestamp,
+) -> Wake {
+    let since = pods.filter_map(|pod| ready_since(pod));
+    let left = since.map(|since| seconds_left(since, seconds_min, now));
+    match left.filter(|left| *left > 0).min() {
+        Some(left) => Wake::After(Duration::from_secs(left)),
+        None => Wake::OnChange,
+    }
+}
+
+/// How long until what is ready since a time has been so for long enough.
+fn seconds_left(since: Timestamp, seconds_min: i64, now: Timestamp) -> u64 {
+    let ready = now.as_second() - since.as_second();
+    // Ready since a time to come: the clock was set back, and nobody knows how long it has been.
+    if ready < -SKEW_SECONDS_MAX {
+        return 0;
+    }
+    u64::try_from(seconds_min - ready).unwrap_or(0)
 }
 
 pub fn node(pod: &Object) -> &str {

@@ -5,13 +5,17 @@ use std::net::{IpAddr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use futures::FutureExt;
 use reconcile::health::State;
 use reconcile::{Change, Context, Kind, Name};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::network::Connected;
-use crate::pod::worker::{self, Shared};
+use crate::pod::admission::Ledger;
+use crate::pod::follow::Followers;
+use crate::pod::prepare;
+use crate::pod::worker::{self, Rest, Shared};
 use crate::register;
 use crate::runtime::PodRuntime;
 use crate::simulated::{NODE, POD};
@@ -81,6 +85,17 @@ impl Workers {
     }
 }
 
+impl Held {
+    /// A worker has nothing more to do. If its pod changed since it looked, it gets another.
+    fn rest(&mut self, (uid, name): (String, Name), rest: Rest) {
+        let Some(wake) = self.running.remove(&uid) else { return };
+        let is_woken = wake.notified().now_or_never().is_some();
+        if rest == Rest::Parked && is_woken {
+            self.wanted.insert((uid, name));
+        }
+    }
+}
+
 /// Runs until it is dropped. What runs on the machine then goes on without it.
 pub async fn run(context: Context, options: Options) {
     register::register(&context, &options).await;
@@ -96,6 +111,8 @@ pub async fn run(context: Context, options: Options) {
         runtime,
         options: options.clone(),
         starts: Semaphore::new(STARTS_MAX),
+        ledger: Ledger::default(),
+        followers: Followers::default(),
     });
     let network = async {
         if let Some(network) = &options.network {
@@ -121,11 +138,16 @@ async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
     {
         let mut held = workers.lock();
         for pod in pods.all().iter().filter(|pod| pod.value["spec"]["nodeName"] == options.node) {
+            // Those that were taken before come first, whoever is looked at first.
+            if pod.value["status"]["startTime"].is_string() {
+                let _ = shared.ledger.admit(pod, None);
+            }
             held.wanted.insert((pod.uid.clone(), pod.name.clone()));
         }
-        // What runs for a pod that is gone gets a worker too, which ends it.
+        // What runs or was made for a pod that is gone gets a worker too, which ends it.
         let known: BTreeSet<String> = held.wanted.iter().map(|(uid, _)| uid.clone()).collect();
-        let orphans = runtime.containers().into_keys().filter(|uid| !known.contains(uid));
+        let left = runtime.containers().into_keys().chain(prepare::found(shared));
+        let orphans = left.filter(|uid| !known.contains(uid));
         let orphans = orphans.map(|uid| (uid, Name::new("", "")));
         held.wanted.extend(orphans.collect::<Vec<_>>());
     }
@@ -135,15 +157,19 @@ async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
         tokio::select! {
             () = workers.changed.notified() => {}
             Some(ended) = tasks.join_next() => {
-                if let Ok(uid) = ended {
-                    workers.lock().running.remove(&uid);
+                if let Ok((pod, rest)) = ended {
+                    workers.lock().rest(pod, rest);
                 }
             }
         }
     }
 }
 
-fn start_workers(shared: &Arc<Shared>, workers: &Arc<Workers>, tasks: &mut JoinSet<String>) {
+fn start_workers(
+    shared: &Arc<Shared>,
+    workers: &Arc<Workers>,
+    tasks: &mut JoinSet<((String, Name), Rest)>,
+) {
     let mut held = workers.lock();
     while held.running.len() < WORKERS_MAX {
         let Some((uid, name)) = held.wanted.pop_first() else { return };
@@ -154,8 +180,8 @@ fn start_workers(shared: &Arc<Shared>, workers: &Arc<Workers>, tasks: &mut JoinS
         held.running.insert(uid.clone(), wake.clone());
         let shared = shared.clone();
         tasks.spawn(async move {
-            worker::run(&shared, &uid, &name, &wake).await;
-            uid
+            let rest = worker::run(&shared, &uid, &name, &wake).await;
+            ((uid, name), rest)
         });
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tokio::sync::Notify;
 
-use crate::runtime::{ContainerId, ContainerSpec, Exit, PodRuntime, State};
+use crate::runtime::{ContainerId, ContainerSpec, Exit, Input, PodRuntime, State};
 
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -102,6 +102,7 @@ pub fn shell(pod: &str, script: &str) -> ContainerSpec {
         mounts: Vec::new(),
         user: None,
         group: None,
+        input: Input::default(),
         failures: 0,
     }
 }

@@ -12,6 +12,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::server::streams::{Duplex, Streams, Wanted};
+
 /// How long a call to start a container may take.
 pub const START_MAX: Duration = Duration::from_secs(120);
 
@@ -83,8 +85,21 @@ pub struct ContainerSpec {
     pub mounts: Vec<Mount>,
     pub user: Option<u32>,
     pub group: Option<u32>,
+    #[serde(default)]
+    pub input: Input,
     /// Failures in a row before this run, for the delay before the next.
     pub failures: u32,
+}
+
+/// What a container has for input.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Input {
+    /// Who attaches may write to it; without it there is none.
+    pub is_open: bool,
+    /// It ends with the first who attached.
+    pub is_once: bool,
+    /// It is a terminal, and the output too.
+    pub is_terminal: bool,
 }
 
 /// A file or directory of the host that the container sees elsewhere.
@@ -195,6 +210,34 @@ pub trait PodRuntime: Send + Sync + 'static {
 
     /// Runs a program beside a container, with its environment and mounts.
     async fn exec(&self, id: &ContainerId, command: &[String]) -> Result<Executed, Refusal>;
+
+    /// The same with its streams in the hands of the caller.
+    async fn run_beside(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        wanted: &Wanted,
+    ) -> Result<Streams, Refusal> {
+        let _ = (id, command, wanted);
+        Err(Refusal::unable("run programs beside containers"))
+    }
+
+    /// The streams of the container's own program, from here on.
+    async fn attach(&self, id: &ContainerId, wanted: &Wanted) -> Result<Streams, Refusal> {
+        let _ = (id, wanted);
+        Err(Refusal::unable("attach to containers"))
+    }
+
+    /// A connection to a port as from within the pod, which may have an address of its own.
+    async fn dial(
+        &self,
+        pod: &str,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Box<dyn Duplex>, Refusal> {
+        let _ = (pod, address, port);
+        Err(Refusal::unable("connect to ports of pods"))
+    }
 }
 
 /// What came of a program that was run beside a container.
@@ -203,6 +246,12 @@ pub struct Executed {
     pub code: i32,
     /// What it wrote, up to a bound.
     pub output: Vec<u8>,
+}
+
+impl Refusal {
+    fn unable(what: &str) -> Refusal {
+        Refusal { reason: "Unsupported", message: format!("this runtime does not {what}") }
+    }
 }
 
 impl ContainerId {

@@ -16,6 +16,7 @@ use crate::metrics::Metrics;
 use crate::notices::Recorder;
 use crate::object::{Name, Object};
 use crate::requests::{Origin, Requests};
+use crate::tuning::Tuning;
 
 /// Shared by the controllers of one process.
 #[derive(Clone)]
@@ -30,6 +31,8 @@ pub struct Context {
     pub term: watch::Receiver<Term>,
     /// True from when everything is to stop.
     pub stop: watch::Receiver<bool>,
+    /// What is asked of this controller in particular.
+    pub tuning: Tuning,
 }
 
 impl Context {
@@ -47,7 +50,8 @@ impl Context {
         let epoch = match &*self.term.borrow() {
             Term::Leader(_) if is_planted(Defect::NoTerm) => None,
             Term::Leader(epoch) => Some(epoch.clone()),
-            Term::Alone | Term::Follower => None,
+            Term::Follower(epoch) => epoch.clone(),
+            Term::Alone => None,
         };
         let origin = Origin { epoch, ..origin };
         Requests { client: self.client.clone(), manager, origin, is_brief: false }

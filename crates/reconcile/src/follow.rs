@@ -17,7 +17,7 @@ use crate::cache::Cache;
 use crate::defects::{Defect, is_planted};
 use crate::environment::Environment;
 use crate::kind::Kind;
-use crate::object::Object;
+use crate::object::{Name, Object};
 use crate::requests::escape;
 
 /// Objects a page of a list.
@@ -54,6 +54,11 @@ pub trait Sink: Send + Sync + 'static {
 
     fn form(&self) -> Form {
         Form::Whole
+    }
+
+    /// The one object that is followed, if it is not all of the kind.
+    fn only(&self) -> Option<&Name> {
+        None
     }
 
     /// Everything there is, as of a revision.
@@ -152,10 +157,9 @@ async fn list(cache: &impl Sink, client: &kube::Client, newest: u64) -> Result<u
     let mut objects = Vec::new();
     let mut next = String::new();
     loop {
+        let (collection, fields) = scope(cache);
         let path = format!(
-            "{}?limit={PAGE_OBJECTS_MAX}{}{}",
-            cache.kind().collection(""),
-            cache.kind().field_query(),
+            "{collection}?limit={PAGE_OBJECTS_MAX}{fields}{}",
             if next.is_empty() { String::new() } else { format!("&continue={next}") }
         );
         let request = get(cache, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
@@ -196,7 +200,7 @@ async fn watch(
     client: &kube::Client,
     from: u64,
 ) -> Result<(Ended, u64), Broken> {
-    let (collection, fields) = (cache.kind().collection(""), cache.kind().field_query());
+    let (collection, fields) = scope(cache);
     let path = format!(
         "{collection}?watch=true&allowWatchBookmarks=true&timeoutSeconds={WATCH_SECONDS}\
          &resourceVersion={from}{fields}"
@@ -247,6 +251,17 @@ fn kept(mut value: Value) -> Object {
         meta.remove("managedFields");
     }
     Object::new(value)
+}
+
+/// What is listed and watched: the path, and what else is asked for.
+fn scope(cache: &impl Sink) -> (String, String) {
+    match cache.only() {
+        Some(name) => {
+            let fields = format!("&fieldSelector=metadata.name%3D{}", name.name);
+            (cache.kind().collection(&name.namespace), fields)
+        }
+        None => (cache.kind().collection(""), cache.kind().field_query()),
+    }
 }
 
 fn get(cache: &impl Sink, path: String) -> http::request::Builder {

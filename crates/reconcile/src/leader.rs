@@ -31,8 +31,21 @@ const RETRY: Duration = Duration::from_secs(2);
 pub enum Term {
     /// There is no election: this process is the only one.
     Alone,
-    Follower,
+    /// With the term in which it led last: what it had begun then must not pass for the work of
+    /// somebody without a term.
+    Follower(Option<Epoch>),
     Leader(Epoch),
+}
+
+impl Term {
+    /// The same after the lease was lost.
+    pub fn lost(&self) -> Term {
+        match self {
+            Term::Alone => Term::Follower(None),
+            Term::Follower(epoch) => Term::Follower(epoch.clone()),
+            Term::Leader(epoch) => Term::Follower(Some(epoch.clone())),
+        }
+    }
 }
 
 /// Who stands for election, and for what.
@@ -67,7 +80,8 @@ pub async fn campaign(candidate: Candidate, term: watch::Sender<Term>) {
             }
             Ok(Ok(None)) => {
                 renewed = None;
-                tell(&term, Term::Follower, candidate.lease);
+                let lost = term.borrow().lost();
+                tell(&term, lost, candidate.lease);
             }
             Ok(Err(error)) => {
                 tracing::debug!(lease = candidate.lease, error = %error.chain(), "not renewed");
@@ -76,7 +90,8 @@ pub async fn campaign(candidate: Candidate, term: watch::Sender<Term>) {
         }
         let limit = Duration::from_secs(RENEW_SECONDS_MAX);
         if renewed.is_none_or(|at| at.elapsed() >= limit) {
-            tell(&term, Term::Follower, candidate.lease);
+            let lost = term.borrow().lost();
+            tell(&term, lost, candidate.lease);
         }
         tokio::time::sleep(RETRY).await;
     }

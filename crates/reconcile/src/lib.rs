@@ -38,6 +38,7 @@ pub mod requests;
 pub mod run;
 pub mod selector;
 pub mod supervise;
+mod tuning;
 
 pub use cache::{Cache, Change};
 pub use caches::Caches;
@@ -49,3 +50,4 @@ pub use object::{Name, Object};
 pub use plan::{Plan, Step, Wake};
 pub use reconciler::{Reconciler, Watches};
 pub use selector::Selector;
+pub use tuning::Tuning;

@@ -27,8 +27,11 @@ use crate::plan::Plan;
 pub trait Reconciler: Send + Sync + 'static {
     type Observed: Send;
 
-    /// Field manager, event source, metric label, span and lease name.
+    /// Metric label, span and lease name; field manager and event source unless they differ.
     const NAME: &'static str;
+
+    /// Who owns the fields that are written.
+    const MANAGER: &'static str = Self::NAME;
 
     /// What is reconciled.
     const KIND: Kind;

@@ -22,6 +22,7 @@ use crate::object::{Name, Object};
 use crate::plan::Wake;
 use crate::reconciler::{Reconciler, Settings, Watches};
 use crate::requests::Origin;
+use crate::tuning::Pace;
 
 /// How long a reconcile waits for the caches to show what it wrote before.
 const CATCH_UP_SECONDS_MAX: u64 = 30;
@@ -40,6 +41,7 @@ struct Runner<R> {
     reconciler: R,
     context: Context,
     settings: Settings,
+    pace: Mutex<Pace>,
     cache: Arc<Cache>,
     shared: Arc<Shared>,
     /// What was last written for each object.
@@ -106,7 +108,8 @@ pub async fn run<R: Reconciler>(context: Context, reconciler: R) {
         }
     }
     let runner = Arc::new(Runner {
-        settings: reconciler.settings(),
+        settings: context.tuning.apply(reconciler.settings()),
+        pace: Mutex::new(Pace::new(context.tuning.per_second_max)),
         cache: context.cache(R::KIND),
         reconciler,
         context,
@@ -162,7 +165,7 @@ impl<R: Reconciler> Runner<R> {
             if self.may_act() {
                 self.start_due(&mut running, &mut names);
             }
-            let next = self.shared.lock().queue.next_due();
+            let next = self.next_due();
             let is_full = running.len() >= self.settings.workers_max;
             tokio::select! {
                 biased;
@@ -178,7 +181,7 @@ impl<R: Reconciler> Runner<R> {
     }
 
     fn may_act(&self) -> bool {
-        let may = !matches!(*self.context.term.borrow(), Term::Follower);
+        let may = !matches!(*self.context.term.borrow(), Term::Follower(_));
         if !may {
             self.context.health.set(R::NAME, State::Standby);
         }
@@ -192,15 +195,28 @@ impl<R: Reconciler> Runner<R> {
         }
     }
 
+    /// When to look again if nothing changes.
+    fn next_due(&self) -> Option<Instant> {
+        let due = self.shared.lock().queue.next_due()?;
+        let pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(due.max(pace.next(Instant::now())))
+    }
+
     fn start_due(
         self: &Arc<Self>,
         running: &mut JoinSet<(Name, Outcome)>,
         names: &mut BTreeMap<tokio::task::Id, Name>,
     ) {
+        let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         while running.len() < self.settings.workers_max {
+            let now = Instant::now();
+            if pace.next(now) > now {
+                break;
+            }
             let (name, cause) = {
                 let mut waiting = self.shared.lock();
-                let Some(name) = waiting.queue.take(Instant::now()) else { break };
+                let Some(name) = waiting.queue.take(now) else { break };
+                pace.begin(now);
                 let cause = waiting.causes.remove(&name);
                 (name, cause)
             };
@@ -315,7 +331,7 @@ impl<R: Reconciler> Runner<R> {
         let id = format!("{:016x}", self.context.environment.random());
         let cause = Some(cause.unwrap_or(object.revision));
         let origin = Origin { cause, reconcile: id, epoch: None };
-        let requests = self.context.requests(R::NAME, origin);
+        let requests = self.context.requests(R::MANAGER, origin);
         let observed = self.reconciler.observe(&self.context, &object).await?;
         let now = self.context.environment.now();
         let plan = self.reconciler.plan(&object, &observed, now)?;

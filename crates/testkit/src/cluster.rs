@@ -102,6 +102,7 @@ impl Cluster {
             metrics: Arc::default(),
             health: Arc::default(),
             recorder: Arc::default(),
+            tuning: Default::default(),
             term,
             stop: self.stop.subscribe(),
         }

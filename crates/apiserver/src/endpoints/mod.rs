@@ -26,6 +26,7 @@ use crate::request::negotiate::Representation;
 use crate::request::options::Options;
 use crate::request::path::Target;
 use crate::resources::Resource;
+use crate::streams::handshake::Upgrade;
 
 /// A request for a resource, understood.
 #[derive(Clone)]
@@ -44,6 +45,8 @@ pub struct Request {
     pub cause: Cause,
     /// What the client is told besides the answer.
     pub warnings: Warnings,
+    /// Set if the client wants to leave HTTP.
+    pub upgrade: Option<Upgrade>,
 }
 
 /// Warnings of one request, in order and once each.

@@ -1,13 +1,15 @@
 //! What needs the machine a pod runs on: logs, commands, streams and proxies.
 //!
-//! A node in this process is asked for logs. For the rest, and for other nodes, the answer is why
-//! not, as precise as can be told from the objects.
+//! The node of this process is asked. For other nodes the answer is why not, as precise as can be
+//! told from the objects.
 //!
 //! Upstream: pkg/registry/core/pod/strategy.go (LogLocation, streamLocation)
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use super::log;
+use super::{log, stream};
 use crate::answer::Answer;
 use crate::endpoints::Request;
 use crate::endpoints::write::read;
@@ -18,7 +20,7 @@ use crate::status::Error;
 
 pub const NAMES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
-pub async fn answer(server: &Server, request: &Request) -> Result<Answer, Error> {
+pub async fn answer(server: &Arc<Server>, request: &Request) -> Result<Answer, Error> {
     let mut of_object = request.clone();
     of_object.target.subresource.clear();
     let name = of_object.target.name.clone();
@@ -33,10 +35,19 @@ pub async fn answer(server: &Server, request: &Request) -> Result<Answer, Error>
     let name = &of_object.target.name;
     let current = read(server, &of_object).await?;
     let current = current.ok_or_else(|| Error::not_found(request.resource.about(), name))?;
-    if (request.resource.kind.as_str(), request.target.subresource.as_str()) == ("Pod", "log")
-        && container_fault(request.options.get("container"), &current.object).is_none()
-        && let Some(answer) = log::answer(server, request, &current.object).await
-    {
+    let pod = &current.object;
+    let answered = match (request.resource.kind.as_str(), request.target.subresource.as_str()) {
+        ("Pod", "portforward") => stream::forward(server, request, pod).await,
+        ("Pod", "log" | "exec" | "attach")
+            if container_fault(request.options.get("container"), pod).is_some() =>
+        {
+            None
+        }
+        ("Pod", "log") => log::answer(server, request, pod).await,
+        ("Pod", "exec" | "attach") => stream::program(server, request, pod).await,
+        _ => None,
+    };
+    if let Some(answer) = answered {
         return answer;
     }
     Err(match request.resource.kind.as_str() {
@@ -62,6 +73,19 @@ fn of_pod(request: &Request, pod: &Value) -> Error {
 
 fn not_connected(node: &str) -> Error {
     Error::unavailable(format!("node {node:?} is not connected to this server"))
+}
+
+/// The container that is meant, of a request without a fault.
+pub fn container<'a>(request: &'a Request, pod: &'a Value) -> &'a str {
+    let named = request.options.get("container").filter(|name| !name.is_empty());
+    let default = ["metadata", "annotations", "kubectl.kubernetes.io/default-container"];
+    match (named, text(pod, &default)) {
+        (Some(named), _) => named,
+        (None, "") => edit::list(pod, &["spec", "containers"])
+            .first()
+            .map_or("", |first| text(first, &["name"])),
+        (None, default) => default,
+    }
 }
 
 /// One container must be meant.

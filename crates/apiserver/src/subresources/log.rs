@@ -4,9 +4,11 @@
 
 use serde_json::Value;
 
+use super::connect;
 use crate::answer::Answer;
 use crate::connected::{LogRequest, Missing};
 use crate::endpoints::Request;
+use crate::field_error::FieldError;
 use crate::object;
 use crate::registry::edit::{self, text};
 use crate::server::Server;
@@ -36,19 +38,29 @@ pub async fn answer(
 
 fn why(pod: &Value, container: &str, missing: Missing) -> Error {
     let name = object::name(pod);
-    let reason = ["containerStatuses", "initContainerStatuses"]
+    let kinds = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let status = kinds
         .iter()
         .flat_map(|field| edit::list(pod, &["status", field]))
-        .find(|status| text(status, &["name"]) == container)
-        .map_or("ContainerCreating", |status| text(status, &["state", "waiting", "reason"]));
-    Error::bad_request(match missing {
-        Missing::NoPrevious => {
+        .find(|status| text(status, &["name"]) == container);
+    let reason =
+        status.map_or("ContainerCreating", |status| text(status, &["state", "waiting", "reason"]));
+    Error::bad_request(match (missing, reason) {
+        (Missing::NoPrevious, _) => {
             format!("previous terminated container {container:?} in pod {name:?} not found")
         }
-        Missing::NotStarted => {
+        (Missing::NotStarted, "") => {
+            format!("container {container:?} in pod {name:?} is not available")
+        }
+        (Missing::NotStarted, reason) => {
+            let reason = match reason {
+                "ErrImagePull" => "image can't be pulled",
+                "ImagePullBackOff" => "trying and failing to pull image",
+                reason => reason,
+            };
             format!("container {container:?} in pod {name:?} is waiting to start: {reason}")
         }
-        Missing::Unreadable => {
+        (Missing::Unreadable, _) => {
             format!("the output of container {container:?} in pod {name:?} is not there any more")
         }
     })
@@ -56,43 +68,61 @@ fn why(pod: &Value, container: &str, missing: Missing) -> Error {
 
 fn wanted(server: &Server, request: &Request, pod: &Value) -> Result<LogRequest, Error> {
     let option = |name: &str| request.options.get(name).filter(|value| !value.is_empty());
-    let number = |name: &str| match option(name).map(str::parse::<u64>) {
-        None => Ok(None),
-        Some(Ok(number)) => Ok(Some(number)),
-        Some(Err(_)) => Err(Error::bad_request(format!(
-            "invalid {name} {:?}: it must be a number that is not negative",
-            option(name).unwrap_or_default()
-        ))),
-    };
     let is_set = |name: &str| matches!(option(name), Some("true" | "1"));
-    let containers = edit::list(pod, &["spec", "containers"]);
-    let default = ["metadata", "annotations", "kubectl.kubernetes.io/default-container"];
-    let container = match (option("container"), text(pod, &default)) {
-        (Some(named), _) => named.to_owned(),
-        (None, "") => containers.first().map_or("", |it| text(it, &["name"])).to_owned(),
-        (None, default) => default.to_owned(),
+    let mut errors = Vec::new();
+    let mut number = |name: &str, least: i64| {
+        let text = option(name)?;
+        match text.parse::<i64>() {
+            Ok(number) if number >= least => u64::try_from(number).ok(),
+            Ok(number) => {
+                let detail = match least {
+                    0 => "must be greater than or equal to 0",
+                    _ => "must be greater than 0",
+                };
+                errors.push(FieldError::invalid(name, number, detail));
+                None
+            }
+            Err(_) => {
+                errors.push(FieldError::invalid(name, text, "must be a number"));
+                None
+            }
+        }
     };
-    let since = match (number("sinceSeconds")?, option("sinceTime")) {
-        (Some(seconds), _) => {
+    let tail_lines = number("tailLines", 0);
+    let limit_bytes = number("limitBytes", 1);
+    let since_seconds = number("sinceSeconds", 1);
+    let since = match (since_seconds, option("sinceTime")) {
+        (Some(_), Some(_)) => {
+            let detail = "at most one of `sinceTime` or `sinceSeconds` may be specified";
+            errors.push(FieldError::forbidden("", detail));
+            None
+        }
+        (Some(seconds), None) => {
             let seconds = i64::try_from(seconds).unwrap_or(i64::MAX / MICROSECONDS);
             Some((server.now() - seconds).saturating_mul(MICROSECONDS))
         }
-        (None, Some(at)) => {
-            let parsed = timestamp::parse(at).ok_or_else(|| {
-                Error::bad_request(format!("invalid sinceTime {at:?}: it must be as RFC 3339 says"))
-            })?;
-            Some(parsed.saturating_mul(MICROSECONDS))
-        }
+        (None, Some(at)) => match timestamp::parse_micro(at) {
+            Some((seconds, micro)) => {
+                Some(seconds.saturating_mul(MICROSECONDS).saturating_add(i64::from(micro)))
+            }
+            None => {
+                errors.push(FieldError::invalid("sinceTime", at, "must be as RFC 3339 says"));
+                None
+            }
+        },
         (None, None) => None,
     };
+    if !errors.is_empty() {
+        return Err(Error::invalid("PodLogOptions", "", object::name(pod), &errors));
+    }
     Ok(LogRequest {
         pod: text(pod, &["metadata", "uid"]).to_owned(),
-        container,
+        container: connect::container(request, pod).to_owned(),
         follow: is_set("follow"),
         previous: is_set("previous"),
         timestamps: is_set("timestamps"),
-        tail_lines: number("tailLines")?,
-        limit_bytes: number("limitBytes")?,
+        tail_lines,
+        limit_bytes,
         since,
     })
 }

@@ -7,6 +7,7 @@ mod log;
 pub mod proxy;
 pub mod scale;
 mod scale_apply;
+mod stream;
 pub mod token;
 
 use serde_json::json;

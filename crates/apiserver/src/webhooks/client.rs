@@ -27,6 +27,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::target::Target;
+use super::within::Within;
 use super::{addresses, trust};
 use crate::decode::json;
 use crate::server::Server;
@@ -48,6 +49,8 @@ const SHOWN_CHARACTERS_MAX: usize = 256;
 #[derive(Default)]
 pub struct Client {
     idle: Mutex<BTreeMap<Peer, Vec<Idle>>>,
+    /// Parts of this program that answer themselves.
+    pub within: Within,
 }
 
 /// What must be the same for a connection to be used again.
@@ -89,6 +92,11 @@ impl Client {
     ) -> Result<Value, String> {
         let failed = |why: String| format!("Post {:?}: {why}", target.url(timeout_seconds));
         let limit = Duration::from_secs(timeout_seconds);
+        if let Some(part) = self.within.find(target) {
+            let answer = tokio::time::timeout(limit, part.review(&target.path, body)).await;
+            let answer = answer.map_err(|_| failed("context deadline exceeded".to_owned()))?;
+            return answer.ok_or_else(|| "the server could not find the requested resource".into());
+        }
         let body = Bytes::from(body.to_string());
         let exchange = self.exchange(server, target, body, timeout_seconds);
         let (code, answer) = match tokio::time::timeout(limit, exchange).await {

@@ -132,7 +132,12 @@ async fn what_is_too_long_is_refused() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn too_many_requests_and_watches_are_sent_away_for_a_while() {
-    let traffic = Traffic { reads: Lane::new(0), writes: Lane::new(0), watches: Lane::new(0) };
+    let traffic = Traffic {
+        reads: Lane::new(0),
+        writes: Lane::new(0),
+        watches: Lane::new(0),
+        ..Traffic::default()
+    };
     let cluster = Cluster::start_with(Choices { traffic, ..Choices::default() }).await;
     let mut client = cluster.client(Version::Two).await;
     // The administrator is always let in, and may be somebody who is not.

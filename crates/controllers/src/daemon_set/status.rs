@@ -1,7 +1,5 @@
 //! What a DaemonSet says of its pods.
 
-use std::time::Duration;
-
 use reconcile::Wake;
 use serde_json::{Value, json};
 
@@ -53,12 +51,6 @@ pub fn status(scene: &Scene<'_>) -> Value {
 
 /// When the next ready pod becomes available, nothing else may happen.
 pub fn wake(scene: &Scene<'_>) -> Wake {
-    let pods = scene.pods.values().flatten();
-    let since = pods.filter_map(|pod| pods::ready_since(pod));
-    let left =
-        since.map(|since| since.as_second() + scene.spec.min_ready_seconds - scene.now.as_second());
-    match left.filter(|left| *left > 0).min() {
-        Some(left) => Wake::After(Duration::from_secs(left.unsigned_abs())),
-        None => Wake::OnChange,
-    }
+    let pods = scene.pods.values().flatten().copied();
+    pods::wake_when_available(pods, scene.spec.min_ready_seconds, scene.now)
 }

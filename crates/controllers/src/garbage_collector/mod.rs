@@ -149,7 +149,7 @@ async fn serve(context: &Context, shared: &Arc<Shared>) {
     let mut term = context.term.clone();
     loop {
         // Who may not act does not wait for what is due either: it would be due at once, for ever.
-        let may_act = !matches!(*term.borrow(), Term::Follower);
+        let may_act = !matches!(*term.borrow(), Term::Follower(_));
         while running.len() < WORKERS_MAX && may_act {
             let Some(name) = shared.waiting().queue.take(Instant::now()) else { break };
             let (context, shared) = (context.clone(), shared.clone());

@@ -19,7 +19,7 @@ pub async fn sweep(context: Context, finished_max: usize) {
     let cache = context.cache(POD);
     loop {
         let seen = cache.seen();
-        let may_act = !matches!(*context.term.borrow(), Term::Follower);
+        let may_act = !matches!(*context.term.borrow(), Term::Follower(_));
         if cache.is_ready() && cache.len() > finished_max && may_act {
             let steps = surplus(&cache.all(), finished_max);
             let requests = context.requests(super::NAME, Default::default());

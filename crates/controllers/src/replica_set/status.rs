@@ -1,7 +1,6 @@
 //! What a ReplicaSet says of its pods.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::conditions::{self, Condition, Truth};
@@ -61,13 +60,7 @@ pub fn status(
 
 /// When the next ready pod becomes available, nothing else may happen.
 pub fn wake(object: &Object, held: &[&Arc<Object>], now: Timestamp) -> Wake {
-    let seconds = min_ready_seconds(object);
-    let waiting = held.iter().filter_map(|pod| pods::ready_since(pod));
-    let left = waiting.map(|since| since.as_second() + seconds - now.as_second());
-    match left.filter(|left| *left > 0).min() {
-        Some(left) => Wake::After(Duration::from_secs(left.unsigned_abs())),
-        None => Wake::OnChange,
-    }
+    pods::wake_when_available(held.iter().copied(), min_ready_seconds(object), now)
 }
 
 fn min_ready_seconds(object: &Object) -> i64 {

@@ -1,7 +1,5 @@
 //! What a StatefulSet says of its pods.
 
-use std::time::Duration;
-
 use reconcile::{Object, Wake};
 use serde_json::{Value, json};
 
@@ -55,11 +53,5 @@ pub fn status(scene: &Scene<'_>) -> Value {
 
 /// When the next ready pod becomes available, nothing else may happen.
 pub fn wake(scene: &Scene<'_>) -> Wake {
-    let since = scene.held.iter().filter_map(|pod| pods::ready_since(pod));
-    let left =
-        since.map(|since| since.as_second() + scene.spec.min_ready_seconds - scene.now.as_second());
-    match left.filter(|left| *left > 0).min() {
-        Some(left) => Wake::After(Duration::from_secs(left.unsigned_abs())),
-        None => Wake::OnChange,
-    }
+    pods::wake_when_available(scene.held.iter().copied(), scene.spec.min_ready_seconds, scene.now)
 }

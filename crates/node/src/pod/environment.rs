@@ -67,7 +67,13 @@ pub fn environment(
     variables.set("KUBERNETES_SERVICE_HOST", host.clone());
     variables.set("KUBERNETES_SERVICE_PORT", port.to_string());
     variables.set("KUBERNETES_SERVICE_PORT_HTTPS", port.to_string());
-    variables.set("KUBERNETES_PORT", format!("tcp://{host}:{port}"));
+    let url = format!("tcp://{host}:{port}");
+    variables.set("KUBERNETES_PORT", url.clone());
+    let prefix = format!("KUBERNETES_PORT_{port}_TCP");
+    variables.set(&prefix, url);
+    variables.set(&format!("{prefix}_PROTO"), "tcp".to_owned());
+    variables.set(&format!("{prefix}_PORT"), port.to_string());
+    variables.set(&format!("{prefix}_ADDR"), host.clone());
     for from in list(&container["envFrom"]) {
         take_all(from, sources, &mut variables)?;
     }

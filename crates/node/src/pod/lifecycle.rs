@@ -11,8 +11,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Object, Wake};
 
-use super::restart::{Fate, between, fate};
-use super::spec::{Restart, Role, Spec, containers, grace, of_pod};
+use super::restart::{Fate, between, fate, is_changed};
+use super::spec::{Role, Spec, containers, grace, is_over};
 use crate::runtime::{Container, Refusal, Sandbox, State};
 
 /// What the signal to end is given at the least, whatever is left of the grace period.
@@ -26,6 +26,10 @@ pub struct Observed {
     pub containers: BTreeMap<String, Seen>,
     /// Why its volumes or its sandbox are not there, if they are not.
     pub volumes: Option<Refusal>,
+    /// Why this node does not take it, if it does not.
+    pub rejected: Option<Refusal>,
+    /// Since when all of it is to end.
+    pub ending_since: Option<Timestamp>,
     /// What its containers share.
     pub sandbox: Option<Sandbox>,
 }
@@ -40,6 +44,8 @@ pub struct Seen {
     pub health: Health,
     /// Whether it was asked to stop.
     pub is_stopping: bool,
+    /// What the runs that ended had to say, by attempt.
+    pub messages: BTreeMap<u32, String>,
 }
 
 /// A start that failed, how often in a row, and when last.
@@ -48,6 +54,8 @@ pub struct Refused {
     pub refusal: Refusal,
     pub at: Timestamp,
     pub times: u32,
+    /// Of which image.
+    pub image: String,
 }
 
 /// What probes say of the newest run.
@@ -78,7 +86,12 @@ pub enum Deed {
 pub enum Why {
     /// The pod goes, or is over.
     PodEnds,
+    /// Its liveness probe said so.
     Unhealthy,
+    /// Its startup probe said so.
+    Unstarted,
+    /// It is to be another.
+    Changed,
 }
 
 /// Where the pod stands.
@@ -92,6 +105,8 @@ pub enum Stage {
     Overdue,
     /// It ended by itself, and nothing runs any more.
     Over,
+    /// This node does not take it.
+    Rejected,
 }
 
 /// What is to be done.
@@ -109,17 +124,18 @@ pub fn next(pod: &Object, observed: &Observed, now: Timestamp) -> Next {
     let mut next =
         Next { deeds: Vec::new(), stage: Stage::Lives, wake: Wake::OnChange, is_still: false };
     forget(&specs, observed, &mut next);
-    let phase = pod.value["status"]["phase"].as_str().unwrap_or_default();
     let left = deadline(pod, now);
     if pod.is_terminating() {
         next.stage = Stage::Terminating;
-    } else if ["Succeeded", "Failed"].contains(&phase) {
+    } else if is_over(pod) {
         next.stage = Stage::Over;
+    } else if observed.rejected.is_some() {
+        next.stage = Stage::Rejected;
     } else if left.is_some_and(|left| left.is_zero()) {
         next.stage = Stage::Overdue;
     }
     if next.stage != Stage::Lives {
-        next.is_still = stop_all(&specs, observed, grace(pod), &mut next);
+        next.is_still = stop_all(&specs, observed, Grace::of(pod, observed, now), &mut next);
         return next;
     }
     if let Some(left) = left {
@@ -145,10 +161,15 @@ fn live(pod: &Object, specs: &[Spec<'_>], observed: &Observed, now: Timestamp, n
     let mains = || specs.iter().filter(|spec| spec.role == Role::Main);
     // Plain init containers run once for a pod; a main container that ran proves it.
     let was_initialised = mains().any(|spec| !seen(spec).runs.is_empty());
-    let fates = mains().map(|spec| fate(seen(spec), spec.restart, now));
+    let fates = mains().map(|spec| fate(seen(spec), spec, now));
     let are_mains_over = fates.clone().all(|fate| matches!(fate, Fate::Ended { .. }));
-    if are_mains_over {
-        next.is_still = stop_all(specs, observed, grace(pod), next);
+    let is_lost = |spec: &Spec<'_>| {
+        let fate = fate(seen(spec), spec, now);
+        spec.role == Role::Init && matches!(fate, Fate::Ended { succeeded: false })
+    };
+    // Initialisation that failed for good is the end of all, sidecars included.
+    if are_mains_over || (!was_initialised && specs.iter().any(is_lost)) {
+        next.is_still = stop_all(specs, observed, Grace::of(pod, observed, now), next);
         return;
     }
     for spec in specs.iter().filter(|spec| spec.role != Role::Main) {
@@ -156,13 +177,9 @@ fn live(pod: &Object, specs: &[Spec<'_>], observed: &Observed, now: Timestamp, n
             continue;
         }
         let seen = seen(spec);
-        let fate = fate(seen, spec.restart, now);
+        let fate = fate(seen, spec, now);
         let is_done = match (&fate, spec.role) {
-            (Fate::Ended { succeeded: false }, _) if of_pod(pod) == Restart::Never => {
-                next.is_still = stop_all(specs, observed, grace(pod), next);
-                return;
-            }
-            (Fate::Ended { succeeded }, _) => *succeeded,
+            (Fate::Ended { .. }, _) => true,
             (Fate::Runs, Role::Sidecar) => seen.health.is_started,
             _ => was_initialised,
         };
@@ -172,42 +189,62 @@ fn live(pod: &Object, specs: &[Spec<'_>], observed: &Observed, now: Timestamp, n
         }
     }
     for spec in mains() {
-        let fate = fate(seen(spec), spec.restart, now);
+        let fate = fate(seen(spec), spec, now);
         advance(pod, spec, seen(spec), fate, next);
     }
 }
 
-/// Starts a container whose time has come; stops one that is ill.
+/// Starts a container whose time has come; stops one that is ill, or another than is wanted.
 fn advance(pod: &Object, spec: &Spec<'_>, seen: &Seen, fate: Fate, next: &mut Next) {
+    let name = || spec.name.to_owned();
     match fate {
         Fate::Start { attempt, failures } => {
-            next.deeds.push(Deed::Start { name: spec.name.to_owned(), attempt, failures });
+            next.deeds.push(Deed::Start { name: name(), attempt, failures });
         }
         Fate::Wait { left, .. } => next.wake = next.wake.or_earlier(Wake::After(left)),
-        Fate::Runs if !seen.health.is_alive && !seen.is_stopping => {
-            let attempt = seen.runs.last().map_or(0, |run| run.id.attempt);
-            let own = ["livenessProbe", "startupProbe"];
-            let own = own
-                .iter()
-                .find_map(|probe| spec.value[*probe]["terminationGracePeriodSeconds"].as_u64());
+        Fate::Runs if seen.is_stopping => {}
+        Fate::Runs => {
+            let Some(run) = seen.runs.last() else { return };
+            let own = |probe: &str| spec.value[probe]["terminationGracePeriodSeconds"].as_u64();
+            let (why, own) = match (seen.health.is_alive, seen.health.is_started) {
+                _ if is_changed(run, spec) => (Why::Changed, None),
+                (false, true) => (Why::Unhealthy, own("livenessProbe")),
+                (false, false) => (Why::Unstarted, own("startupProbe")),
+                (true, _) => return,
+            };
             let grace = own.map_or_else(|| grace(pod), Duration::from_secs);
-            let (name, why) = (spec.name.to_owned(), Why::Unhealthy);
-            next.deeds.push(Deed::Stop { name, attempt, grace, why });
+            next.deeds.push(Deed::Stop { name: name(), attempt: run.id.attempt, grace, why });
         }
-        Fate::Runs | Fate::Ended { .. } => {}
+        Fate::Ended { .. } => {}
+    }
+}
+
+/// What containers get to end.
+struct Grace {
+    /// Those that go first.
+    whole: Duration,
+    /// Those that had to wait for their turn: one grace period is for all.
+    left: Duration,
+}
+
+impl Grace {
+    fn of(pod: &Object, observed: &Observed, now: Timestamp) -> Grace {
+        let whole = grace(pod);
+        let waited = observed.ending_since.map_or(Duration::ZERO, |since| between(since, now));
+        let left = whole.saturating_sub(waited).max(GRACE_MIN);
+        Grace { whole: whole.max(GRACE_MIN), left }
     }
 }
 
 /// Mains end together, then sidecars in reverse order. True when nothing runs.
-fn stop_all(specs: &[Spec<'_>], observed: &Observed, grace: Duration, next: &mut Next) -> bool {
+fn stop_all(specs: &[Spec<'_>], observed: &Observed, grace: Grace, next: &mut Next) -> bool {
     let running = |spec: &Spec<'_>| {
         let seen = observed.containers.get(spec.name)?;
         let run = seen.runs.last().filter(|run| run.is_running())?;
         Some((run.id.attempt, seen.is_stopping))
     };
     let is_sidecar = |spec: &&Spec<'_>| spec.role == Role::Sidecar;
-    let grace = grace.max(GRACE_MIN);
-    let mut stop = |spec: &Spec<'_>, (attempt, is_stopping): (u32, bool)| {
+    let mut stop = |spec: &Spec<'_>, (attempt, is_stopping): (u32, bool), grace| {
         if !is_stopping {
             let name = spec.name.to_owned();
             next.deeds.push(Deed::Stop { name, attempt, grace, why: Why::PodEnds });
@@ -217,7 +254,7 @@ fn stop_all(specs: &[Spec<'_>], observed: &Observed, grace: Duration, next: &mut
     for spec in specs.iter().filter(|spec| !is_sidecar(spec)) {
         if let Some(run) = running(spec) {
             is_still = false;
-            stop(spec, run);
+            stop(spec, run, grace.whole);
         }
     }
     if is_still
@@ -225,7 +262,7 @@ fn stop_all(specs: &[Spec<'_>], observed: &Observed, grace: Duration, next: &mut
             specs.iter().rev().filter(is_sidecar).find_map(|spec| Some((spec, running(spec)?)))
     {
         is_still = false;
-        stop(spec, run);
+        stop(spec, run, grace.left);
     }
     is_still
 }

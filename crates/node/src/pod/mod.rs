@@ -1,7 +1,11 @@
 //! The life of a pod on this node: what is known of it, what is done next, what is said of it.
 
+pub mod admission;
+mod container_status;
 pub mod environment;
+pub mod follow;
 mod handlers;
+mod hooks;
 pub mod lifecycle;
 pub mod prepare;
 mod probes;
@@ -10,6 +14,7 @@ pub mod restart;
 pub mod sandbox;
 pub mod spec;
 pub mod status;
+mod termination;
 pub mod worker;
 
 #[cfg(test)]

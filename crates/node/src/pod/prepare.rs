@@ -4,23 +4,29 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::time::Duration;
 
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
-use reconcile::{Error, Kind, Name, Object};
+use reconcile::{Error, Kind, Name, Object, Wake};
 use serde_json::Value;
+use tokio::sync::Notify;
 
 use super::environment::{Sources, Variables, environment, expand};
-use super::sandbox;
+use super::follow::Key;
+use super::restart::between;
 use super::worker::Shared;
+use super::{sandbox, termination};
 use crate::agent::SERVICE;
 use crate::machine;
 use crate::register::MANAGER;
-use crate::runtime::{ContainerId, ContainerSpec, Refusal};
+use crate::runtime::{ContainerId, ContainerSpec, Input, Refusal};
 use crate::volumes::{self, Materials, Tokens, Volume};
 
 pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
 pub const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
+/// Below the node's directory.
+const VOLUMES: &str = "volumes";
 /// Where programs are looked for when nothing says otherwise.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
 
@@ -29,39 +35,77 @@ pub struct Prepared {
     pub sources: Sources,
     /// Where each volume is on this machine.
     pub volumes: BTreeMap<String, Volume>,
+    /// Of the pod.
+    directory: PathBuf,
     tokens: Tokens,
-    /// Whether something of it follows objects that may change.
-    pub is_living: bool,
+    /// What it was made of: objects and the revision of each that was read.
+    seen: BTreeMap<Key, u64>,
+    /// The labels and annotations that files tell of, if files do.
+    told: Option<(Value, Value)>,
+}
+
+impl Prepared {
+    /// When it has to be made again; `None` is at once.
+    pub fn lasts(&self, shared: &Shared, pod: &Object) -> Option<Wake> {
+        let is_old = self.seen.iter().any(|(key, seen)| shared.followers.latest(key) > *seen);
+        if is_old || self.told.as_ref().is_some_and(|told| *told != said(pod)) {
+            return None;
+        }
+        let now = shared.context.environment.now();
+        let due = self.tokens.values().map(|token| token.due).min();
+        match due.map(|due| between(now, due)) {
+            None => Some(Wake::OnChange),
+            Some(Duration::ZERO) => None,
+            Some(left) => Some(Wake::After(left)),
+        }
+    }
 }
 
 /// Reads what the pod refers to and makes its volumes.
 pub async fn prepare(
     shared: &Shared,
-    pod: &Object,
-    before: Option<Prepared>,
+    (pod, wake): (&Object, &Arc<Notify>),
+    before: Option<&Prepared>,
 ) -> Result<Prepared, Refusal> {
     let refused = |error: Error| Refusal { reason: "FailedMount", message: error.said() };
-    let sources = read(shared, pod).await.map_err(refused)?;
-    let is_living = volumes::follow_objects(pod);
+    let keys = references(pod);
+    shared.followers.refer(&shared.context, (&pod.uid, wake), &keys);
+    let (sources, seen) = read(shared, pod, &keys).await.map_err(refused)?;
     let directory = directory(shared, &pod.uid);
-    let mut tokens = before.map(|before| before.tokens).unwrap_or_default();
-    let materials = Materials { sources: &sources, directory: &directory, tokens: &mut tokens };
+    let mut tokens = before.map(|before| before.tokens.clone()).unwrap_or_default();
+    let known = before.map(|before| &before.volumes);
+    let (sources_read, tokens_held) = (&sources, &mut tokens);
+    let materials =
+        Materials { sources: sources_read, directory: &directory, tokens: tokens_held, known };
     let volumes = volumes::make(shared, pod, materials).await?;
-    Ok(Prepared { sources, volumes, tokens, is_living })
+    let told = volumes::tell_of_pod(pod).then(|| said(pod));
+    Ok(Prepared { sources, volumes, directory, tokens, seen, told })
+}
+
+/// What a pod says of itself that may change.
+fn said(pod: &Object) -> (Value, Value) {
+    let meta = &pod.value["metadata"];
+    (meta["labels"].clone(), meta["annotations"].clone())
 }
 
 /// Removes what was made for a pod.
 pub fn remove(shared: &Shared, uid: &str) {
-    let directory = directory(shared, uid);
-    if let Err(error) = std::fs::remove_dir_all(&directory)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
+    shared.followers.forget(uid);
+    if let Err(error) = volumes::remove(&directory(shared, uid)) {
         tracing::warn!(pod = uid, %error, "volumes not removed");
     }
 }
 
+/// The UIDs of the pods for which something was made.
+pub fn found(shared: &Shared) -> Vec<String> {
+    let entries = std::fs::read_dir(shared.options.directory.join(VOLUMES));
+    let entries = entries.into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+}
+
+/// What is made for a pod is below.
 pub fn directory(shared: &Shared, uid: &str) -> PathBuf {
-    shared.options.directory.join("volumes").join(uid)
+    shared.options.directory.join(VOLUMES).join(uid)
 }
 
 /// What exactly to run.
@@ -94,15 +138,26 @@ pub fn container(
     };
     let user = context("runAsUser");
     not_root(pod, container, user)?;
+    let mut mounts = volumes::mounts(container, &prepared.volumes, &variables)?;
+    let last_words = termination::mount(&prepared.directory, &id, container);
+    mounts.extend(last_words.map_err(|error| Refusal {
+        reason: "CreateContainerError",
+        message: format!("could not make the file of its termination message: {error}"),
+    })?);
     Ok(ContainerSpec {
         namespace: pod.name.namespace.to_string(),
         pod_name: pod.name.name.to_string(),
         image: container["image"].as_str().unwrap_or_default().to_owned(),
         command,
         working_directory: container["workingDir"].as_str().map(str::to_owned),
-        mounts: volumes::mounts(container, &prepared.volumes, &variables)?,
+        mounts,
         user,
         group: context("runAsGroup"),
+        input: Input {
+            is_open: container["stdin"] == true,
+            is_once: container["stdinOnce"] == true,
+            is_terminal: container["tty"] == true,
+        },
         failures,
         env: variables.into_list(),
         id,
@@ -130,10 +185,14 @@ fn hostname(pod: &Object) -> String {
     own.chars().take(63).collect()
 }
 
-async fn read(shared: &Shared, pod: &Object) -> Result<Sources, Error> {
+/// Reads the objects that a pod refers to, and says which revision of each it was.
+async fn read(
+    shared: &Shared,
+    pod: &Object,
+    keys: &BTreeSet<Key>,
+) -> Result<(Sources, BTreeMap<Key, u64>), Error> {
     let requests = shared.context.requests(MANAGER, Default::default());
     let namespace = &pod.name.namespace;
-    let (config_maps, secrets) = references(pod);
     let mut services = shared.context.cache(SERVICE).in_namespace(namespace);
     if let Some(connected) = &shared.options.network {
         services = services.iter().map(|service| connected.network.told(service)).collect();
@@ -145,33 +204,45 @@ async fn read(shared: &Shared, pod: &Object) -> Result<Sources, Error> {
         api: sandbox::api(shared, pod),
         ..Sources::default()
     };
-    for name in config_maps {
-        if let Some(found) = requests.get(CONFIG_MAP, &Name::new(&**namespace, &*name)).await? {
+    let mut seen = BTreeMap::new();
+    for key in keys {
+        // Looked up before it is read: what happens in between is news.
+        let before = shared.followers.latest(key);
+        let (kind, name) = key;
+        let found = requests.get(*kind, name).await?;
+        let revision = found.as_ref().map_or(0, |found| found.revision);
+        seen.insert(key.clone(), revision.max(before));
+        let Some(found) = found else { continue };
+        let name = name.name.to_string();
+        if *kind == CONFIG_MAP {
             sources.config_maps.insert(name, Arc::new(found));
+        } else {
+            sources.secrets.insert(name, decoded(&found));
         }
     }
-    for name in secrets {
-        if let Some(found) = requests.get(SECRET, &Name::new(&**namespace, &*name)).await? {
-            let data = found.value["data"].as_object().cloned().unwrap_or_default();
-            let decode = |value: &Value| BASE64_STANDARD.decode(value.as_str().unwrap_or_default());
-            let data =
-                data.iter().map(|(key, value)| (key.clone(), decode(value).unwrap_or_default()));
-            sources.secrets.insert(name, data.collect());
-        }
-    }
-    Ok(sources)
+    Ok((sources, seen))
 }
 
-/// The names of the ConfigMaps and the Secrets that a pod refers to.
-fn references(pod: &Object) -> (BTreeSet<String>, BTreeSet<String>) {
-    let (mut config_maps, mut secrets) = (BTreeSet::new(), BTreeSet::new());
+fn decoded(secret: &Object) -> BTreeMap<String, Vec<u8>> {
+    let data = secret.value["data"].as_object().into_iter().flatten();
+    let decode = |value: &Value| BASE64_STANDARD.decode(value.as_str().unwrap_or_default());
+    data.map(|(key, value)| (key.clone(), decode(value).unwrap_or_default())).collect()
+}
+
+/// The ConfigMaps and the Secrets that a pod refers to.
+fn references(pod: &Object) -> BTreeSet<Key> {
+    let mut keys = BTreeSet::new();
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let mut add = |config_map: &Value, secret: &Value| {
-        config_maps.extend(config_map.as_str().map(str::to_owned));
-        secrets.extend(secret.as_str().map(str::to_owned));
+        for (kind, name) in [(CONFIG_MAP, config_map), (SECRET, secret)] {
+            // A name that cannot be one would ask for something else.
+            let name = name.as_str().filter(|name| is_name(name));
+            keys.extend(name.map(|name| (kind, Name::new(&*pod.name.namespace, name))));
+        }
     };
     let spec = &pod.value["spec"];
-    for container in ["initContainers", "containers"].iter().flat_map(|kind| list(&spec[*kind])) {
+    let kinds = ["initContainers", "containers", "ephemeralContainers"];
+    for container in kinds.iter().flat_map(|kind| list(&spec[*kind])) {
         for one in list(&container["env"]) {
             let from = &one["valueFrom"];
             add(&from["configMapKeyRef"]["name"], &from["secretKeyRef"]["name"]);
@@ -186,5 +257,11 @@ fn references(pod: &Object) -> (BTreeSet<String>, BTreeSet<String>) {
             add(&source["configMap"]["name"], &source["secret"]["name"]);
         }
     }
-    (config_maps, secrets)
+    keys
+}
+
+/// Whether a text can be the name of an object, and so a step of a path.
+fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
+    !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_plain)
 }

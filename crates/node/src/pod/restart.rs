@@ -7,8 +7,8 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 
 use super::lifecycle::Seen;
-use super::spec::Restart;
-use crate::runtime::{Exit, State};
+use super::spec::{Role, Spec};
+use crate::runtime::{Container, Exit, State};
 
 const FIRST: Duration = Duration::from_secs(10);
 const LONGEST: Duration = Duration::from_secs(300);
@@ -35,20 +35,18 @@ pub enum Fate {
     },
 }
 
-pub fn fate(seen: &Seen, restart: Restart, now: Timestamp) -> Fate {
+pub fn fate(seen: &Seen, spec: &Spec<'_>, now: Timestamp) -> Fate {
     let (attempt, failures, ended) = match seen.runs.last() {
         None => (0, 0, None),
         Some(run) => match &run.state {
             State::Running { .. } => return Fate::Runs,
+            // What it was started from is not wanted any more: how that went says nothing.
+            State::Exited(exit) if is_changed(run, spec) && !is_done(spec, exit) => {
+                (run.id.attempt + 1, 0, None)
+            }
             State::Exited(exit) => {
-                let succeeded = exit.code == 0;
-                let again = match restart {
-                    Restart::Always => true,
-                    Restart::OnFailure => !succeeded,
-                    Restart::Never => false,
-                };
-                if !again {
-                    return Fate::Ended { succeeded };
+                if !spec.runs_again(exit.code) {
+                    return Fate::Ended { succeeded: exit.code == 0 };
                 }
                 let failures = if ran(exit) > FORGIVEN { 1 } else { run.failures + 1 };
                 (run.id.attempt + 1, failures, Some(exit.ended))
@@ -56,7 +54,7 @@ pub fn fate(seen: &Seen, restart: Restart, now: Timestamp) -> Fate {
         },
     };
     // A start that was refused counts like a failure, from when it was.
-    let (delay, since) = match &seen.refused {
+    let (delay, since) = match seen.refused.as_ref().filter(|it| it.image == spec.image()) {
         Some(refused) => (delay(refused.times + 1), Some(refused.at)),
         None => (delay(failures), ended),
     };
@@ -65,6 +63,16 @@ pub fn fate(seen: &Seen, restart: Restart, now: Timestamp) -> Fate {
         Some(left) if !left.is_zero() => Fate::Wait { delay, left },
         _ => Fate::Start { attempt, failures },
     }
+}
+
+/// Whether a run is of another image than is wanted, the one thing of a container that may change.
+pub fn is_changed(run: &Container, spec: &Spec<'_>) -> bool {
+    run.image != spec.image()
+}
+
+/// Initialisation that succeeded is not repeated.
+fn is_done(spec: &Spec<'_>, exit: &Exit) -> bool {
+    spec.role == Role::Init && exit.code == 0
 }
 
 /// How long to wait after as many failures in a row; the first is forgiven.

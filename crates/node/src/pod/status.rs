@@ -7,10 +7,11 @@ use reconcile::Object;
 use reconcile::conditions::{self, Condition, Truth};
 use serde_json::{Map, Value, json};
 
+use super::container_status::{container, exit};
 use super::lifecycle::{Observed, Seen, Stage};
 use super::restart::{Fate, fate};
-use super::spec::{Restart, Role, Spec, containers, of_pod};
-use crate::runtime::{Container, Exit, State};
+use super::spec::{Role, Spec, containers};
+use crate::runtime::{Container, Exit, Refusal};
 
 /// What the status needs to know of the node.
 #[derive(Clone, Debug)]
@@ -51,21 +52,24 @@ pub fn whole(
         let own: Vec<String> = sandbox.addresses.iter().map(ToString::to_string).collect();
         set_addresses(&mut status, ("podIP", "podIPs"), if own.is_empty() { host } else { &own });
     }
-    let phase = match status["phase"].as_str() {
-        Some(ended @ ("Succeeded" | "Failed")) => ended.to_owned(),
-        _ if stage == Stage::Overdue => {
-            status["reason"] = json!("DeadlineExceeded");
-            let message = "Pod was active on the node longer than the specified deadline";
-            status["message"] = json!(message);
+    let phase = match (status["phase"].as_str(), failure(observed, stage)) {
+        (Some(ended @ ("Succeeded" | "Failed")), _) => ended.to_owned(),
+        (_, Some(why)) => {
+            status["reason"] = json!(why.reason);
+            status["message"] = json!(why.message);
             "Failed".to_owned()
         }
-        _ => phase(pod, &specs, observed, stage, now).to_owned(),
+        _ => phase(&specs, observed, stage, now).to_owned(),
     };
     status["phase"] = json!(phase);
     let told = |is_init: bool| -> Value {
         let of = specs.iter().filter(|spec| (spec.role != Role::Main) == is_init);
         of.map(|spec| container(pod, spec, observed, (stage, place), now)).collect()
     };
+    if stage == Stage::Rejected {
+        // Nothing was ever done for its containers, so there is nothing to tell of them.
+        return status;
+    }
     status["containerStatuses"] = told(false);
     let init = told(true);
     if init.as_array().is_some_and(|list| !list.is_empty()) {
@@ -83,9 +87,20 @@ fn set_addresses(status: &mut Value, (one, all): (&str, &str), addresses: &[Stri
     status[all] = addresses.iter().map(|address| json!({"ip": address})).collect();
 }
 
+/// Why the pod has failed, where its containers do not tell.
+fn failure(observed: &Observed, stage: Stage) -> Option<Refusal> {
+    match stage {
+        Stage::Overdue => Some(Refusal {
+            reason: "DeadlineExceeded",
+            message: "Pod was active on the node longer than the specified deadline".to_owned(),
+        }),
+        Stage::Rejected => observed.rejected.clone(),
+        _ => None,
+    }
+}
+
 /// The table of phases.
 pub fn phase(
-    pod: &Object,
     specs: &[Spec<'_>],
     observed: &Observed,
     stage: Stage,
@@ -93,141 +108,34 @@ pub fn phase(
 ) -> &'static str {
     let empty = Seen::default();
     let seen = |spec: &Spec<'_>| observed.containers.get(spec.name).unwrap_or(&empty);
-    let mains = || specs.iter().filter(|spec| spec.role == Role::Main);
-    let never = of_pod(pod) == Restart::Never || stage != Stage::Lives;
-    let has_run = mains().any(|spec| !seen(spec).runs.is_empty());
-    if !has_run {
-        let failed = specs
-            .iter()
-            .filter(|spec| spec.role == Role::Init)
-            .any(|spec| exit(seen(spec)).is_some_and(|exit| exit.code != 0));
-        return if failed && never { "Failed" } else { "Pending" };
+    let of = |role: Role| specs.iter().filter(move |spec| spec.role == role);
+    let runs = |spec: &Spec<'_>| seen(spec).runs.last().is_some_and(Container::is_running);
+    let is_held = specs.iter().any(runs);
+    let is_ending = stage != Stage::Lives;
+    // Initialisation that failed for good, before anything else ran.
+    let has_failed =
+        |spec: &Spec<'_>| matches!(fate(seen(spec), spec, now), Fate::Ended { succeeded: false });
+    let has_run = |spec: &Spec<'_>| !seen(spec).runs.is_empty();
+    if !of(Role::Main).any(has_run) {
+        // A pod that goes before it began did not succeed.
+        let is_lost = of(Role::Init).any(has_failed) || is_ending;
+        return if is_lost && !is_held { "Failed" } else { "Pending" };
     }
-    if mains().any(|spec| seen(spec).runs.is_empty()) {
-        return if stage == Stage::Terminating { "Failed" } else { "Pending" };
+    if !of(Role::Main).all(has_run) {
+        return if is_ending && !is_held { "Failed" } else { "Pending" };
     }
-    let exits: Vec<Option<&Exit>> = mains().map(|spec| exit(seen(spec))).collect();
+    let exits: Vec<Option<&Exit>> = of(Role::Main).map(|spec| exit(seen(spec))).collect();
     if exits.iter().any(Option::is_none) {
         return "Running";
     }
-    // A sidecar that still runs has to end before the pod does.
-    let runs = |spec: &Spec<'_>| seen(spec).runs.last().is_some_and(Container::is_running);
-    let is_held = specs.iter().any(runs);
     let again =
-        mains().any(|spec| !matches!(fate(seen(spec), spec.restart, now), Fate::Ended { .. }));
-    if is_held || (again && stage == Stage::Lives) {
+        of(Role::Main).any(|spec| !matches!(fate(seen(spec), spec, now), Fate::Ended { .. }));
+    // A sidecar that still runs has to end before the pod does.
+    if is_held || (again && !is_ending) {
         return "Running";
     }
     let all_good = exits.iter().flatten().all(|exit| exit.code == 0);
     if all_good { "Succeeded" } else { "Failed" }
-}
-
-fn exit(seen: &Seen) -> Option<&Exit> {
-    match &seen.runs.last()?.state {
-        State::Exited(exit) => Some(exit),
-        State::Running { .. } => None,
-    }
-}
-
-fn container(
-    pod: &Object,
-    spec: &Spec<'_>,
-    observed: &Observed,
-    (stage, place): (Stage, &Place),
-    now: Timestamp,
-) -> Value {
-    let empty = Seen::default();
-    let seen = observed.containers.get(spec.name).unwrap_or(&empty);
-    let last = seen.runs.last();
-    let before = seen.runs.len().checked_sub(2).and_then(|index| seen.runs.get(index));
-    let mut state = match last {
-        Some(run) => state_of(pod, run, place),
-        None => json!({"waiting": waiting(pod, spec, observed)}),
-    };
-    let mut last_state = before.map_or_else(|| json!({}), |run| state_of(pod, run, place));
-    if stage == Stage::Lives && exit(seen).is_some() {
-        let wait = match (fate(seen, spec.restart, now), &seen.refused) {
-            (Fate::Wait { .. }, Some(refused)) => Some(reason(&refused.refusal)),
-            (Fate::Wait { delay, .. }, None) => Some(crash_loop(pod, spec, delay.as_secs())),
-            _ => None,
-        };
-        if let Some(wait) = wait {
-            last_state = std::mem::replace(&mut state, json!({"waiting": wait}));
-        }
-    }
-    let is_running = state["running"].is_object();
-    let is_started = is_running && seen.health.is_started;
-    let is_ready = match spec.role {
-        Role::Init => exit(seen).is_some_and(|exit| exit.code == 0),
-        _ => is_started && seen.health.is_ready && stage == Stage::Lives && !seen.is_stopping,
-    };
-    let mut told = json!({
-        "name": spec.name,
-        "image": spec.value["image"],
-        "imageID": "",
-        "ready": is_ready,
-        "started": is_started,
-        "restartCount": last.map_or(0, |run| run.id.attempt),
-        "state": state,
-        "lastState": last_state,
-    });
-    if let Some(run) = last {
-        told["containerID"] = json!(container_id(pod, run, place));
-    }
-    told
-}
-
-fn waiting(pod: &Object, spec: &Spec<'_>, observed: &Observed) -> Value {
-    let seen = observed.containers.get(spec.name);
-    if let Some(refused) = seen.and_then(|seen| seen.refused.as_ref()) {
-        return reason(&refused.refusal);
-    }
-    let has_init = pod.value["spec"]["initContainers"].as_array().is_some_and(|it| !it.is_empty());
-    let is_initialising = spec.role == Role::Main && has_init;
-    json!({"reason": if is_initialising { "PodInitializing" } else { "ContainerCreating" }})
-}
-
-fn reason(refusal: &crate::runtime::Refusal) -> Value {
-    json!({"reason": refusal.reason, "message": refusal.message})
-}
-
-fn crash_loop(pod: &Object, spec: &Spec<'_>, seconds: u64) -> Value {
-    let delay = match (seconds / 60, seconds % 60) {
-        (0, seconds) => format!("{seconds}s"),
-        (minutes, seconds) => format!("{minutes}m{seconds}s"),
-    };
-    let message = format!(
-        "back-off {delay} restarting failed container={} pod={}_{}({})",
-        spec.name, pod.name.name, pod.name.namespace, pod.uid
-    );
-    json!({"reason": "CrashLoopBackOff", "message": message})
-}
-
-fn state_of(pod: &Object, run: &Container, place: &Place) -> Value {
-    let exit = match &run.state {
-        State::Running { since } => {
-            return json!({"running": {"startedAt": conditions::time(*since)}});
-        }
-        State::Exited(exit) => exit,
-    };
-    let usual = if exit.code == 0 { "Completed" } else { "Error" };
-    let mut terminated = json!({
-        "exitCode": exit.code,
-        "reason": exit.reason.unwrap_or(usual),
-        "startedAt": conditions::time(exit.began),
-        "finishedAt": conditions::time(exit.ended),
-        "containerID": container_id(pod, run, place),
-    });
-    if let Some(signal) = exit.signal {
-        terminated["signal"] = json!(signal);
-    }
-    json!({"terminated": terminated})
-}
-
-fn container_id(pod: &Object, run: &Container, place: &Place) -> String {
-    let attempt = run.id.attempt.to_string();
-    let parts = [pod.uid.as_str(), &run.id.name, &attempt];
-    format!("{}://{}", place.runtime, reconcile::names::digest(&parts))
 }
 
 fn set_conditions(

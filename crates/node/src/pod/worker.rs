@@ -6,22 +6,25 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
+use k8s_openapi::jiff::Timestamp;
 use reconcile::plan::{Deletion, Notice, Target};
 use reconcile::{Error, Name, Object, Wake, conditions};
 use serde_json::{Value, json};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::Instant;
 
-use super::lifecycle::{Deed, Next, Observed, Refused, Seen, Stage, Why, next};
-use super::probes::Probes;
+use super::admission::Ledger;
+use super::container_status::{lost, told_message};
+use super::follow::Followers;
+use super::lifecycle::{Deed, Health, Next, Observed, Refused, Seen, Stage, Why, next};
+use super::probes::{Probed, Probes};
 use super::restart::{Fate, fate};
 use super::spec::{self, Spec};
-use super::{handlers, prepare, sandbox, status};
+use super::{hooks, prepare, sandbox, status, termination};
 use crate::agent::Options;
 use crate::register::MANAGER;
-use crate::runtime::{ContainerId, PodRuntime, Refusal};
-use crate::simulated::POD;
+use crate::runtime::{ContainerId, Exit, PodRuntime, Refusal, State};
+use crate::simulated::{NODE, POD};
 
 /// How long until a write that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
@@ -32,18 +35,14 @@ const VOLUMES_RETRY: Duration = Duration::from_millis(50);
 const VOLUMES_RETRY_MAX: Duration = Duration::from_secs(10);
 /// How many times in a row before it is worth an event.
 const VOLUMES_PATIENCE: u32 = 3;
-/// How often volumes with contents from the API are brought up to date.
-const VOLUMES_REFRESH: Duration = Duration::from_secs(60);
-
-/// How long a hook after the start may take.
-const HOOK_MAX: Duration = Duration::from_secs(120);
-
 /// What all workers share.
 pub struct Shared {
     pub context: reconcile::Context,
     pub runtime: Arc<dyn PodRuntime>,
     pub options: Options,
     pub starts: Semaphore,
+    pub ledger: Ledger,
+    pub followers: Followers,
 }
 
 /// What a worker knows besides what the runtime tells.
@@ -56,18 +55,40 @@ struct Worker<'a> {
     refused: BTreeMap<String, Refused>,
     /// Runs that were asked to stop, and the grace they were given.
     stopping: BTreeMap<ContainerId, Duration>,
-    stops: JoinSet<()>,
+    stops: JoinSet<(ContainerId, Result<(), Refusal>)>,
+    /// Runs whose hook after the start has not ended.
+    hooked: BTreeSet<ContainerId>,
+    hooks: JoinSet<(ContainerId, Result<(), String>)>,
     /// Of the runs that are probed; `None` where there is nothing to ask.
     probes: BTreeMap<ContainerId, Option<Probes>>,
     /// Runs whose back-off was told of.
     backed_off: BTreeSet<ContainerId>,
     prepared: Option<prepare::Prepared>,
-    /// When that was made, or why it was not and how often.
-    prepared_at: Option<Instant>,
-    volumes: Option<(Refusal, u32)>,
+    /// Why that was not made, or not again, and how often.
+    unprepared: Option<(Refusal, u32)>,
+    /// Whether this node takes the pod.
+    admitted: Option<Result<(), Refusal>>,
+    ending_since: Option<Timestamp>,
+    /// What the runs that ended had to say.
+    messages: BTreeMap<ContainerId, String>,
 }
 
-pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify>) {
+/// What becomes of a worker.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Rest {
+    /// Nothing of the pod is left.
+    Ended,
+    /// The pod is over and waits to be deleted; nothing is to be done for it until it changes.
+    Parked,
+}
+
+/// What follows a step.
+enum After {
+    Wait(Wake),
+    Rest(Rest),
+}
+
+pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify>) -> Rest {
     let mut worker = Worker {
         shared,
         wake,
@@ -76,16 +97,24 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
         refused: BTreeMap::new(),
         stopping: BTreeMap::new(),
         stops: JoinSet::new(),
+        hooked: BTreeSet::new(),
+        hooks: JoinSet::new(),
         probes: BTreeMap::new(),
         backed_off: BTreeSet::new(),
         prepared: None,
-        prepared_at: None,
-        volumes: None,
+        unprepared: None,
+        admitted: None,
+        ending_since: None,
+        messages: BTreeMap::new(),
     };
     while let Some(pod) = worker.pod(name) {
         let after = match worker.step(&pod).await {
-            Ok(Some(after)) => after,
-            Ok(None) => break,
+            Ok(After::Wait(after)) => after,
+            Ok(After::Rest(Rest::Ended)) => break,
+            Ok(After::Rest(Rest::Parked)) => {
+                worker.park();
+                return Rest::Parked;
+            }
             Err(error) => {
                 tracing::debug!(pod = %name, error = %error.chain(), "not reported");
                 Wake::After(RETRY)
@@ -99,11 +128,17 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
         };
         tokio::select! {
             () = wake.notified() => {}
-            Some(_) = worker.stops.join_next() => {}
+            Some(Ok((id, stopped))) = worker.stops.join_next() => {
+                worker.has_stopped(&pod, &id, stopped).await;
+            }
+            Some(Ok((id, ran))) = worker.hooks.join_next() => {
+                worker.has_run_hook(&pod, &id, ran).await;
+            }
             () = later => {}
         }
     }
     worker.end().await;
+    Rest::Ended
 }
 
 impl Worker<'_> {
@@ -115,9 +150,10 @@ impl Worker<'_> {
         Some(written.unwrap_or(held))
     }
 
-    /// Looks once and does what is due; `None` when the pod is done with.
-    async fn step(&mut self, pod: &Arc<Object>) -> Result<Option<Wake>, Error> {
+    /// Looks once and does what is due.
+    async fn step(&mut self, pod: &Arc<Object>) -> Result<After, Error> {
         let environment = &self.shared.context.environment;
+        self.admit(pod).await;
         let mut wake = self.prepare(pod).await;
         let mut pod = pod.clone();
         loop {
@@ -128,32 +164,91 @@ impl Worker<'_> {
                 pod = written;
             }
             if next.is_still && next.stage == Stage::Terminating {
-                return self.delete(&pod).await.map(|()| None);
+                return self.delete(&pod).await.map(|()| After::Rest(Rest::Ended));
+            }
+            if next.is_still && spec::is_over(&pod) && next.deeds.is_empty() {
+                return Ok(After::Rest(Rest::Parked));
             }
             wake = wake.or_earlier(next.wake);
             self.tell_of_back_off(&pod, &observed).await;
             if !self.act(&pod, next.deeds).await {
-                return Ok(Some(wake));
+                return Ok(After::Wait(wake));
             }
         }
     }
 
-    fn observe(&self, pod: &Object) -> Observed {
+    /// Asks once whether this node takes the pod.
+    async fn admit(&mut self, pod: &Object) {
+        if self.admitted.is_some() {
+            return;
+        }
+        let name = Name::new("", self.shared.options.node.as_str());
+        let node = self.shared.context.cache(NODE).get(&name);
+        let admitted = self.shared.ledger.admit(pod, node.as_deref());
+        if let Err(refusal) = &admitted {
+            self.say(pod, Notice::warning(refusal.reason, refusal.message.clone())).await;
+        }
+        self.admitted = Some(admitted);
+    }
+
+    fn observe(&mut self, pod: &Object) -> Observed {
+        let now = self.shared.context.environment.now();
         let mut containers: BTreeMap<String, Seen> = BTreeMap::new();
+        let runs = self.shared.runtime.of_pod(self.uid);
+        self.messages.retain(|id, _| runs.iter().any(|run| run.id == *id));
         for spec in spec::containers(pod) {
             let refused = self.refused.get(spec.name).cloned();
-            let seen = Seen { refused, ..Seen::default() };
+            let mut seen = Seen { refused, ..Seen::default() };
+            for run in runs.iter().filter(|run| run.id.name == spec.name) {
+                seen.is_stopping = self.is_stopping(pod, &run.id);
+                seen.health = self.health(&run.id);
+                if let State::Exited(exit) = &run.state {
+                    let message = self.message(pod, &spec, (&run.id, exit));
+                    seen.messages.insert(run.id.attempt, message);
+                }
+                seen.runs.push(run.clone());
+            }
+            if seen.runs.is_empty()
+                && let Some((run, message)) = lost(pod, spec.name, now)
+            {
+                seen.messages.extend(message.map(|message| (run.id.attempt, message)));
+                seen.runs.push(run);
+            }
             containers.insert(spec.name.to_owned(), seen);
         }
-        for run in self.shared.runtime.of_pod(self.uid) {
-            let Some(seen) = containers.get_mut(&run.id.name) else { continue };
-            seen.is_stopping = self.is_stopping(pod, &run.id);
-            let probes = self.probes.get(&run.id).and_then(Option::as_ref);
-            seen.health = probes.map(Probes::health).unwrap_or_default();
-            seen.runs.push(run);
+        let unprepared = self.unprepared.as_ref().filter(|_| self.prepared.is_none());
+        Observed {
+            containers,
+            volumes: unprepared.map(|(why, _)| why.clone()),
+            sandbox: self.shared.runtime.sandbox_of(self.uid),
+            rejected: self.admitted.clone().and_then(Result::err),
+            ending_since: self.ending_since,
         }
-        let volumes = self.volumes.as_ref().map(|(why, _)| why.clone());
-        Observed { containers, volumes, sandbox: self.shared.runtime.sandbox_of(self.uid) }
+    }
+
+    fn health(&self, id: &ContainerId) -> Health {
+        if self.hooked.contains(id) {
+            return Health { is_started: false, is_ready: false, is_alive: true };
+        }
+        let probes = self.probes.get(id).and_then(Option::as_ref);
+        probes.map(Probes::health).unwrap_or_default()
+    }
+
+    /// What a run that ended had to say; read once, and after a restart of ours as it was told.
+    fn message(
+        &mut self,
+        pod: &Object,
+        spec: &Spec<'_>,
+        (id, exit): (&ContainerId, &Exit),
+    ) -> String {
+        let shared = self.shared;
+        let read = || {
+            let directory = prepare::directory(shared, &id.pod);
+            let log = shared.runtime.log(id);
+            let read = termination::read(&directory, (id, exit), spec.value, &log);
+            if read.is_empty() { told_message(pod, id).unwrap_or_default() } else { read }
+        };
+        self.messages.entry(id.clone()).or_insert_with(read).clone()
     }
 
     /// Probes run for what runs, and for nothing else.
@@ -161,12 +256,20 @@ impl Worker<'_> {
         let runs = self.shared.runtime.of_pod(self.uid);
         let running: Vec<_> = runs.iter().filter(|run| run.is_running()).collect();
         self.probes.retain(|id, _| running.iter().any(|run| run.id == *id));
+        self.hooked.retain(|id| running.iter().any(|run| run.id == *id));
         for spec in spec::containers(pod) {
             for run in running.iter().filter(|run| run.id.name == spec.name) {
+                let State::Running { since } = run.state else { continue };
+                if self.hooked.contains(&run.id) {
+                    continue;
+                }
                 let (shared, wake) = (self.shared, self.wake);
-                self.probes
-                    .entry(run.id.clone())
-                    .or_insert_with(|| Probes::start((shared, wake), pod, (&run.id, spec.value)));
+                let probed = Probed { id: &run.id, since, container: spec.value };
+                let start = || Probes::start((shared, wake), pod, &probed);
+                let probes = self.probes.entry(run.id.clone()).or_insert_with(start);
+                if let Some(probes) = probes.as_ref().filter(|_| pod.is_terminating()) {
+                    probes.pod_ends();
+                }
             }
         }
     }
@@ -181,20 +284,15 @@ impl Worker<'_> {
 
     /// Makes what containers need before they start, and keeps it up to date.
     async fn prepare(&mut self, pod: &Object) -> Wake {
-        let phase = pod.value["status"]["phase"].as_str().unwrap_or_default();
-        if pod.is_terminating() || ["Succeeded", "Failed"].contains(&phase) {
+        let is_taken = matches!(self.admitted, Some(Ok(())));
+        if pod.is_terminating() || spec::is_over(pod) || !is_taken {
             return Wake::OnChange;
         }
-        if let (Some(prepared), Some(at)) = (&self.prepared, self.prepared_at) {
-            let left = VOLUMES_REFRESH.saturating_sub(at.elapsed());
-            if !prepared.is_living {
-                return Wake::OnChange;
-            }
-            if !left.is_zero() {
-                return Wake::After(left);
-            }
+        let before = self.prepared.as_ref();
+        if let Some(wake) = before.and_then(|prepared| prepared.lasts(self.shared, pod)) {
+            return wake;
         }
-        let mut made = prepare::prepare(self.shared, pod, self.prepared.take()).await;
+        let mut made = prepare::prepare(self.shared, (pod, self.wake), before).await;
         if made.is_ok()
             && let Err(refusal) = sandbox::make(self.shared, pod).await
         {
@@ -202,14 +300,15 @@ impl Worker<'_> {
         }
         match made {
             Ok(prepared) => {
-                self.volumes = None;
-                let is_living = prepared.is_living;
+                self.unprepared = None;
+                // What was wrong may be right by now.
+                self.refused.retain(|_, it| it.refusal.reason != "CreateContainerConfigError");
+                let wake = prepared.lasts(self.shared, pod);
                 self.prepared = Some(prepared);
-                self.prepared_at = Some(Instant::now());
-                if is_living { Wake::After(VOLUMES_REFRESH) } else { Wake::OnChange }
+                wake.unwrap_or(Wake::After(VOLUMES_RETRY))
             }
             Err(refusal) => {
-                let times = match &self.volumes {
+                let times = match &self.unprepared {
                     Some((before, times)) if *before == refusal => times + 1,
                     _ => 0,
                 };
@@ -222,7 +321,7 @@ impl Worker<'_> {
                     let notice = Notice::warning(reason, refusal.message.clone());
                     self.say(pod, notice).await;
                 }
-                self.volumes = Some((refusal, times));
+                self.unprepared = Some((refusal, times));
                 let delay = VOLUMES_RETRY.saturating_mul(1 << times.min(8));
                 Wake::After(delay.min(VOLUMES_RETRY_MAX))
             }
@@ -258,7 +357,7 @@ impl Worker<'_> {
         for spec in spec::containers(pod) {
             let Some(seen) = observed.containers.get(spec.name) else { continue };
             let Some(run) = seen.runs.last() else { continue };
-            let waits = matches!(fate(seen, spec.restart, now), Fate::Wait { .. });
+            let waits = matches!(fate(seen, &spec, now), Fate::Wait { .. });
             if pod.is_terminating() || !waits || !self.backed_off.insert(run.id.clone()) {
                 continue;
             }
@@ -282,10 +381,17 @@ impl Worker<'_> {
                     is_changed = true;
                 }
                 Deed::Stop { name, attempt, grace, why } => {
-                    self.stop(pod, ContainerId::new(self.uid, &name, attempt), grace, why).await;
+                    if why == Why::PodEnds && self.ending_since.is_none() {
+                        self.ending_since = Some(self.shared.context.environment.now());
+                    }
+                    let message = said_of_stop(&name, why);
+                    let id = ContainerId::new(self.uid, &name, attempt);
+                    self.stop(pod, id, (grace, message)).await;
                 }
                 Deed::Forget { name, attempt } => {
-                    self.shared.runtime.remove(&ContainerId::new(self.uid, &name, attempt)).await;
+                    let id = ContainerId::new(self.uid, &name, attempt);
+                    self.shared.runtime.remove(&id).await;
+                    termination::forget(&prepare::directory(self.shared, self.uid), &id);
                 }
             }
         }
@@ -307,14 +413,18 @@ impl Worker<'_> {
                 let times = self.refused.get(name).map_or(0, |refused| refused.times) + 1;
                 let message = format!("Error: {}", refusal.message);
                 self.say(pod, Notice::warning("Failed", message)).await;
-                let at = self.shared.context.environment.now();
-                self.refused.insert(name.to_owned(), Refused { refusal, at, times });
+                self.refuse(spec, refusal, times);
             }
         }
     }
 
+    fn refuse(&mut self, spec: &Spec<'_>, refusal: Refusal, times: u32) {
+        let (at, image) = (self.shared.context.environment.now(), spec.image().to_owned());
+        self.refused.insert(spec.name.to_owned(), Refused { refusal, at, times, image });
+    }
+
     async fn try_start(
-        &self,
+        &mut self,
         pod: &Arc<Object>,
         spec: &Spec<'_>,
         (id, failures): (ContainerId, u32),
@@ -331,38 +441,56 @@ impl Worker<'_> {
             self.shared.runtime.start(&container).await?;
         }
         let hook = &spec.value["lifecycle"]["postStart"];
-        if !hook.is_object() {
-            return Ok(());
+        if hook.is_object() {
+            self.hooked.insert(container.id.clone());
+            let (shared, own) = (self.shared.clone(), spec.value.clone());
+            self.hooks.spawn(hooks::after_start(shared, container.id, own));
         }
-        let id = &container.id;
-        let ran = handlers::run(self.shared, (id, spec.value), hook);
-        let ran = tokio::time::timeout(HOOK_MAX, ran).await;
-        let Err(why) = ran.unwrap_or_else(|_| Err("it took too long".to_owned())) else {
-            return Ok(());
-        };
-        let message = format!("PostStartHook failed: {why}");
-        self.say(pod, Notice::warning("FailedPostStartHook", message.clone())).await;
-        self.shared.runtime.stop(id, spec::grace(pod)).await?;
-        Err(Refusal { reason: "PostStartHookError", message })
+        Ok(())
     }
 
-    async fn stop(&mut self, pod: &Arc<Object>, id: ContainerId, grace: Duration, why: Why) {
-        let message = match why {
-            Why::PodEnds => format!("Stopping container {}", id.name),
-            Why::Unhealthy => {
-                format!("Container {} failed liveness probe, will be restarted", id.name)
-            }
-        };
-        if self.stopping.insert(id.clone(), grace).is_none() {
+    /// A hook after the start has ended: its container counts as started, or has to go.
+    async fn has_run_hook(&mut self, pod: &Arc<Object>, id: &ContainerId, ran: Result<(), String>) {
+        self.hooked.remove(id);
+        let Err(why) = ran else { return };
+        self.say(pod, Notice::warning("FailedPostStartHook", "PostStartHook failed")).await;
+        let specs = spec::containers(pod);
+        let Some(spec) = specs.iter().find(|spec| spec.name == id.name) else { return };
+        let runs = self.shared.runtime.of_pod(self.uid);
+        let failures = runs.iter().find(|run| run.id == *id).map_or(0, |run| run.failures);
+        let refusal = Refusal { reason: "PostStartHookError", message: why };
+        self.refuse(spec, refusal, failures);
+        self.stop(pod, id.clone(), (spec::grace(pod), "FailedPostStartHook".to_owned())).await;
+    }
+
+    async fn stop(
+        &mut self,
+        pod: &Arc<Object>,
+        id: ContainerId,
+        (grace, message): (Duration, String),
+    ) {
+        let is_first = self.stopping.insert(id.clone(), grace).is_none();
+        if is_first {
             self.say(pod, Notice::normal("Killing", message)).await;
         }
         let (shared, pod) = (self.shared.clone(), pod.clone());
         self.stops.spawn(async move {
-            let left = before_stop(&shared, &pod, &id, grace).await;
-            if let Err(refusal) = shared.runtime.stop(&id, left).await {
-                tracing::warn!(container = id.name, pod = id.pod, %refusal, "not stopped");
-            }
+            let left = match is_first {
+                true => hooks::before_stop(&shared, &pod, &id, grace).await,
+                // It was told already, and has less time than it was told.
+                false => grace,
+            };
+            let stopped = shared.runtime.stop(&id, left).await;
+            (id, stopped)
         });
+    }
+
+    /// What could not be stopped is tried again.
+    async fn has_stopped(&mut self, pod: &Object, id: &ContainerId, stopped: Result<(), Refusal>) {
+        let Err(refusal) = stopped else { return };
+        self.stopping.remove(id);
+        let message = format!("error killing pod: {}", refusal.message);
+        self.say(pod, Notice::warning("FailedKillPod", message)).await;
     }
 
     async fn say(&self, pod: &Object, notice: Notice) {
@@ -379,6 +507,12 @@ impl Worker<'_> {
         }
     }
 
+    /// The pod is over: what it had is free for others, and its volumes are nobody's.
+    fn park(&self) {
+        self.shared.ledger.release(self.uid);
+        prepare::remove(self.shared, self.uid);
+    }
+
     /// Ends what is left of a pod, and forgets it.
     async fn end(&mut self) {
         let runtime = &self.shared.runtime;
@@ -388,28 +522,20 @@ impl Worker<'_> {
             tracing::warn!(pod = self.uid, %refusal, "not stopped");
         }
         runtime.remove_pod(self.uid).await;
-        prepare::remove(self.shared, self.uid);
+        self.park();
         let at = conditions::time(self.shared.context.environment.now());
         tracing::debug!(pod = self.uid, at, "pod ended");
     }
 }
 
-/// Runs the hook before the end, within the grace period; what is left of that.
-async fn before_stop(shared: &Shared, pod: &Object, id: &ContainerId, grace: Duration) -> Duration {
-    let specs = spec::containers(pod);
-    let Some(spec) = specs.iter().find(|spec| spec.name == id.name) else { return grace };
-    let hook = &spec.value["lifecycle"]["preStop"];
-    if !hook.is_object() {
-        return grace;
-    }
-    let began = Instant::now();
-    let ran = handlers::run(shared, (id, spec.value), hook);
-    let ran = tokio::time::timeout(grace, ran).await;
-    if let Err(why) = ran.unwrap_or_else(|_| Err("it took too long".to_owned())) {
-        let message = format!("PreStopHook failed: {why}");
-        say(shared, pod, Notice::warning("FailedPreStopHook", message)).await;
-    }
-    grace.saturating_sub(began.elapsed()).max(GONE_GRACE)
+fn said_of_stop(name: &str, why: Why) -> String {
+    let because = match why {
+        Why::PodEnds => return format!("Stopping container {name}"),
+        Why::Unhealthy => "failed liveness probe",
+        Why::Unstarted => "failed startup probe",
+        Why::Changed => "definition changed",
+    };
+    format!("Container {name} {because}, will be restarted")
 }
 
 /// Tells people of something that happened to a pod.

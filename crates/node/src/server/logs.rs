@@ -1,10 +1,15 @@
 //! The output of a container, as `kubectl logs` asks for it.
 //!
+//! It is in up to five files: the newest, and those that were set aside when it became too large,
+//! `0.log.1` to `0.log.4`. A reader holds the files it has not read yet, so that they stay when
+//! they are set aside or removed.
+//!
 //! Upstream: pkg/kubelet/kuberuntime/logs/logs.go
 
+use std::collections::VecDeque;
 use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -17,6 +22,10 @@ use crate::runtime::{Container, ContainerId, PodRuntime};
 
 /// How much is read at once.
 const BLOCK_BYTES: usize = 64 << 10;
+/// More files are never kept aside.
+const ASIDE_MAX: u32 = 16;
+/// The time, the stream and the mark before the text of an entry are shorter.
+const HEAD_BYTES_MAX: usize = 64;
 
 /// What is asked for.
 #[derive(Clone, Debug, Default)]
@@ -57,21 +66,27 @@ pub fn open(
     let run = if wanted.previous { runs.pop().ok_or(Missing::NoPrevious)? } else { last };
     let path = runtime.log(&run.id);
     let unreadable = |_: io::Error| Missing::Unreadable;
-    let watched = match wanted.follow && run.is_running() {
-        true => Some(Watched::new(&path).map_err(unreadable)?),
-        false => None,
+    // Watched before it is read: what happens meanwhile is told.
+    let watched = match (wanted.follow && run.is_running(), path.parent()) {
+        (true, Some(folder)) => Some(Watched::new(folder).map_err(unreadable)?),
+        _ => None,
     };
-    let mut file = File::open(&path).map_err(unreadable)?;
+    let mut files = files(&path, None);
+    if files.is_empty() {
+        return Err(Missing::Unreadable);
+    }
     if let Some(lines) = wanted.tail_lines {
-        file.seek(SeekFrom::Start(tail(&path, lines).map_err(unreadable)?)).map_err(unreadable)?;
+        skip_to_tail(&mut files, lines).map_err(unreadable)?;
     }
     let reader = Reader {
         runtime: runtime.clone(),
         id: run.id,
         path,
-        file,
+        files: files.into(),
+        is_whole: false,
         watched,
         held: Vec::new(),
+        is_within_line: false,
         since: wanted.since_microseconds.map(stamp),
         timestamps: wanted.timestamps,
         left: wanted.limit_bytes.unwrap_or(u64::MAX),
@@ -79,42 +94,94 @@ pub fn open(
     Ok(stream::unfold(reader, Reader::next).boxed())
 }
 
-/// Where the last lines begin.
-fn tail(path: &Path, lines: u64) -> io::Result<u64> {
-    let mut file = File::open(path)?;
-    let end = file.metadata()?.len();
-    let mut at = end;
+/// The files of a log, the oldest first; only those that are newer than a file, if one is given.
+///
+/// Files move from each name to the next while this looks in the same direction, so one may be met
+/// twice but none is missed.
+fn files(path: &Path, after: Option<&File>) -> Vec<File> {
+    let number = |file: &File| file.metadata().ok().map(|data| (data.dev(), data.ino()));
+    let after = after.and_then(number);
+    let names = (1..=ASIDE_MAX).map(|aside| path.with_extension(format!("log.{aside}")));
+    let mut found: Vec<File> = Vec::new();
+    for name in std::iter::once(path.to_owned()).chain(names) {
+        let Ok(file) = File::open(name) else {
+            // The newest is missing for a moment while it is replaced.
+            if found.is_empty() && after.is_some() { continue } else { break }
+        };
+        if after.is_some() && number(&file) == after {
+            break;
+        }
+        if found.last().is_none_or(|last| number(last) != number(&file)) {
+            found.push(file);
+        }
+    }
+    found.reverse();
+    found
+}
+
+/// Leaves out what is before the last lines.
+fn skip_to_tail(files: &mut Vec<File>, lines: u64) -> io::Result<()> {
     let mut seen = 0;
+    for index in (0..files.len()).rev() {
+        if let Some(from) = tail(&files[index], lines, &mut seen)? {
+            files.drain(..index);
+            files[0].seek(SeekFrom::Start(from))?;
+            return Ok(());
+        }
+    }
+    Ok(())
+}
+
+/// Where the last lines begin, if they begin in this file; `seen` is how many newer files have.
+fn tail(file: &File, lines: u64, seen: &mut u64) -> io::Result<Option<u64>> {
+    let end = file.metadata()?.len();
+    // The end of the entry that is looked at, whose beginning is looked for.
+    let mut after = end;
+    let mut at = end;
     let mut block = vec![0; BLOCK_BYTES];
     while at > 0 {
         let size = at.min(BLOCK_BYTES as u64);
         at -= size;
-        file.seek(SeekFrom::Start(at))?;
         let block = &mut block[..usize::try_from(size).unwrap_or(BLOCK_BYTES)];
-        file.read_exact(block)?;
-        for (index, byte) in block.iter().enumerate().rev() {
-            let here = at + index as u64;
-            // The end of the last line begins no line.
-            if *byte == b'\n' && here + 1 < end {
-                seen += 1;
-                if seen == lines {
-                    return Ok(here + 1);
-                }
+        file.read_exact_at(block, at)?;
+        for index in (0..block.len()).rev().filter(|index| block[*index] == b'\n') {
+            let begin = at + index as u64 + 1;
+            if begin < after && counts(file, begin, lines, seen)? {
+                return Ok(Some(after));
             }
+            after = begin;
         }
     }
-    Ok(if lines == 0 { end } else { 0 })
+    if after > 0 && counts(file, 0, lines, seen)? {
+        return Ok(Some(after));
+    }
+    Ok(None)
+}
+
+/// Counts the entry that begins here if it ends a line; true if it is one too many.
+fn counts(file: &File, begin: u64, lines: u64, seen: &mut u64) -> io::Result<bool> {
+    let mut head = [0; HEAD_BYTES_MAX];
+    let count = file.read_at(&mut head, begin)?;
+    let tag = head[..count].split(|byte| *byte == b' ').nth(2);
+    // A piece belongs to the line that ends after it.
+    *seen += u64::from(tag != Some(b"P"));
+    Ok(*seen > lines)
 }
 
 struct Reader {
     runtime: Arc<dyn PodRuntime>,
     id: ContainerId,
     path: PathBuf,
-    file: File,
+    /// Those that are not read yet; the last was the newest when it was looked for.
+    files: VecDeque<File>,
+    /// Whether the last of them was found to be set aside, so that nothing is added to it.
+    is_whole: bool,
     /// Set while there may be more.
     watched: Option<Watched>,
-    /// The beginning of a line whose end is not there yet.
+    /// The beginning of an entry whose end is not there yet.
     held: Vec<u8>,
+    /// Whether the last entry was a piece of a line.
+    is_within_line: bool,
     since: Option<String>,
     timestamps: bool,
     /// Bytes that may still be sent.
@@ -124,45 +191,45 @@ struct Reader {
 impl Reader {
     async fn next(mut self) -> Option<(Bytes, Reader)> {
         let mut block = vec![0; BLOCK_BYTES];
-        loop {
-            if self.left == 0 {
-                return None;
+        while self.left > 0 {
+            let count = self.files.front_mut()?.read(&mut block).ok()?;
+            if count > 0 {
+                self.held.extend_from_slice(&block[..count]);
+                let text = self.take_lines();
+                if !text.is_empty() {
+                    return Some((Bytes::from(text), self));
+                }
+                continue;
             }
-            let count = self.file.read(&mut block).ok()?;
-            if count == 0 {
+            if self.files.len() > 1 {
+                self.files.pop_front();
+                self.held.clear();
+            } else if !self.find_newer() {
                 let watched = self.watched.as_ref()?;
                 let is_over = tokio::select! {
                     changed = watched.changed() => changed.is_err(),
                     () = self.runtime.ended(&self.id) => true,
                 };
-                self.follow_rotation();
                 if is_over {
                     self.watched = None;
                 }
-                continue;
-            }
-            self.held.extend_from_slice(&block[..count]);
-            let text = self.take_lines();
-            if !text.is_empty() {
-                return Some((Bytes::from(text), self));
             }
         }
+        None
     }
 
-    /// Goes on with the file that took the place of this one, if there is one. What was written to
-    /// the old one after the last look is read first.
-    fn follow_rotation(&mut self) {
-        let next = File::open(&self.path).and_then(|next| Ok((next.metadata()?.ino(), next)));
-        let Ok((number, next)) = next else { return };
-        if self.file.metadata().is_ok_and(|held| held.ino() == number) {
-            return;
+    /// Looks for files that came after the last one. That one may have been added to between its
+    /// last read and when it was set aside, so it is read once more before they are.
+    fn find_newer(&mut self) -> bool {
+        let newer = files(&self.path, self.files.back());
+        if newer.is_empty() {
+            return false;
         }
-        let Ok(watched) = Watched::new(&self.path) else { return };
-        let mut rest = Vec::new();
-        if self.file.read_to_end(&mut rest).is_ok() {
-            self.held.extend_from_slice(&rest);
+        if self.is_whole {
+            self.files.extend(newer);
         }
-        (self.file, self.watched) = (next, Some(watched));
+        self.is_whole = !self.is_whole;
+        true
     }
 
     /// The whole lines that are held, as they are to be sent.
@@ -183,7 +250,7 @@ impl Reader {
     }
 
     /// `TIME STREAM TAG TEXT`: a piece of a line (`P`) has no end of its own.
-    fn add(&self, line: &[u8], text: &mut Vec<u8>) {
+    fn add(&mut self, line: &[u8], text: &mut Vec<u8>) {
         let mut parts = line.splitn(4, |byte| *byte == b' ');
         let (Some(at), Some(_), Some(tag), Some(rest)) =
             (parts.next(), parts.next(), parts.next(), parts.next())
@@ -193,11 +260,15 @@ impl Reader {
         if self.since.as_ref().is_some_and(|since| at < since.as_bytes()) {
             return;
         }
-        if self.timestamps {
+        if self.timestamps && !self.is_within_line {
             text.extend_from_slice(at);
             text.push(b' ');
         }
-        let rest = if tag == b"P" { rest.strip_suffix(b"\n").unwrap_or(rest) } else { rest };
+        self.is_within_line = tag == b"P";
+        let rest = match self.is_within_line {
+            true => rest.strip_suffix(b"\n").unwrap_or(rest),
+            false => rest,
+        };
         text.extend_from_slice(rest);
     }
 }
@@ -210,37 +281,145 @@ fn stamp(microseconds: i64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::*;
+    use std::io::Write;
 
-    #[test]
-    fn the_last_lines_are_found_from_the_end() {
-        let path = std::env::temp_dir().join(format!("setpoint-tail-{}", std::process::id()));
-        std::fs::write(&path, "one\ntwo\nthree\n").unwrap();
-        let from = |lines| tail(&path, lines).unwrap();
-        assert_eq!([from(0), from(1), from(2), from(3), from(9)], [14, 8, 4, 0, 0]);
-        std::fs::remove_file(&path).unwrap();
+    use super::*;
+    use crate::runtimes::fake::Fake;
+
+    struct Log(PathBuf);
+
+    impl Log {
+        fn new(name: &str) -> Log {
+            let name = format!("setpoint-log-{name}-{}", std::process::id());
+            let folder = std::env::temp_dir().join(name);
+            std::fs::create_dir_all(&folder).unwrap();
+            Log(folder.join("0.log"))
+        }
+
+        fn aside(&self, number: u32) -> PathBuf {
+            self.0.with_extension(format!("log.{number}"))
+        }
+
+        fn write(&self, text: &str) {
+            let mut file = File::options().create(true).append(true).open(&self.0).unwrap();
+            file.write_all(text.as_bytes()).unwrap();
+        }
+
+        fn rotate(&self) {
+            for number in (1..4).rev() {
+                let _ = std::fs::rename(self.aside(number), self.aside(number + 1));
+            }
+            std::fs::rename(&self.0, self.aside(1)).unwrap();
+            self.write("");
+        }
+
+        fn reader(&self, wanted: &Wanted) -> Reader {
+            let mut files = files(&self.0, None);
+            if let Some(lines) = wanted.tail_lines {
+                skip_to_tail(&mut files, lines).unwrap();
+            }
+            Reader {
+                runtime: Arc::new(Fake::default()),
+                id: ContainerId::new("u", "c", 0),
+                path: self.0.clone(),
+                files: files.into(),
+                is_whole: false,
+                watched: None,
+                held: Vec::new(),
+                is_within_line: false,
+                since: wanted.since_microseconds.map(stamp),
+                timestamps: wanted.timestamps,
+                left: wanted.limit_bytes.unwrap_or(u64::MAX),
+            }
+        }
+
+        async fn read(&self, wanted: &Wanted) -> String {
+            let mut whole = Vec::new();
+            let mut reader = Some(self.reader(wanted));
+            while let Some((piece, rest)) = reader.take().expect("it goes on").next().await {
+                whole.extend_from_slice(&piece);
+                reader = Some(rest);
+            }
+            String::from_utf8(whole).unwrap()
+        }
     }
 
-    #[test]
-    fn lines_lose_their_marks_and_pieces_are_joined() {
-        let path = std::env::temp_dir().join(format!("setpoint-lines-{}", std::process::id()));
-        std::fs::write(&path, "").unwrap();
-        let mut reader = Reader {
-            runtime: Arc::new(crate::runtimes::fake::Fake::default()),
-            id: ContainerId::new("u", "c", 0),
-            path: path.clone(),
-            file: File::open(&path).unwrap(),
-            watched: None,
-            held: b"2026-01-01T00:00:01.000000000Z stdout F old\n\
-                2026-01-01T00:00:02.000000000Z stdout P be\n\
-                2026-01-01T00:00:02.000000000Z stdout F gin\n2026-01-01T00:00:03"
-                .to_vec(),
-            since: Some("2026-01-01T00:00:02.000000000Z".to_owned()),
-            timestamps: false,
-            left: 100,
-        };
-        assert_eq!(reader.take_lines(), b"begin\n");
-        assert_eq!(reader.held, b"2026-01-01T00:00:03");
-        std::fs::remove_file(&path).unwrap();
+    impl Drop for Log {
+        fn drop(&mut self) {
+            let _ = std::fs::remove_dir_all(self.0.parent().unwrap());
+        }
+    }
+
+    fn entry(second: u32, tag: &str, text: &str) -> String {
+        format!("2026-01-01T00:00:{second:02}.000000000Z stdout {tag} {text}\n")
+    }
+
+    fn filled(name: &str) -> Log {
+        let log = Log::new(name);
+        log.write(&entry(1, "F", "one"));
+        log.write(&entry(2, "P", "tw"));
+        log.rotate();
+        log.write(&entry(2, "F", "o"));
+        log.write(&entry(3, "F", "three"));
+        log.rotate();
+        log.write(&entry(4, "F", "four"));
+        log
+    }
+
+    #[tokio::test]
+    async fn a_log_is_read_from_its_oldest_file_on() {
+        let log = filled("oldest");
+        assert_eq!(log.read(&Wanted::default()).await, "one\ntwo\nthree\nfour\n");
+        let bounded = Wanted { limit_bytes: Some(6), ..Wanted::default() };
+        assert_eq!(log.read(&bounded).await, "one\ntw");
+        let late = Wanted { since_microseconds: Some(1_767_225_603_000_000), ..Wanted::default() };
+        assert_eq!(log.read(&late).await, "three\nfour\n");
+    }
+
+    #[tokio::test]
+    async fn a_line_in_pieces_is_one_line_with_one_time() {
+        let log = filled("pieces");
+        let wanted = Wanted { timestamps: true, tail_lines: Some(3), ..Wanted::default() };
+        let expected = "2026-01-01T00:00:02.000000000Z two\n\
+            2026-01-01T00:00:03.000000000Z three\n2026-01-01T00:00:04.000000000Z four\n";
+        assert_eq!(log.read(&wanted).await, expected);
+    }
+
+    #[tokio::test]
+    async fn the_last_lines_are_found_from_the_end_whatever_file_they_are_in() {
+        let log = filled("tail");
+        for (lines, expected) in [
+            (0, ""),
+            (1, "four\n"),
+            (2, "three\nfour\n"),
+            (3, "two\nthree\nfour\n"),
+            (4, "one\ntwo\nthree\nfour\n"),
+            (9, "one\ntwo\nthree\nfour\n"),
+        ] {
+            let wanted = Wanted { tail_lines: Some(lines), ..Wanted::default() };
+            assert_eq!(log.read(&wanted).await, expected, "{lines}");
+        }
+    }
+
+    #[tokio::test]
+    async fn nothing_is_lost_or_told_twice_when_files_are_set_aside_while_they_are_read() {
+        let log = filled("moves");
+        let mut reader = log.reader(&Wanted::default());
+        let (mut whole, mut number) = (Vec::new(), 5);
+        while let Some((piece, rest)) = reader.next().await {
+            whole.extend_from_slice(&piece);
+            reader = rest;
+            if number < 20 && reader.files.len() == 1 {
+                // More than one at a time, and with something in the old file after its last read.
+                log.write(&entry(number, "F", &number.to_string()));
+                log.rotate();
+                log.write(&entry(number + 1, "F", &(number + 1).to_string()));
+                log.rotate();
+                number += 2;
+            }
+        }
+        let expected: String = (5..number).map(|number| format!("{number}\n")).collect();
+        let expected = format!("one\ntwo\nthree\nfour\n{expected}");
+        assert_eq!(String::from_utf8(whole).unwrap(), expected);
     }
 }

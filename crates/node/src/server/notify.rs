@@ -1,4 +1,4 @@
-//! Waits until a file changes, without looking at it again and again.
+//! Waits until a file of a directory changes, without looking at it again and again.
 #![expect(unsafe_code, reason = "std has no inotify")]
 
 use std::ffi::CString;
@@ -12,7 +12,7 @@ use tokio::io::unix::AsyncFd;
 
 use crate::runtimes::process::system;
 
-/// A file that is watched.
+/// A directory that is watched.
 pub struct Watched(AsyncFd<File>);
 
 impl Watched {
@@ -25,7 +25,7 @@ impl Watched {
         }
         // SAFETY: it was just opened and nobody else has it.
         let file = unsafe { File::from_raw_fd(descriptor) };
-        let events = libc::IN_MODIFY | libc::IN_MOVE_SELF | libc::IN_CLOSE_WRITE;
+        let events = libc::IN_MODIFY | libc::IN_MOVE | libc::IN_CREATE | libc::IN_CLOSE_WRITE;
         // SAFETY: the path ends with a zero and lives through the call.
         if unsafe { libc::inotify_add_watch(descriptor, path.as_ptr(), events) } < 0 {
             return Err(io::Error::last_os_error());

@@ -1,16 +1,20 @@
 //! The volume behind a claim: a path of this machine.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 
 use reconcile::{Kind, Name, Object};
 use serde_json::Value;
 
-use super::{Volume, text};
+use super::{Volume, host_path, text};
 use crate::pod::worker::Shared;
 use crate::register::MANAGER;
 
 const CLAIM: Kind = Kind::namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
-const VOLUME: Kind = Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes");
+/// Who makes volumes that are directories of a node.
+pub const PROVISIONER: &str = "setpoint.dev/local-path";
+pub const PROVISIONED_BY: &str = "pv.kubernetes.io/provisioned-by";
+pub const VOLUME: Kind = Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes");
 
 pub async fn find(shared: &Shared, pod: &Object, volume: &Value) -> Result<Volume, String> {
     let requests = shared.context.requests(MANAGER, Default::default());
@@ -22,18 +26,39 @@ pub async fn find(shared: &Shared, pod: &Object, volume: &Value) -> Result<Volum
     let name = Name::new(&*pod.name.namespace, claim_name.as_str());
     let found = requests.get(CLAIM, &name).await.map_err(|error| error.said())?;
     let found = found.ok_or_else(|| format!("persistentvolumeclaim {claim_name:?} not found"))?;
+    if claim.is_null() && !found.controller().is_some_and(|owner| owner == pod.uid) {
+        let (claim, pod) = (&found.name, &pod.name);
+        return Err(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"));
+    }
     if found.value["status"]["phase"] != "Bound" {
         return Err(format!("PersistentVolumeClaim {claim_name:?} is not bound"));
     }
     let name = Name::new("", text(&found.value["spec"]["volumeName"]));
     let bound = requests.get(VOLUME, &name).await.map_err(|error| error.said())?;
-    let bound = bound.ok_or_else(|| format!("persistentvolume {name:?} not found"))?;
+    let bound = bound.ok_or_else(|| format!("persistentvolume \"{name}\" not found"))?;
     let spec = &bound.value["spec"];
-    let path = spec["hostPath"]["path"].as_str().or(spec["local"]["path"].as_str());
-    let path = path.ok_or_else(|| {
-        format!("persistentvolume {name:?} is neither a local nor a hostPath volume")
-    })?;
-    let path = PathBuf::from(path);
-    std::fs::create_dir_all(&path).map_err(|error| format!("{}: {error}", path.display()))?;
-    Ok(Volume { path, read_only: claim["readOnly"] == true })
+    if spec["volumeMode"] == "Block" {
+        return Err(format!("persistentvolume \"{name}\" is a block device"));
+    }
+    let read_only = claim["readOnly"] == true;
+    if let Some(path) = spec["local"]["path"].as_str() {
+        let path = PathBuf::from(path);
+        if !path.exists() {
+            return Err(format!("path {:?} does not exist", path.display().to_string()));
+        }
+        return Ok(Volume { path, read_only, has_group: !read_only });
+    }
+    if !spec["hostPath"].is_object() {
+        let what = "is neither a local nor a hostPath volume";
+        return Err(format!("persistentvolume \"{name}\" {what}"));
+    }
+    let is_ours = bound.annotation(PROVISIONED_BY) == Some(PROVISIONER);
+    let is_new = is_ours && !PathBuf::from(text(&spec["hostPath"]["path"])).exists();
+    let path = host_path::check(&spec["hostPath"])?;
+    if is_new {
+        // As with every volume that is made for a claim: its pods may run as anybody.
+        let open = std::fs::Permissions::from_mode(0o777);
+        std::fs::set_permissions(&path, open).map_err(|error| error.to_string())?;
+    }
+    Ok(Volume { path, read_only, has_group: is_ours && !read_only })
 }

@@ -11,11 +11,21 @@ use std::io;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::{Component, Path};
 
+use super::owner::give_file;
+
 /// A file to be.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Content {
     pub bytes: Vec<u8>,
     pub mode: u32,
+    /// Whose it is, if not ours.
+    pub user: Option<u32>,
+}
+
+impl Content {
+    pub fn new(bytes: Vec<u8>, mode: u32) -> Content {
+        Content { bytes, mode, user: None }
+    }
 }
 
 /// Files by their relative path.
@@ -24,7 +34,8 @@ pub type Payload = BTreeMap<String, Content>;
 const DATA: &str = "..data";
 const NEXT: &str = "..data_tmp";
 
-pub fn write(directory: &Path, payload: &Payload) -> io::Result<()> {
+/// Makes a directory hold these files and no others; `group` may read them.
+pub fn write(directory: &Path, payload: &Payload, group: Option<u32>) -> io::Result<()> {
     for path in payload.keys() {
         let is_plain = |part: Component<'_>| matches!(part, Component::Normal(_));
         if path.is_empty() || path.starts_with("..") || !Path::new(path).components().all(is_plain)
@@ -53,6 +64,7 @@ pub fn write(directory: &Path, payload: &Payload) -> io::Result<()> {
         }
         fs::write(&file, &content.bytes)?;
         fs::set_permissions(&file, fs::Permissions::from_mode(content.mode))?;
+        give_file(&file, (content.user, group))?;
     }
     let _ = fs::remove_file(directory.join(NEXT));
     symlink(&name, directory.join(NEXT))?;

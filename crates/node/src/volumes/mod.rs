@@ -4,9 +4,11 @@
 //! volume is the runtime's matter.
 
 mod below;
-mod claim;
+pub(crate) mod claim;
 mod files;
 mod host_path;
+mod memory;
+mod owner;
 mod payload;
 pub(crate) mod system;
 
@@ -19,6 +21,7 @@ use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
+use amounts::Quantity;
 use reconcile::Object;
 use serde_json::Value;
 
@@ -27,6 +30,7 @@ use crate::pod::worker::Shared;
 use crate::runtime::{Mount, Refusal};
 
 use below::Missing;
+use owner::Owner;
 pub use payload::Tokens;
 
 /// A volume on this machine.
@@ -34,6 +38,8 @@ pub use payload::Tokens;
 pub struct Volume {
     pub path: PathBuf,
     pub read_only: bool,
+    /// Whether what is in it belongs to the pod's group.
+    pub has_group: bool,
 }
 
 /// What volumes are made of.
@@ -43,14 +49,28 @@ pub struct Materials<'a> {
     pub directory: &'a Path,
     /// Tokens that were asked for, kept until they are due.
     pub tokens: &'a mut Tokens,
+    /// Volumes that were made before: what is in them is the containers' by now.
+    pub known: Option<&'a BTreeMap<String, Volume>>,
 }
+
+impl Materials<'_> {
+    fn is_known(&self, volume: &str) -> bool {
+        self.known.is_some_and(|known| known.contains_key(volume))
+    }
+}
+
+/// What the files of a pod that come from objects take at the most.
+const OBJECTS_BYTES_MAX: u64 = 64 << 20;
 
 const FROM_OBJECTS: [&str; 4] = ["configMap", "secret", "projected", "downwardAPI"];
 
-/// Whether a volume of the pod follows objects that may change.
-pub fn follow_objects(pod: &Object) -> bool {
-    list(&pod.value["spec"]["volumes"])
-        .any(|volume| FROM_OBJECTS.iter().any(|kind| volume[*kind].is_object()))
+/// Whether files of the pod tell of the pod itself.
+pub fn tell_of_pod(pod: &Object) -> bool {
+    let tells = |volume: &Value| {
+        let mut sources = list(&volume["projected"]["sources"]);
+        volume["downwardAPI"].is_object() || sources.any(|it| it["downwardAPI"].is_object())
+    };
+    list(&pod.value["spec"]["volumes"]).any(tells)
 }
 
 /// Makes every volume of a pod, or brings it up to date.
@@ -59,13 +79,19 @@ pub async fn make(
     pod: &Object,
     mut materials: Materials<'_>,
 ) -> Result<BTreeMap<String, Volume>, Refusal> {
+    let owner = Owner::of(pod);
     let mut made = BTreeMap::new();
     for volume in list(&pod.value["spec"]["volumes"]) {
         let name = text(&volume["name"]).to_owned();
-        let one = make_one(shared, (pod, volume), &mut materials).await.map_err(|message| {
+        let failed = |message: String| {
             let message = format!("MountVolume.SetUp failed for volume {name:?} : {message}");
             Refusal { reason: "FailedMount", message }
-        })?;
+        };
+        let one = make_one(shared, (pod, volume), &mut materials).await.map_err(failed)?;
+        if one.has_group && !materials.is_known(&name) {
+            let why = |error: std::io::Error| format!("applyFSGroup failed: {error}");
+            owner.take(&one.path).map_err(why).map_err(failed)?;
+        }
         made.insert(name, one);
     }
     Ok(made)
@@ -78,23 +104,26 @@ async fn make_one(
 ) -> Result<Volume, String> {
     let name = text(&volume["name"]);
     let place = |kind: &str| materials.directory.join(kind).join(name);
+    let said = |error: io::Error| error.to_string();
     if volume["emptyDir"].is_object() {
         let path = place("empty-dir");
-        empty(&path).map_err(|error| error.to_string())?;
-        return Ok(Volume { path, read_only: false });
+        empty(pod, &volume["emptyDir"], &path, &materials.sources.capacity)?;
+        return Ok(Volume { path, read_only: false, has_group: true });
     }
     if volume["hostPath"].is_object() {
         let path = host_path::check(&volume["hostPath"])?;
-        return Ok(Volume { path, read_only: false });
+        return Ok(Volume { path, read_only: false, has_group: false });
     }
     if volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object() {
         return claim::find(shared, pod, volume).await;
     }
     if FROM_OBJECTS.iter().any(|kind| volume[*kind].is_object()) {
+        memory::make(&materials.directory.join("objects"), 0o755, Some(OBJECTS_BYTES_MAX))
+            .map_err(said)?;
         let path = place("objects");
         let payload = payload::payload(shared, (pod, volume), materials).await?;
-        files::write(&path, &payload).map_err(|error| error.to_string())?;
-        return Ok(Volume { path, read_only: true });
+        files::write(&path, &payload, Owner::of(pod).group).map_err(said)?;
+        return Ok(Volume { path, read_only: true, has_group: false });
     }
     let kinds: Vec<&str> = volume
         .as_object()
@@ -106,12 +135,33 @@ async fn make_one(
     Err(format!("this node has no volumes of the kind {}", kinds.join(", ")))
 }
 
-fn empty(path: &Path) -> io::Result<()> {
-    if !path.exists() {
-        fs::create_dir_all(path)?;
-        fs::set_permissions(path, fs::Permissions::from_mode(0o777))?;
+/// A directory that begins empty and goes with the pod.
+fn empty(pod: &Object, volume: &Value, path: &Path, capacity: &Value) -> Result<(), String> {
+    let said = |error: io::Error| error.to_string();
+    match text(&volume["medium"]) {
+        "" if path.exists() => return Ok(()),
+        "" => fs::create_dir_all(path).map_err(said)?,
+        "Memory" => {
+            let size = memory_size(pod, volume, capacity);
+            return memory::make(path, 0o777, size).map_err(said);
+        }
+        other => return Err(format!("unknown storage medium {other:?}")),
     }
-    Ok(())
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(said)
+}
+
+/// The least of what the volume, the pod and the node allow.
+fn memory_size(pod: &Object, volume: &Value, capacity: &Value) -> Option<u64> {
+    let limits = amounts::pod::of(&pod.value, "limits");
+    let limit = limits.get("memory").copied();
+    let bounds = [Quantity::read(&volume["sizeLimit"]), limit, Quantity::read(&capacity["memory"])];
+    let bounds = bounds.into_iter().flatten().filter(|bound| !bound.is_zero());
+    bounds.filter_map(|bound| u64::try_from(bound.value()).ok()).min()
+}
+
+/// Removes a pod's directory with all that is in it.
+pub fn remove(directory: &Path) -> io::Result<()> {
+    memory::remove(directory)
 }
 
 /// What a container sees where.
@@ -146,7 +196,10 @@ pub fn mounts(
             target: Path::new("/").join(text(&mount["mountPath"])),
             read_only: volume.read_only || mount["readOnly"] == true,
             within,
-            recursive: false,
+            recursive: matches!(
+                mount["recursiveReadOnly"].as_str(),
+                Some("Enabled" | "IfPossible")
+            ),
             optional: false,
         });
     }

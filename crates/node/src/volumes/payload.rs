@@ -7,6 +7,7 @@ use reconcile::Object;
 use serde_json::{Value, json};
 
 use super::files::{Content, Payload};
+use super::owner::Owner;
 use super::{Materials, list, text};
 use crate::pod::environment::{Sources, field};
 use crate::pod::resources::amount;
@@ -15,7 +16,11 @@ use crate::pod::worker::Shared;
 use crate::register::MANAGER;
 
 const MODE: u32 = 0o644;
+const TOKEN_MODE: u32 = 0o600;
 const TOKEN_SECONDS: i64 = 3600;
+/// A token is replaced after this long, however long it would last, or a little before.
+const TOKEN_AGE_SECONDS_MAX: i64 = 24 * 3600;
+const TOKEN_JITTER_SECONDS_MAX: u64 = 10;
 
 /// Tokens by volume and path.
 pub type Tokens = BTreeMap<(String, String), Token>;
@@ -24,8 +29,8 @@ pub type Tokens = BTreeMap<(String, String), Token>;
 #[derive(Clone)]
 pub struct Token {
     text: String,
-    /// When another is asked for: after four fifths of its life.
-    due: Timestamp,
+    /// When another is asked for: after four fifths of its life, or a day.
+    pub due: Timestamp,
 }
 
 pub async fn payload(
@@ -54,9 +59,10 @@ pub async fn payload(
         if wanted.is_object() {
             let key = (name.to_owned(), text(&wanted["path"]).to_owned());
             let token = token(shared, pod, wanted, (&key, &mut *materials.tokens)).await?;
-            // Whoever is named by number may not own the file.
-            let content = Content { bytes: token.into_bytes(), mode };
-            payload.insert(key.1, content);
+            // A secret that only those may read who run with it, if it is known who they are.
+            let Owner { group, user, .. } = Owner::of(pod);
+            let mode = if group.or(user).is_some() { TOKEN_MODE } else { mode };
+            payload.insert(key.1, Content { bytes: token.into_bytes(), mode, user });
         }
         if source["clusterTrustBundle"].is_object()
             && source["clusterTrustBundle"]["optional"] != true
@@ -93,7 +99,7 @@ fn add(
     };
     let items: Vec<&Value> = list(&source["items"]).collect();
     if items.is_empty() {
-        let all = found.into_iter().map(|(key, bytes)| (key, Content { bytes, mode }));
+        let all = found.into_iter().map(|(key, bytes)| (key, Content::new(bytes, mode)));
         payload.extend(all);
         return Ok(());
     }
@@ -102,7 +108,7 @@ fn add(
         match found.get(key) {
             Some(bytes) => {
                 let mode = mode_of(&item["mode"], mode);
-                let content = Content { bytes: bytes.clone(), mode };
+                let content = Content::new(bytes.clone(), mode);
                 payload.insert(text(&item["path"]).to_owned(), content);
             }
             None if is_optional => {}
@@ -138,7 +144,7 @@ fn add_fields(
         };
         let told = told.ok_or("it names neither a field nor a resource of a container")?;
         let mode = mode_of(&item["mode"], mode);
-        let content = Content { bytes: told.into_bytes(), mode };
+        let content = Content::new(told.into_bytes(), mode);
         payload.insert(text(&item["path"]).to_owned(), content);
     }
     Ok(())
@@ -179,10 +185,23 @@ async fn token(
     let answer = requests.post(&path, &body).await;
     let answer = answer.map_err(|error| format!("failed to fetch token: {}", error.said()))?;
     let text = text(&answer["status"]["token"]).to_owned();
-    let life = SignedDuration::from_secs(seconds * 4 / 5);
-    let due = now.checked_add(life).unwrap_or(now);
+    let jitter = shared.context.environment.random() % TOKEN_JITTER_SECONDS_MAX;
+    let jitter = i64::try_from(jitter).unwrap_or(0);
+    let life = due_after(lifetime(&answer, now).unwrap_or(seconds)) - jitter;
+    let due = now.checked_add(SignedDuration::from_secs(life.max(1))).unwrap_or(now);
     tokens.insert(key.clone(), Token { text: text.clone(), due });
     Ok(text)
+}
+
+/// How long a token lasts, as the server says: it may be less than was asked for.
+fn lifetime(answer: &Value, now: Timestamp) -> Option<i64> {
+    let ends: Timestamp = answer["status"]["expirationTimestamp"].as_str()?.parse().ok()?;
+    Some(ends.as_second() - now.as_second())
+}
+
+/// When a token that lasts so many seconds is replaced.
+pub fn due_after(seconds: i64) -> i64 {
+    (seconds * 4 / 5).min(TOKEN_AGE_SECONDS_MAX)
 }
 
 fn mode_of(value: &Value, usual: u32) -> u32 {

@@ -22,7 +22,7 @@ impl Drop for Directory {
 
 fn payload(files: &[(&str, &str)]) -> Payload {
     let file = |(path, text): &(&str, &str)| {
-        ((*path).to_owned(), Content { bytes: text.as_bytes().to_vec(), mode: 0o600 })
+        ((*path).to_owned(), Content::new(text.as_bytes().to_vec(), 0o600))
     };
     files.iter().map(file).collect()
 }
@@ -31,12 +31,12 @@ fn payload(files: &[(&str, &str)]) -> Payload {
 fn files_are_replaced_together_and_those_not_named_go() {
     let directory = Directory::new("files");
     let path = &directory.0;
-    write(path, &payload(&[("a", "1"), ("deep/b", "2")])).unwrap();
+    write(path, &payload(&[("a", "1"), ("deep/b", "2")]), None).unwrap();
     let first = fs::read_link(path.join("..data")).unwrap();
     assert_eq!(fs::read_to_string(path.join("deep/b")).unwrap(), "2");
-    write(path, &payload(&[("a", "1"), ("deep/b", "2")])).unwrap();
+    write(path, &payload(&[("a", "1"), ("deep/b", "2")]), None).unwrap();
     assert_eq!(fs::read_link(path.join("..data")).unwrap(), first);
-    write(path, &payload(&[("a", "3")])).unwrap();
+    write(path, &payload(&[("a", "3")]), None).unwrap();
     assert_eq!(fs::read_to_string(path.join("a")).unwrap(), "3");
     assert!(!path.join("deep").exists() && !path.join(first).exists());
     let mode = fs::metadata(path.join("a")).unwrap().permissions().mode();
@@ -47,7 +47,7 @@ fn files_are_replaced_together_and_those_not_named_go() {
 fn no_file_is_written_outside_of_its_volume() {
     let directory = Directory::new("outside");
     for path in ["../a", "/a", "a/../../b", "..data", ""] {
-        assert!(write(&directory.0, &payload(&[(path, "x")])).is_err(), "{path}");
+        assert!(write(&directory.0, &payload(&[(path, "x")]), None).is_err(), "{path}");
     }
 }
 

@@ -154,7 +154,7 @@ impl Scheduler {
     }
 
     fn may_act(&self) -> bool {
-        !matches!(*self.context.term.borrow(), Term::Follower)
+        !matches!(*self.context.term.borrow(), Term::Follower(_))
     }
 
     fn start(&mut self, work: Work) {

@@ -1,6 +1,7 @@
 //! The scheduler against a real API server.
 
 mod cluster;
+mod oracles;
 mod simulation;
 
 use reconcile::Kind;

@@ -10,9 +10,9 @@ use scheduler::Options;
 use scheduler::kinds::{GROUP, NODE, POD};
 use serde_json::{Value, json};
 use testkit::Cluster;
-use testkit::simulation::{self, Trial};
+use testkit::simulation::{self, Also, Trial};
 
-use crate::{kind_of, node, pod};
+use crate::{kind_of, node, oracles, pod};
 
 fn on(name: &str, cpu: &str, node: &str) -> Value {
     let mut pod = pod(name, cpu);
@@ -86,6 +86,10 @@ fn cpu(pod: &Object) -> i64 {
     requests["cpu"].as_str().and_then(|cpu| cpu.parse().ok()).unwrap_or(0)
 }
 
+fn also() -> Also {
+    Also { oracles: oracles::ALL, ..Also::default() }
+}
+
 /// Two pods that fit, one that never does, and one that fits when another goes.
 const SINGLES: Trial = Trial {
     name: "system:kube-scheduler/single",
@@ -114,7 +118,7 @@ const SINGLES: Trial = Trial {
 
 #[test]
 fn no_fault_of_a_request_changes_where_pods_end_up() {
-    let plans = simulation::try_everything(SINGLES);
+    let plans = simulation::try_with(SINGLES, also());
     println!("{plans} plans");
     assert!(plans > 50, "{plans}");
 }
@@ -148,7 +152,7 @@ const GANG: Trial = Trial {
 
 #[test]
 fn no_fault_of_a_request_tears_a_gang_apart() {
-    let plans = simulation::try_everything(GANG);
+    let plans = simulation::try_with(GANG, also());
     println!("{plans} plans");
     assert!(plans > 50, "{plans}");
 }
@@ -199,7 +203,7 @@ async fn let_go(context: Context) {
 
 #[test]
 fn no_fault_of_a_request_keeps_the_more_important_pod_waiting() {
-    let plans = simulation::try_everything(PREEMPTION);
+    let plans = simulation::try_with(PREEMPTION, also());
     println!("{plans} plans");
     assert!(plans > 50, "{plans}");
 }

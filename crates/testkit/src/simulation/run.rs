@@ -41,7 +41,7 @@ const NOT_COMPARED: [&str; 4] =
 const TOKEN_VOLUME: &str = "kube-api-access-";
 
 /// How a run went.
-#[derive(Debug, PartialEq)]
+#[derive(Debug, Default, PartialEq)]
 pub struct Run {
     /// The user that the component is.
     pub actor: String,
@@ -202,7 +202,7 @@ async fn rivals(trial: Trial, cluster: Arc<Cluster>, first: Arc<Faults>, second:
     let mut campaigns = JoinSet::new();
     let mut terms = Vec::new();
     for (faults, name) in [(&first, "first"), (&second, "second")] {
-        let (term, told) = watch::channel(Term::Follower);
+        let (term, told) = watch::channel(Term::Follower(None));
         let life = faults.begin_life();
         let admin = User::authenticated("admin", ["system:masters"]);
         let client = faults.client(&life, &cluster.server, (Role::Stands, admin));
@@ -220,7 +220,7 @@ async fn rivals(trial: Trial, cluster: Arc<Cluster>, first: Arc<Faults>, second:
     let _ = was_paused.wait_for(|was| *was).await;
     tokio::time::sleep(ELECTION).await;
     drop(campaigns);
-    terms[0].send_replace(Term::Follower);
+    terms[0].send_modify(|term| *term = term.lost());
     while tasks.join_next().await.is_some() {}
 }
 

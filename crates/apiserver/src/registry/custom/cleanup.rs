@@ -88,6 +88,7 @@ async fn delete(server: &Server, resource: &Arc<Resource>, object: &Value) -> Re
         user: Arc::new(User::authenticated("system:apiserver", [GROUP_MASTERS])),
         id: "".into(),
         cause: Default::default(),
+        upgrade: None,
         warnings: Default::default(),
     };
     match delete_object(server, &request, &DeleteOptions::default()).await {

@@ -7,11 +7,14 @@
 //! Images are names only: nothing is pulled, so a container must say its command. Mounts need a
 //! mount namespace (`mounts.rs`); without the right to make one a container with mounts is refused.
 
+mod attach;
 mod mounts;
 mod record;
 mod sandbox;
 pub mod shim;
+mod streams;
 pub(crate) mod system;
+mod terminal;
 
 #[cfg(test)]
 mod tests;
@@ -20,6 +23,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
+use std::net::IpAddr;
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -33,6 +37,7 @@ use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
     START_MAX, Sandbox, SandboxSpec, State,
 };
+use crate::server::streams::{Duplex, Streams, Wanted};
 use record::{Ended, Place, Started};
 
 /// How long after its program a shim may take to end.
@@ -335,6 +340,28 @@ impl PodRuntime for Process {
         let ran = shim::collect(program, OUTPUT_BYTES_MAX).await;
         let (code, output) = ran.map_err(|error| refused(error.to_string()))?;
         Ok(Executed { code, output })
+    }
+
+    async fn run_beside(
+        &self,
+        id: &ContainerId,
+        command: &[String],
+        wanted: &Wanted,
+    ) -> Result<Streams, Refusal> {
+        self.open_beside(id, command, wanted)
+    }
+
+    async fn attach(&self, id: &ContainerId, wanted: &Wanted) -> Result<Streams, Refusal> {
+        self.open_attached(id, wanted).await
+    }
+
+    async fn dial(
+        &self,
+        pod: &str,
+        address: Option<IpAddr>,
+        port: u16,
+    ) -> Result<Box<dyn Duplex>, Refusal> {
+        self.connect(pod, address, port).await
     }
 }
 

@@ -4,12 +4,14 @@
 //! It leads a session of its own and outlives us. The program dies with it.
 
 use std::fs::{self, File, OpenOptions};
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, Read, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, ExitCode, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::attach::{self, Ends, Hub};
 use super::record::{self, Asked, Ended, Place, Started};
 use super::{mounts, sandbox, system};
 use crate::runtime::ContainerSpec;
@@ -19,7 +21,7 @@ pub const VARIABLE: &str = "SETPOINT_CONTAINER";
 /// Before the reason why the program does not run.
 pub const REFUSED: &str = "refused: ";
 /// A longer line is kept in pieces.
-const LINE_BYTES_MAX: u64 = 16 << 10;
+const LINE_BYTES_MAX: usize = 16 << 10;
 /// A log that would become larger is set aside, and as many are kept beside it.
 const LOG_BYTES_MAX: u64 = 10 << 20;
 const LOGS_ASIDE: u32 = 4;
@@ -45,14 +47,15 @@ fn run(place: &Place) -> io::Result<()> {
     system::adopt_orphans()?;
     let root = mounts::make(&spec.mounts, place.directory())?;
     let log = Log::open(log)?;
-    let mut child = start(&spec, root)?;
+    let (mut child, ends) = start(&spec, root)?;
     let pid = i32::try_from(child.id()).unwrap_or(0);
     let own = i32::try_from(std::process::id()).unwrap_or(0);
     let ticks = |pid| system::began(pid).ok_or_else(|| io::Error::other("/proc is not mounted"));
     let at = record::now();
     let started = Started { at, pid, ticks: ticks(pid)?, shim: own, shim_ticks: ticks(own)? };
     place.write("started.json", &started)?;
-    let copies = keep_output(&mut child, log);
+    let hub = Hub::open(place, &spec.input, ends.held_by(&mut child));
+    let copies = keep_output(&mut child, log, &hub);
     // Whoever started us reads until here.
     system::close_output()?;
     let (code, signal) = wait(pid);
@@ -60,11 +63,12 @@ fn run(place: &Place) -> io::Result<()> {
     place.write("ended.json", &Ended { at: record::now(), code, signal })
 }
 
-fn start(spec: &ContainerSpec, root: Option<PathBuf>) -> io::Result<Child> {
+fn start(spec: &ContainerSpec, root: Option<PathBuf>) -> io::Result<(Child, Ends)> {
     let (first, rest) = spec.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(first);
     command.args(rest).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let ends = Ends::prepare(&mut command, spec)?;
     let directory = spec.working_directory.as_deref().unwrap_or("/");
     if let Some(root) = root {
         system::change_root(&mut command, &File::open(root)?, None)?;
@@ -72,50 +76,66 @@ fn start(spec: &ContainerSpec, root: Option<PathBuf>) -> io::Result<Child> {
     system::change_directory(&mut command, directory)?;
     system::become_user(&mut command, spec.user, spec.group);
     system::die_with_parent(&mut command);
-    command.spawn().map_err(|error| {
+    let child = command.spawn().map_err(|error| {
         io::Error::other(format!(
             "could not start {first:?} of container {:?} in {directory:?}: {error}",
             spec.id.name
         ))
-    })
+    })?;
+    Ok((child, ends))
 }
 
 /// One thread for each stream.
-fn keep_output(child: &mut Child, log: Log) -> Vec<std::thread::JoinHandle<()>> {
+fn keep_output(child: &mut Child, log: Log, hub: &Arc<Hub>) -> Vec<std::thread::JoinHandle<()>> {
     let log = Arc::new(Mutex::new(log));
     let mut copies = Vec::new();
-    if let Some(stdout) = child.stdout.take() {
-        let log = log.clone();
-        copies.push(std::thread::spawn(move || copy(stdout, "stdout", &log)));
+    if let Some(stdout) = hub.terminal().or_else(|| child.stdout.take().map(file)) {
+        let (log, hub) = (log.clone(), hub.clone());
+        copies.push(std::thread::spawn(move || copy(stdout, attach::STDOUT, &log, &hub)));
     }
-    if let Some(stderr) = child.stderr.take() {
-        copies.push(std::thread::spawn(move || copy(stderr, "stderr", &log)));
+    if let Some(stderr) = child.stderr.take().map(file) {
+        let hub = hub.clone();
+        copies.push(std::thread::spawn(move || copy(stderr, attach::STDERR, &log, &hub)));
     }
     copies
 }
 
-/// Writes every line with the time it came, as CRI has it.
-fn copy(stream: impl Read, name: &str, log: &Mutex<Log>) {
-    let mut reader = BufReader::new(stream);
-    let mut line = Vec::new();
-    loop {
-        line.clear();
-        match (&mut reader).take(LINE_BYTES_MAX).read_until(b'\n', &mut line) {
-            Ok(0) | Err(_) => return,
-            Ok(_) => {}
+fn file(stream: impl Into<OwnedFd>) -> File {
+    File::from(stream.into())
+}
+
+/// Tells whoever attached at once; keeps every line with the time it came, as CRI has it.
+fn copy(mut stream: File, number: u8, log: &Mutex<Log>, hub: &Hub) {
+    let mut piece = vec![0; LINE_BYTES_MAX];
+    let mut line: Vec<u8> = Vec::new();
+    // A terminal whose last user is gone answers with an error.
+    while let Ok(count @ 1..) = stream.read(&mut piece) {
+        hub.tell(number, &piece[..count]);
+        for part in piece[..count].split_inclusive(|byte| *byte == b'\n') {
+            line.extend_from_slice(part);
+            if line.len() >= LINE_BYTES_MAX || part.ends_with(b"\n") {
+                keep(&mut line, number, log);
+            }
         }
-        let is_cut = line.last() != Some(&b'\n')
-            && u64::try_from(line.len()).is_ok_and(|count| count == LINE_BYTES_MAX);
-        let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        let at = record::now().strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string();
-        let tag = if is_cut { "P" } else { "F" };
-        let mut entry = format!("{at} {name} {tag} ").into_bytes();
-        entry.extend_from_slice(text);
-        entry.push(b'\n');
-        let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-        // A full disk must not end the program: what cannot be kept is dropped.
-        let _ = log.write(&entry);
     }
+    if !line.is_empty() {
+        line.push(b'\n');
+        keep(&mut line, number, log);
+    }
+}
+
+/// Writes a line, or what has come of one that is too long.
+fn keep(line: &mut Vec<u8>, number: u8, log: &Mutex<Log>) {
+    let name = if number == attach::STDERR { "stderr" } else { "stdout" };
+    let at = record::now().strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string();
+    let tag = if line.ends_with(b"\n") { "F" } else { "P" };
+    let mut entry = format!("{at} {name} {tag} ").into_bytes();
+    entry.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
+    entry.push(b'\n');
+    line.clear();
+    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
+    // A full disk must not end the program: what cannot be kept is dropped.
+    let _ = log.write(&entry);
 }
 
 /// The output that is kept: the newest of it, so that a program that floods it fills no disk.
@@ -205,13 +225,12 @@ pub fn beside(spec: &ContainerSpec, pid: i32, command: &[String]) -> io::Result<
     }
     system::change_directory(&mut program, spec.working_directory.as_deref().unwrap_or("/"))?;
     system::become_user(&mut program, spec.user, spec.group);
-    program.process_group(0);
     Ok(program)
 }
 
 /// Runs a program to its end; its code and what it wrote. Dropped, it kills the program.
 pub async fn collect(mut program: Command, bytes_max: u64) -> io::Result<(i32, Vec<u8>)> {
-    program.stdout(Stdio::piped()).stderr(Stdio::piped());
+    program.stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
     let mut running = Running(program.spawn()?);
     let pipes = (running.0.stdout.take(), running.0.stderr.take());
     let (Some(stdout), Some(stderr)) = pipes else { return Err(io::ErrorKind::BrokenPipe.into()) };

@@ -87,7 +87,8 @@ pub fn die_with_parent(command: &mut Command) {
     let before = move || {
         // SAFETY: these calls are allowed between fork and exec and take numbers only.
         unsafe {
-            check(libc::setpgid(0, 0))?;
+            // Who leads a session leads a group already.
+            let _ = libc::setpgid(0, 0);
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
             if libc::getppid() != parent {
                 libc::_exit(127);
@@ -154,6 +155,12 @@ pub fn become_user(command: &mut Command, user: Option<u32>, group: Option<u32>)
         // SAFETY: the closure allocates nothing.
         unsafe { command.pre_exec(before) };
     }
+}
+
+/// From here on this thread's sockets are in another network.
+pub fn join_network(network: &File) -> io::Result<()> {
+    // SAFETY: the descriptor is open.
+    check(unsafe { libc::setns(network.as_raw_fd(), libc::CLONE_NEWNET) })
 }
 
 /// Tells whoever reads our output that there is no more.

@@ -1,0 +1,12 @@
+//! The custom resources that operators of ours serve: kinds, schemas, defaults, rules and columns,
+//! as the definitions that a cluster is given.
+//!
+//! A schema is written with the few words of `schema.rs`; what it shares with the built-in kinds,
+//! a pod's specification above all, is taken from `core_types`.
+
+pub mod core_types;
+pub mod definition;
+pub mod job_set;
+pub mod runtime_patches;
+pub mod schema;
+pub mod training;

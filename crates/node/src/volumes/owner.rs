@@ -1,0 +1,117 @@
+//! Whom the files of a volume belong to: `fsGroup`.
+//!
+//! Upstream: pkg/volume/volume_linux.go (SetVolumeOwnership)
+
+use std::fs::{self, Metadata};
+use std::io;
+use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::path::Path;
+
+use reconcile::Object;
+
+use crate::pod::spec;
+
+/// Directories below each other that are gone through.
+const DEPTH_MAX: u32 = 64;
+
+/// What a group may do in a volume.
+const READ: u32 = 0o440;
+const READ_WRITE: u32 = 0o660;
+const SEARCH: u32 = 0o110;
+/// What is made in a directory belongs to its group.
+const SET_GROUP: u32 = 0o2000;
+
+/// To whom the pod says its volumes belong.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Owner {
+    pub group: Option<u32>,
+    /// Whom all containers run as, if that is one user.
+    pub user: Option<u32>,
+    pub policy: Policy,
+}
+
+/// When the files of a volume that exists are given to the group.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Policy {
+    #[default]
+    Always,
+    OnRootMismatch,
+}
+
+impl Owner {
+    pub fn of(pod: &Object) -> Owner {
+        let number =
+            |value: &serde_json::Value| value.as_u64().and_then(|it| u32::try_from(it).ok());
+        let context = &pod.value["spec"]["securityContext"];
+        let of_pod = number(&context["runAsUser"]);
+        let mut users: Vec<Option<u32>> = spec::containers(pod)
+            .iter()
+            .map(|it| number(&it.value["securityContext"]["runAsUser"]).or(of_pod))
+            .collect();
+        users.dedup();
+        let policy = match context["fsGroupChangePolicy"].as_str() {
+            Some("OnRootMismatch") => Policy::OnRootMismatch,
+            _ => Policy::Always,
+        };
+        let user = if users.len() == 1 { users[0] } else { None };
+        Owner { group: number(&context["fsGroup"]), user, policy }
+    }
+
+    /// Gives what is in a volume to the pod's group, who may then read and write it.
+    pub fn take(&self, volume: &Path) -> io::Result<()> {
+        let Some(group) = self.group else { return Ok(()) };
+        let root = fs::symlink_metadata(volume)?;
+        let wanted = mode(&root, READ_WRITE);
+        let is_fine = root.gid() == group && root.mode() & wanted == wanted;
+        if self.policy == Policy::OnRootMismatch && is_fine {
+            return Ok(());
+        }
+        // The root is last: as long as it does not fit, the rest may not either.
+        walk(volume, group, 0)?;
+        give(volume, &root, group, READ_WRITE)
+    }
+}
+
+fn walk(directory: &Path, group: u32, depth: u32) -> io::Result<()> {
+    if depth > DEPTH_MAX {
+        return Err(io::Error::other(format!("{} is too deep", directory.display())));
+    }
+    for entry in fs::read_dir(directory)? {
+        let path = entry?.path();
+        let found = match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+            found => found?,
+        };
+        if found.is_dir() {
+            walk(&path, group, depth + 1)?;
+        }
+        give(&path, &found, group, READ_WRITE)?;
+    }
+    Ok(())
+}
+
+fn give(path: &Path, found: &Metadata, group: u32, rights: u32) -> io::Result<()> {
+    lchown(path, None, Some(group))?;
+    if found.is_symlink() {
+        return Ok(());
+    }
+    let mode = (found.mode() & 0o7777) | mode(found, rights);
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+}
+
+fn mode(found: &Metadata, rights: u32) -> u32 {
+    if found.is_dir() { rights | SEARCH | SET_GROUP } else { rights }
+}
+
+/// Gives a file that was just written to the pod: its group may read it.
+pub fn give_file(path: &Path, (user, group): (Option<u32>, Option<u32>)) -> io::Result<()> {
+    if user.is_none() && group.is_none() {
+        return Ok(());
+    }
+    lchown(path, user, group)?;
+    if group.is_some() {
+        let mode = fs::metadata(path)?.mode() & 0o7777;
+        fs::set_permissions(path, fs::Permissions::from_mode(mode | READ))?;
+    }
+    Ok(())
+}

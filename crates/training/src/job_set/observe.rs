@@ -1,0 +1,52 @@
+//! What a JobSet has: Jobs, a service, claims, and time.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+use std::time::Duration;
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::{Context, Name, Object, conditions};
+
+use super::network;
+use super::spec::{COMPLETED, FAILED, Spec};
+use super::volume_claims;
+use crate::kinds::{JOB, PERSISTENT_VOLUME_CLAIM, SERVICE};
+use crate::timers::Timers;
+use crate::value::text;
+
+pub struct Observed {
+    /// The Jobs that it controls.
+    pub jobs: Vec<Arc<Object>>,
+    /// Whether there is a service of the name that it wants, whoever made it.
+    pub has_service: bool,
+    /// The names of claims that exist, of those that it wants.
+    pub claims: BTreeSet<String>,
+    /// Until it is to be deleted, if it has ended and is not kept for ever.
+    pub until_deletion: Option<Duration>,
+}
+
+pub fn observe(context: &Context, set: &Arc<Object>, timers: &Timers) -> Observed {
+    let spec = Spec::of(set);
+    let namespace = &set.name.namespace;
+    let service = network::service_name(&spec).map(|name| Name::new(namespace.clone(), name));
+    let claims = volume_claims::wanted(&spec).map(|claim| claim.name);
+    let cache = context.cache(PERSISTENT_VOLUME_CLAIM);
+    let is_there =
+        |name: &String| cache.get(&Name::new(namespace.clone(), name.as_str())).is_some();
+    Observed {
+        jobs: context.cache(JOB).owned_by(&set.uid),
+        has_service: service.is_some_and(|name| context.cache(SERVICE).get(&name).is_some()),
+        claims: claims.filter(is_there).collect(),
+        until_deletion: until_deletion(context, set, timers),
+    }
+}
+
+fn until_deletion(context: &Context, set: &Object, timers: &Timers) -> Option<Duration> {
+    let seconds = set.value["spec"]["ttlSecondsAfterFinished"].as_u64()?;
+    let status = &set.value["status"];
+    let ended = [COMPLETED, FAILED].into_iter().find_map(|kind| {
+        conditions::find(status, kind).filter(|condition| condition["status"] == "True")
+    })?;
+    let since: Timestamp = text(&ended["lastTransitionTime"]).parse().ok()?;
+    Some(timers.left(&set.uid, since, seconds, context.environment.now()))
+}

@@ -1,0 +1,90 @@
+//! Operators for training: TrainJob with its runtimes (Kubeflow Trainer), and JobSet under it.
+//!
+//! They know a Kubernetes API and nothing else, so they run the same inside this program and
+//! beside any cluster. Read `train_job/plan.rs`, then `blueprint.rs`, `plugins/mod.rs` (the visible
+//! order), `job_set/plan.rs`.
+
+pub mod admission;
+pub mod blueprint;
+pub mod field_error;
+pub mod job_set;
+pub mod kinds;
+pub mod manifests;
+pub mod plugin;
+pub mod plugins;
+pub mod resources;
+pub mod runtime_patches;
+pub mod runtimes;
+pub mod timers;
+pub mod train_job;
+pub mod training_runtime;
+pub mod value;
+
+use std::pin::Pin;
+
+use reconcile::supervise::supervise;
+use reconcile::{Context, Reconciler, run};
+use tokio::task::JoinSet;
+
+/// A running operator.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where the operators live, and their service account.
+pub const NAMESPACE: &str = "kubeflow-system";
+pub const SERVICE_ACCOUNT: &str = "kubeflow-trainer-controller-manager";
+
+/// What an installation may choose.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which operators run: on a cluster that has JobSet already, ours stays off.
+    pub enabled: Enabled,
+    pub plugins: plugin::Settings,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enabled {
+    pub trainer: bool,
+    pub job_set: bool,
+}
+
+impl Default for Enabled {
+    fn default() -> Enabled {
+        Enabled { trainer: true, job_set: true }
+    }
+}
+
+/// One operator: its name, whose it is, and how it starts.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub name: &'static str,
+    is_enabled: fn(Enabled) -> bool,
+    start: fn(Context, &Options) -> Task,
+}
+
+/// Every operator, one line each.
+#[rustfmt::skip]
+pub const ALL: &[Entry] = &[
+    Entry { name: job_set::NAME, is_enabled: |enabled| enabled.job_set,
+        start: |context, _| run_boxed(context, job_set::Controller::default()) },
+    Entry { name: train_job::NAME, is_enabled: |enabled| enabled.trainer,
+        start: |context, options| run_boxed(context, train_job::Controller::new(options)) },
+    Entry { name: training_runtime::NAMESPACED, is_enabled: |enabled| enabled.trainer,
+        start: |context, _| run_boxed(context, training_runtime::Namespaced::default()) },
+    Entry { name: training_runtime::CLUSTER, is_enabled: |enabled| enabled.trainer,
+        start: |context, _| run_boxed(context, training_runtime::Cluster::default()) },
+];
+
+fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
+    Box::pin(run::run(context, reconciler))
+}
+
+/// Starts the operators, and again whichever panics.
+pub fn start(context: &Context, options: &Options) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for entry in ALL.iter().filter(|entry| (entry.is_enabled)(options.enabled)) {
+        let (entry, options) = (*entry, options.clone());
+        let start = move |context: Context| (entry.start)(context, &options);
+        tasks.spawn(supervise(entry.name, context.clone(), start));
+    }
+    tasks
+}

@@ -1,0 +1,147 @@
+//! What the operators need to find: definitions of their kinds, roles, what asks them before
+//! objects are written, and the runtimes that everybody has.
+
+use serde_json::{Value, json};
+
+use crate::admission::webhooks;
+use crate::runtimes::{self, Choice};
+use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const PUBLIC: &str = "kubeflow-trainer-public";
+const JOB_SET_ROLE: &str = "jobset-manager-role";
+
+/// Everything to be applied, in order.
+pub fn all(enabled: Enabled, choice: Choice, version: &str) -> Vec<Value> {
+    let mut all = vec![namespace()];
+    if enabled.job_set {
+        all.push(api::job_set::definition());
+        all.extend([role(JOB_SET_ROLE, job_set_rules()), binding(JOB_SET_ROLE)]);
+    }
+    if enabled.trainer {
+        all.extend(api::training::definitions());
+        all.extend([role(SERVICE_ACCOUNT, trainer_rules()), binding(SERVICE_ACCOUNT)]);
+        all.extend(public(version));
+    }
+    all.extend(webhooks::configurations(enabled));
+    if enabled.trainer {
+        all.extend(runtimes::manifests(choice));
+    }
+    all
+}
+
+/// The rights alone, for those who install the rest themselves.
+pub fn roles(enabled: Enabled) -> Vec<Value> {
+    let all = all(enabled, Choice::Shipped, "").into_iter();
+    all.filter(|one| matches!(one["kind"].as_str(), Some("ClusterRole" | "ClusterRoleBinding")))
+        .collect()
+}
+
+fn namespace() -> Value {
+    json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
+}
+
+fn role(name: &str, rules: Value) -> Value {
+    json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole",
+        "metadata": {"name": name}, "rules": rules})
+}
+
+fn binding(name: &str) -> Value {
+    json!({
+        "apiVersion": format!("{RBAC}/v1"),
+        "kind": "ClusterRoleBinding",
+        "metadata": {"name": name},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
+        "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": SERVICE_ACCOUNT}],
+    })
+}
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
+}
+
+const READ: [&str; 3] = ["get", "list", "watch"];
+
+fn trainer_rules() -> Value {
+    let trainer = [api::training::GROUP];
+    json!([
+        rule(
+            &[""],
+            &["configmaps", "secrets"],
+            &["create", "get", "list", "patch", "update", "watch"]
+        ),
+        rule(&[""], &["limitranges"], &READ),
+        rule(&["", "events.k8s.io"], &["events"], &["create", "patch", "update", "watch"]),
+        rule(
+            &["admissionregistration.k8s.io"],
+            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
+            &["get", "list", "update", "watch"]
+        ),
+        rule(&["authentication.k8s.io"], &["tokenreviews"], &["create"]),
+        rule(&["authorization.k8s.io"], &["subjectaccessreviews"], &["create"]),
+        rule(&["coordination.k8s.io"], &["leases"], &["create", "get", "list", "update"]),
+        rule(
+            &["jobset.x-k8s.io"],
+            &["jobsets"],
+            &["create", "delete", "get", "list", "patch", "update", "watch"]
+        ),
+        rule(&["node.k8s.io"], &["runtimeclasses"], &READ),
+        rule(&["scheduling.k8s.io"], &["priorityclasses"], &READ),
+        rule(
+            &["scheduling.x-k8s.io", "scheduling.volcano.sh"],
+            &["podgroups"],
+            &["create", "get", "list", "patch", "update", "watch"]
+        ),
+        rule(&trainer, &["trainjobs"], &["delete", "get", "list", "patch", "update", "watch"]),
+        rule(
+            &trainer,
+            &["clustertrainingruntimes", "trainingruntimes"],
+            &["get", "list", "patch", "update", "watch"]
+        ),
+        rule(
+            &trainer,
+            &[
+                "clustertrainingruntimes/finalizers",
+                "trainingruntimes/finalizers",
+                "trainjobs/finalizers",
+                "trainjobs/status"
+            ],
+            &["get", "patch", "update"]
+        ),
+    ])
+}
+
+fn job_set_rules() -> Value {
+    let all = ["create", "delete", "get", "list", "patch", "update", "watch"];
+    json!([
+        rule(&[""], &["persistentvolumeclaims", "services"], &["create", "get", "list", "watch"]),
+        rule(&["", "events.k8s.io"], &["events"], &["create", "patch", "update", "watch"]),
+        rule(&["batch"], &["jobs"], &all),
+        rule(&["batch"], &["jobs/status"], &["get", "patch", "update"]),
+        rule(
+            &["jobset.x-k8s.io"],
+            &["jobsets"],
+            &["delete", "get", "list", "patch", "update", "watch"]
+        ),
+        rule(
+            &["jobset.x-k8s.io"],
+            &["jobsets/finalizers", "jobsets/status"],
+            &["get", "patch", "update"]
+        ),
+    ])
+}
+
+/// The version, for everybody who has a name: clients look for it.
+fn public(version: &str) -> [Value; 3] {
+    let meta = json!({"name": PUBLIC, "namespace": NAMESPACE});
+    [
+        json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": meta,
+            "data": {"kubeflow_trainer_version": version}}),
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "Role", "metadata": meta,
+            "rules": [{"apiGroups": [""], "resources": ["configmaps"], "resourceNames": [PUBLIC],
+                "verbs": ["get"]}]}),
+        json!({"apiVersion": format!("{RBAC}/v1"), "kind": "RoleBinding", "metadata": meta,
+            "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": PUBLIC},
+            "subjects": [{"apiGroup": RBAC, "kind": "Group", "name": "system:authenticated"}]}),
+    ]
+}

@@ -1,0 +1,127 @@
+//! What a TrainJob has: its runtime as it was or is, and the objects of its own.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use reconcile::{Context, Error, Kind, Name, Object};
+use serde_json::Value;
+
+use super::deadline;
+use super::job::{TrainJob, runtime_kind};
+use super::snapshot;
+use crate::kinds::{CONFIG_MAP, TRAINING_RUNTIME};
+use crate::plugin::{Found, Settings};
+use crate::plugins;
+use crate::timers::Timers;
+
+pub struct Observed {
+    pub runtime: Runtime,
+    /// Objects of the names that the job's own have.
+    pub found: Found,
+    /// What plugins made up, by their names.
+    pub fresh: BTreeMap<&'static str, Value>,
+    pub until_deadline: Option<Duration>,
+    pub until_deletion: Option<Duration>,
+}
+
+/// The runtime that a job refers to.
+pub enum Runtime {
+    /// Nobody knows such runtimes.
+    Unsupported,
+    /// The job has ended or is another's: it is not looked at.
+    Unread,
+    Missing(String),
+    /// As it was when the job began.
+    Kept(Value),
+    /// As it is; it is to be kept.
+    Live(Value),
+}
+
+/// What observing takes.
+pub struct Means<'a> {
+    pub kinds: &'a BTreeSet<Kind>,
+    pub settings: &'a Settings,
+    pub timers: &'a Timers,
+}
+
+pub async fn observe(
+    context: &Context,
+    object: &Arc<Object>,
+    means: &Means<'_>,
+) -> Result<Observed, Error> {
+    let job = TrainJob::of(object);
+    let now = context.environment.now();
+    let found = find(context, &job, means.kinds);
+    let runtime = runtime(context, &job, &found).await?;
+    let fresh = match &runtime {
+        Runtime::Kept(runtime) | Runtime::Live(runtime) => {
+            let blueprint = plugins::enforce(means.settings, &job, &runtime["spec"]);
+            blueprint.and_then(|blueprint| plugins::fresh(&blueprint)).unwrap_or_default()
+        }
+        _ => BTreeMap::new(),
+    };
+    Ok(Observed {
+        runtime,
+        found,
+        fresh,
+        until_deadline: deadline::left(&job, means.timers, now),
+        until_deletion: deadline::until_deletion(&job, means.timers, now),
+    })
+}
+
+fn find(context: &Context, job: &TrainJob<'_>, kinds: &BTreeSet<Kind>) -> Found {
+    let made = plugins::ALL.iter().flat_map(|plugin| plugin.makes(job.name()));
+    let named = made.chain([(CONFIG_MAP, snapshot::name(job.name()))]);
+    let mut found = Found::new();
+    for (kind, name) in named.filter(|(kind, _)| kinds.contains(kind)) {
+        let full = Name::new(job.namespace(), name.as_str());
+        if let Some(object) = context.cache(kind).get(&full) {
+            found.insert((kind, name), object);
+        }
+    }
+    found
+}
+
+async fn runtime(context: &Context, job: &TrainJob<'_>, found: &Found) -> Result<Runtime, Error> {
+    let Some(kind) = runtime_kind(&job.runtime_key()) else { return Ok(Runtime::Unsupported) };
+    if job.is_finished() || job.is_managed_elsewhere() || job.object.is_terminating() {
+        return Ok(Runtime::Unread);
+    }
+    if let Some(map) = found.get(&(CONFIG_MAP, snapshot::name(job.name()))) {
+        return Ok(match snapshot::read(job, map) {
+            Ok(runtime) => Runtime::Kept(runtime),
+            Err(why) => Runtime::Missing(why),
+        });
+    }
+    let namespace = if kind.namespaced { job.namespace() } else { "" };
+    let name = Name::new(namespace, job.runtime_name());
+    // A snapshot cannot be taken back, so it is of what there is now.
+    let live = context.get_live(kind, &name).await?;
+    Ok(match live {
+        Some(mut runtime) => {
+            if let Some(meta) = runtime.value["metadata"].as_object_mut() {
+                meta.remove("managedFields");
+            }
+            Runtime::Live(runtime.value)
+        }
+        None if kind == TRAINING_RUNTIME => Runtime::Missing(format!(
+            "TrainingRuntime specified in TrainJob is not found: {} {:?} not found",
+            kind.plural, &*name.name
+        )),
+        None => Runtime::Missing(format!(
+            "not found ClusterTrainingRuntime specified in TrainJob: {} {:?} not found",
+            kind.plural, &*name.name
+        )),
+    })
+}
+
+/// Whether a job might wait for a runtime to be there.
+pub fn waits_for(object: &Object, kind: Kind, runtime: &Object) -> bool {
+    let job = TrainJob::of(object);
+    runtime_kind(&job.runtime_key()) == Some(kind)
+        && job.runtime_name() == &*runtime.name.name
+        && (!kind.namespaced || job.namespace() == &*runtime.name.namespace)
+        && job.status()["jobsStatus"].is_null()
+        && !job.is_finished()
+}
