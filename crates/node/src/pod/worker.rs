@@ -440,6 +440,7 @@ impl Worker<'_> {
                 container.env.push((name.to_owned(), value));
             }
         }
+        sandbox::add_files(self.shared, pod, &mut container);
         {
             let _permit = self.shared.starts.acquire().await;
             self.shared.runtime.start(&container).await?;
