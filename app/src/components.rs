@@ -9,9 +9,11 @@ use std::sync::Arc;
 use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
+use apiserver::profile::Profile;
 use apiserver::server::Server;
 use controllers::options::Nodes;
 use node::network::DOMAIN;
+use node::register::Heartbeat;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign};
@@ -97,8 +99,15 @@ pub fn start(
     }
     if let Some(runtime) = plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
+        let cluster = &plan.loaded.config.cluster;
+        let heartbeat = match cluster.profile {
+            Profile::Kubernetes => Heartbeat::Lease,
+            // The documents know nothing of leases.
+            Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
+        };
         let resources = plan.components.node_resources.clone();
-        start_node(tasks, &shared, Settings { node, data, api: listen, runtime, resources });
+        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources };
+        start_node(tasks, &shared, settings);
     }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.

@@ -16,6 +16,7 @@ use node::agent::Options;
 use node::devices::Devices;
 use node::machine;
 use node::network::{self, Connected, DOMAIN, Network};
+use node::register::Heartbeat;
 use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::process::{self, Process};
 use node::server::{logs, streams};
@@ -87,6 +88,7 @@ pub struct Settings {
     pub data: PathBuf,
     /// Where this process serves the API, if it does.
     pub api: Option<SocketAddr>,
+    pub heartbeat: Heartbeat,
     pub runtime: Runtime,
     /// What the node is said to have besides what it has.
     pub resources: BTreeMap<String, String>,
@@ -112,6 +114,7 @@ pub fn open(settings: &Settings, api: SocketAddr, network: Option<Connected>) ->
         directory,
         api,
         address: machine::address(),
+        heartbeat: settings.heartbeat,
         runtime,
         devices,
         network,
@@ -146,6 +149,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     if let Some(network) = network {
         network.remove_all();
     }
+    node::unmount_all(&directory).context("a volume was not unmounted")?;
     Ok(running.len())
 }
 

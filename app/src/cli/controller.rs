@@ -100,6 +100,7 @@ impl Controller {
             components: Components {
                 controllers: true,
                 scheduler: true,
+                training: true,
                 node: node_runtime,
                 fake_nodes,
                 node_resources: self.node_resources.named.clone(),

@@ -17,9 +17,10 @@ use crate::pod::admission::Ledger;
 use crate::pod::follow::Followers;
 use crate::pod::prepare;
 use crate::pod::worker::{self, Rest, Shared};
-use crate::register;
+use crate::register::{self, Heartbeat};
 use crate::runtime::PodRuntime;
 use crate::simulated::{NODE, POD};
+use crate::volumes::reclaim;
 
 pub const NAME: &str = "node";
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
@@ -39,6 +40,8 @@ pub struct Options {
     pub api: SocketAddr,
     /// How others reach this machine.
     pub address: IpAddr,
+    /// How the node says that it lives.
+    pub heartbeat: Heartbeat,
     /// Without one the node is there, but not ready.
     pub runtime: Option<Arc<dyn PodRuntime>>,
     /// What is given to containers one by one.
@@ -128,7 +131,8 @@ pub async fn run(context: Context, options: Options) {
 
 async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
     let Shared { context, options, runtime, .. } = &**shared;
-    context.cache(NODE);
+    context.cache(NODE).reaches(1).await;
+    reclaim::follow(context, &options.node);
     context.cache(SERVICE).reaches(1).await;
     let pods = context.cache(POD);
     let (told, node) = (Arc::downgrade(workers), options.node.clone());

@@ -13,12 +13,14 @@ pub mod failpoints;
 pub mod machine;
 pub mod network;
 pub mod pod;
-mod register;
+pub mod register;
 pub mod runtime;
 pub mod runtimes;
 pub mod server;
 pub mod simulated;
 mod volumes;
+
+pub use volumes::unmount_all;
 
 #[cfg(test)]
 mod tests;

@@ -48,6 +48,7 @@ pub fn container(
     }
     let is_started = state["running"].is_object() && seen.health.is_started;
     let is_ready = match (spec.role, stage) {
+        (Role::Ephemeral, _) => false,
         (Role::Init, _) => exit(seen).is_some_and(|exit| exit.code == 0),
         (_, Stage::Lives) => is_started && seen.health.is_ready && !seen.is_stopping,
         // It may serve until it has ended; that it gets nothing new, its endpoints say.
@@ -94,7 +95,7 @@ pub fn exit(seen: &Seen) -> Option<&Exit> {
 /// The newest run as the status tells of it, where the machine has forgotten it: what ran counts,
 /// and what was said stays said.
 pub fn lost(pod: &Object, name: &str, now: Timestamp) -> Option<(Container, Option<String>)> {
-    let lists = ["containerStatuses", "initContainerStatuses"];
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = lists.iter().filter_map(|list| pod.value["status"][list].as_array()).flatten();
     let told = all.find(|one| one["name"] == name && one["containerID"].is_string())?;
     let ended = [&told["state"]["terminated"], &told["lastState"]["terminated"]];

@@ -4,6 +4,7 @@ pub mod admission;
 pub mod confinement;
 mod container_status;
 pub mod environment;
+mod ephemeral;
 pub mod follow;
 mod handlers;
 mod hooks;

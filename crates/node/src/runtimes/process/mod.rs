@@ -362,6 +362,15 @@ impl PodRuntime for Process {
     }
 
     async fn start(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
+        let mut shell = spec.clone();
+        let spec = match spec.command.is_empty() && spec.input.is_terminal {
+            // Who sits at a terminal and names no program wants a shell, as images have it.
+            true => {
+                shell.command = vec!["sh".to_owned()];
+                &shell
+            }
+            false => spec,
+        };
         if spec.command.is_empty() {
             let message = format!(
                 "the process runtime pulls no images, so container {:?} (image {:?}) must say its \

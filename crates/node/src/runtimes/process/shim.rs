@@ -17,7 +17,7 @@ use super::cgroups::Group;
 use super::namespaces::{self, Entrance};
 use super::record::{self, Asked, Ended, Place, Started};
 use super::world::{self, World};
-use super::{credentials, sandbox, system};
+use super::{credentials, nursery, sandbox, system};
 use crate::runtime::ContainerSpec;
 
 /// Says that this process makes shims, and for which runtime: names its directory.
