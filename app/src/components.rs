@@ -12,6 +12,7 @@ use apiserver::local::local_client;
 use apiserver::profile::Profile;
 use apiserver::server::Server;
 use controllers::options::Nodes;
+use node::network::DOMAIN;
 use node::register::Heartbeat;
 use node::simulated;
 use reconcile::health::{Health, State};
@@ -22,7 +23,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
-use crate::node_agent::{self, Link, Runtime, Settings};
+use crate::node_agent::{self, Closing, Link, Runtime, Settings};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
 use crate::training_operator::{self, Reviewer};
@@ -179,13 +180,17 @@ fn start_training(plan: &Plan, tasks: &Tasks, shared: &Shared) {
 fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
     let context = shared.context(User::node(&settings.node), alone());
     let server = shared.server.clone();
+    let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
+    let installer = shared.context(user, alone());
     let reader = shared.context(User::authenticated(CONTROLLERS_USER, [""; 0]), alone());
     tasks.spawn_until_stop(node::agent::NAME, async move {
         let api = match settings.api {
             Some(api) => api,
             None => node_agent::find_api(&reader).await,
         };
-        let options = match node_agent::open(&settings, api) {
+        let network = node_agent::connect(&settings, DOMAIN, (&context, &installer)).await;
+        let _closing = Closing(network.clone());
+        let options = match node_agent::open(&settings, api, network) {
             Ok(options) => options,
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "this machine is no node");

@@ -9,6 +9,7 @@ mod defects;
 mod foreground;
 mod kill;
 mod kubectl;
+mod network;
 mod node;
 mod pods;
 mod refusals;

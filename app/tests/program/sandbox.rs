@@ -139,7 +139,7 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         // What a failed test left behind.
-        let _ = self.command(&["down", "--timeout", "10"]).output();
+        let _ = self.command(&["down", "--pods", "--timeout", "10"]).output();
         if !thread::panicking() {
             let _ = fs::remove_dir_all(&self.root);
         }

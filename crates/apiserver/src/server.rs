@@ -197,6 +197,9 @@ impl Server {
                 if !self.registry.now().has_group_version(&target.group, &target.version) {
                     return Ok(Answer::text(404, NO_PAGE));
                 }
+                if target.is_proxied() {
+                    return subresources::proxy::answer(self, parts, body, &target).await;
+                }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, (verb, target), options, asked)?;
                 cause::check_epoch(self, &request.target, &request.cause).await?;
@@ -418,7 +421,12 @@ impl Route {
     fn of(parts: &Parts) -> Route {
         let path = path::parse(parts.uri.path());
         let kind = kind_of_options(&parts.method);
-        let options = Options::parse_as(parts.uri.query().unwrap_or_default(), kind);
+        // What is passed on has a query of its own.
+        let query = match &path {
+            Path::Resource(target) if target.is_proxied() => "",
+            _ => parts.uri.query().unwrap_or_default(),
+        };
+        let options = Options::parse_as(query, kind);
         let verb = match (&path, &options) {
             (Path::Resource(target), Ok(options)) => verb(&parts.method, target, options),
             _ => Err(Error::method_not_allowed()),
