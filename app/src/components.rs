@@ -10,7 +10,6 @@ use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
 use apiserver::server::Server;
 use controllers::options::Nodes;
-use node::network::DOMAIN;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign};
@@ -94,7 +93,8 @@ pub fn start(
     }
     if let Some(runtime) = plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
-        start_node(tasks, &shared, Settings { node, data, api: listen, runtime });
+        let domain = plan.loaded.config.cluster.domain.clone();
+        start_node(tasks, &shared, Settings { node, data, api: listen, runtime, domain });
     }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.
@@ -175,7 +175,7 @@ fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
             Some(api) => api,
             None => node_agent::find_api(&reader).await,
         };
-        let network = node_agent::connect(&settings, DOMAIN, (&context, &installer)).await;
+        let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
         let options = match node_agent::open(&settings, api, network) {
             Ok(options) => options,

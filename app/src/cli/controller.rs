@@ -95,6 +95,7 @@ impl Controller {
             components: Components {
                 controllers: true,
                 scheduler: true,
+                training: true,
                 node: node_runtime,
                 fake_nodes,
             },
