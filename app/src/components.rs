@@ -12,7 +12,6 @@ use apiserver::local::local_client;
 use apiserver::profile::Profile;
 use apiserver::server::Server;
 use controllers::options::Nodes;
-use node::network::DOMAIN;
 use node::register::Heartbeat;
 use node::simulated;
 use reconcile::health::{Health, State};
@@ -106,7 +105,9 @@ pub fn start(
             Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
         };
         let resources = plan.components.node_resources.clone();
-        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources };
+        let domain = cluster.domain.clone();
+        let settings =
+            Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
         start_node(tasks, &shared, settings);
     }
     if plan.components.fake_nodes.count > 0 {
@@ -188,7 +189,7 @@ fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
             Some(api) => api,
             None => node_agent::find_api(&reader).await,
         };
-        let network = node_agent::connect(&settings, DOMAIN, (&context, &installer)).await;
+        let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
         let options = match node_agent::open(&settings, api, network) {
             Ok(options) => options,

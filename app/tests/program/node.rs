@@ -70,6 +70,13 @@ impl Machine {
         self.begin();
     }
 
+    /// As a user who is not root.
+    pub fn start_as(user: u32) -> Machine {
+        let mut machine = Machine { sandbox: Sandbox::of_user(user), started: None };
+        machine.begin();
+        machine
+    }
+
     pub fn begin(&mut self) {
         self.started = Some(self.sandbox.start(&["--store", "embedded"]));
         self.until("get nodes", |nodes| nodes.contains(" Ready "));
