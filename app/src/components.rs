@@ -79,7 +79,7 @@ pub fn start(
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
         server: server.clone(),
-        caches: Arc::new(Caches::new(reader, environment.clone())),
+        caches: Arc::new(Caches::in_process(reader, environment.clone())),
         environment,
         metrics: Arc::default(),
         health: Arc::default(),
