@@ -30,6 +30,8 @@ const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 const DIRECTORY: &str = "node";
 /// What containers get to end when all are asked to.
 const STOP_GRACE: Duration = Duration::from_secs(30);
+/// How long the objects of DNS may take to be written.
+const INSTALL_MAX: Duration = Duration::from_secs(5);
 /// The argument that makes this program the shim of a container.
 const SHIM: &str = "container-shim";
 /// Whether virtual machines run at full speed.
