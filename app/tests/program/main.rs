@@ -14,3 +14,4 @@ mod sandbox;
 mod stores;
 mod streams;
 mod traces;
+mod training;
