@@ -18,7 +18,7 @@ use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
-use crate::beside::Beside;
+use crate::beside::{self, Beside};
 use crate::connected::Connected;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::finish::{Wishes, finish};
@@ -118,6 +118,14 @@ impl Server {
         let wishes = Wishes::of(&parts);
         let route = Route::of(&parts);
         let counted = self.count(&route);
+        if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
+            let answer = match read_body(body).await {
+                Ok(body) => beside::ask(responder, &parts, body).await,
+                Err(error) => Answer::failure(&error),
+            };
+            counted.end(answer.code);
+            return finish(answer, wishes).await.into_response();
+        }
         let answer = match authenticate(self, &parts.headers, user) {
             Ok(user) => {
                 let asked = Asked {
