@@ -135,6 +135,9 @@ fn describe_control(plan: &Plan, started: &Started, parts: &mut Parts) {
     if plan.components.scheduler {
         names.push("scheduler".to_owned());
     }
+    if plan.components.training {
+        names.push("trainer".to_owned());
+    }
     match plan.components.fake_nodes.count {
         0 => {}
         count => names.push(format!("{count} simulated nodes")),
@@ -178,6 +181,7 @@ async fn serve_api(
     };
     let settings = start::Settings {
         profile: plan.loaded.config.cluster.profile,
+        domain: plan.loaded.config.cluster.domain.clone(),
         is_advertised: listener.is_some(),
         ..Default::default()
     };

@@ -121,8 +121,18 @@ impl Answer {
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         for (name, value) in self.headers {
             // A header that cannot be sent is left out rather than failing the answer.
-            if let Ok(value) = HeaderValue::from_str(&value) {
-                headers.append(name, value);
+            match HeaderValue::from_str(&value) {
+                Ok(value) if name == CONTENT_TYPE && value.is_empty() => {
+                    headers.remove(name);
+                }
+                // Of two kinds of content the one that was said last counts.
+                Ok(value) if name == CONTENT_TYPE => {
+                    headers.insert(name, value);
+                }
+                Ok(value) => {
+                    headers.append(name, value);
+                }
+                Err(_) => {}
             }
         }
         // Only documents that name their own content may be kept by others.

@@ -18,7 +18,7 @@ use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
-use crate::beside::Beside;
+use crate::beside::{self, Beside};
 use crate::connected::Connected;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::finish::{Wishes, finish};
@@ -118,6 +118,14 @@ impl Server {
         let wishes = Wishes::of(&parts);
         let route = Route::of(&parts);
         let counted = self.count(&route);
+        if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
+            let answer = match read_body(body).await {
+                Ok(body) => beside::ask(responder, &parts, body).await,
+                Err(error) => Answer::failure(&error),
+            };
+            counted.end(answer.code);
+            return finish(answer, wishes).await.into_response();
+        }
         let answer = match authenticate(self, &parts.headers, user) {
             Ok(user) => {
                 let asked = Asked {
@@ -201,6 +209,9 @@ impl Server {
                 self.authorize(&asked.user, verb, &target, &options).await?;
                 if !self.registry.now().has_group_version(&target.group, &target.version) {
                     return Ok(Answer::text(404, NO_PAGE));
+                }
+                if target.is_proxied() {
+                    return subresources::proxy::answer(self, parts, body, &target).await;
                 }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, (verb, target), options, asked)?;
@@ -424,7 +435,12 @@ impl Route {
     fn of(parts: &Parts) -> Route {
         let path = path::parse(parts.uri.path());
         let kind = kind_of_options(&parts.method);
-        let options = Options::parse_as(parts.uri.query().unwrap_or_default(), kind);
+        // What is passed on has a query of its own.
+        let query = match &path {
+            Path::Resource(target) if target.is_proxied() => "",
+            _ => parts.uri.query().unwrap_or_default(),
+        };
+        let options = Options::parse_as(query, kind);
         let verb = match (&path, &options) {
             (Path::Resource(target), Ok(options)) => verb(&parts.method, target, options),
             _ => Err(Error::method_not_allowed()),

@@ -121,8 +121,21 @@ impl Requests {
 
     /// Server-side apply; fields that others own are taken over.
     pub async fn apply(&self, kind: Kind, object: &Value) -> Result<Object, Error> {
+        self.apply_part(kind, object, "").await
+    }
+
+    /// The same of a part of an object, such as its status.
+    pub async fn apply_part(
+        &self,
+        kind: Kind,
+        object: &Value,
+        subresource: &str,
+    ) -> Result<Object, Error> {
         let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
-        let path = kind.path(meta("namespace"), meta("name"));
+        let mut path = kind.path(meta("namespace"), meta("name"));
+        if !subresource.is_empty() {
+            path = format!("{path}/{subresource}");
+        }
         let path = format!("{path}?fieldManager={}&force=true", self.manager);
         let mut object = object.clone();
         object["apiVersion"] = json!(kind.api_version());
