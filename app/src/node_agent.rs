@@ -30,6 +30,8 @@ const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 const DIRECTORY: &str = "node";
 /// What containers get to end when all are asked to.
 const STOP_GRACE: Duration = Duration::from_secs(30);
+/// How long the objects of DNS may take to be written.
+const INSTALL_MAX: Duration = Duration::from_secs(5);
 /// The argument that makes this program the shim of a container.
 const SHIM: &str = "container-shim";
 /// Whether virtual machines run at full speed.
@@ -92,6 +94,8 @@ pub struct Settings {
     pub runtime: Runtime,
     /// What the node is said to have besides what it has.
     pub resources: BTreeMap<String, String>,
+    /// Of the names that DNS answers for.
+    pub domain: String,
 }
 
 /// Does the work of a container's shim, if this process is one.
@@ -157,13 +161,12 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
 /// pods then share the network of the machine.
 pub async fn connect(
     settings: &Settings,
-    domain: &str,
     (own, installer): (&Context, &Context),
 ) -> Option<Connected> {
     if settings.runtime == Runtime::None {
         return None;
     }
-    match try_connect(settings, domain, (own, installer)).await {
+    match try_connect(settings, (own, installer)).await {
         Ok(connected) => Some(connected),
         Err(error) => {
             tracing::warn!(error = format!("{error:#}"), "pods share the network of the machine");
@@ -174,9 +177,9 @@ pub async fn connect(
 
 async fn try_connect(
     settings: &Settings,
-    domain: &str,
     (own, installer): (&Context, &Context),
 ) -> Result<Connected> {
+    let domain = settings.domain.as_str();
     let requests = own.requests("kubelet", Default::default());
     let node = requests.get(NODE, &Name::new("", settings.node.as_str())).await.ok().flatten();
     let range = node.and_then(|node| node.value["spec"]["podCIDR"].as_str()?.parse().ok());
@@ -191,7 +194,9 @@ async fn try_connect(
     let dns = network::dns::Server::bind(network.gateway(), domain).await;
     let dns = Arc::new(dns.context("could not listen for DNS")?);
     let address = dns.address().context("could not tell the address of DNS")?;
-    let service = network::install::run(installer, &settings.node, address).await;
+    // Pods need not wait for names for ever.
+    let install = network::install::run(installer, &settings.node, address);
+    let service = tokio::time::timeout(INSTALL_MAX, install).await.ok().flatten();
     let server = match network.mode {
         network::Mode::Namespaces => service,
         // A resolver knows no other port.

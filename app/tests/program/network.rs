@@ -3,8 +3,9 @@
 //! With privilege every pod has a network of its own. What a machine without it can do is tested
 //! beside it, as another user.
 
-use std::net::{Ipv4Addr, UdpSocket};
-use std::process::Command;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
 use crate::node::Machine;
@@ -20,6 +21,14 @@ data:
     class Handler(http.server.BaseHTTPRequestHandler):
         protocol_version = 'HTTP/1.1'
         def do_GET(self):
+            if self.headers.get('Upgrade'):
+                self.send_response(101)
+                self.send_header('Connection', 'Upgrade')
+                self.send_header('Upgrade', 'echo')
+                self.end_headers()
+                self.wfile.write(b'echo ' + self.rfile.readline())
+                self.close_connection = True
+                return
             body = (os.environ['NAME'] + ' ' + os.environ['ADDRESS'] + ' ' + self.path).encode()
             self.send_response(200)
             self.send_header('Content-Length', str(len(body)))
@@ -27,7 +36,8 @@ data:
             self.wfile.write(body)
         def log_message(self, *arguments): pass
     http.server.ThreadingHTTPServer.request_queue_size = 128
-    http.server.ThreadingHTTPServer(('', 80), Handler).serve_forever()
+    place = (os.environ.get('BIND', ''), int(os.environ.get('PORT', '80')))
+    http.server.ThreadingHTTPServer(place, Handler).serve_forever()
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -171,19 +181,21 @@ done",
     let answer = curl(&format!("http://{pod}/"));
     assert!(answer.contains(&pod), "a pod knows its address: {answer}");
     // Names of kinds that programs rarely ask for.
-    let dns =
-        machine.kubectl(&["get", "service", "-n", "kube-system", "kube-dns", "-o", SERVER], "");
+    let service = ["get", "service", "-n", "kube-system", "kube-dns"];
+    let dns = machine.kubectl(&[&service[..], &["-o", "jsonpath={.spec.clusterIP}"]].concat(), "");
     assert_eq!(dns, "10.96.0.10");
-    let dns: Ipv4Addr = dns.parse().expect("an address");
+    // Other clusters of this machine have the same: the server itself is asked.
+    let slices = ["get", "endpointslices", "-n", "kube-system", "-o"];
+    let at = "jsonpath={.items[0].endpoints[0].addresses[0]}:{.items[0].ports[0].port}";
+    let dns = machine.kubectl(&[&slices[..], &[at]].concat(), "");
+    let dns: SocketAddr = dns.parse().expect("an address");
     let (code, records) = lookup(dns, "_http._tcp.web.default.svc.cluster.local", 33);
     assert_eq!((code, records), (0, 1));
     assert_eq!(lookup(dns, "nobody-here.default.svc.cluster.local", 1), (3, 0));
 }
 
-const SERVER: &str = "jsonpath={.spec.clusterIP}";
-
 /// The code and the number of records that a DNS server answers.
-fn lookup(server: Ipv4Addr, name: &str, kind: u8) -> (u8, u8) {
+fn lookup(server: SocketAddr, name: &str, kind: u8) -> (u8, u8) {
     let mut bytes = vec![0, 7, 1, 0, 0, 1, 0, 0, 0, 0, 0, 0];
     for label in name.split('.') {
         bytes.push(u8::try_from(label.len()).expect("a label is short"));
@@ -192,7 +204,7 @@ fn lookup(server: Ipv4Addr, name: &str, kind: u8) -> (u8, u8) {
     bytes.extend([0, 0, kind, 0, 1]);
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
     socket.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
-    socket.send_to(&bytes, (server, 53)).expect("it is sent");
+    socket.send_to(&bytes, server).expect("it is sent");
     let mut answer = [0; 512];
     socket.recv_from(&mut answer).expect("an answer");
     (answer[3] & 0x0f, answer[7])
@@ -216,7 +228,7 @@ while not os.path.exists('STOP'):
 print('good', good > 50, 'bad', bad, flush=True)";
     let stop = machine.sandbox.work().join("stop");
     let load = load.replace("STOP", &stop.display().to_string());
-    let text = script("load", &format!("exec python3 -c \"$PROGRAM\""));
+    let text = script("load", "exec python3 -c \"$PROGRAM\"");
     let indented: String = load.lines().map(|line| format!("        {line}\n")).collect();
     let env = format!("    env:\n    - name: PROGRAM\n      value: |\n{indented}    command:\n");
     machine.kubectl(&["apply", "-f", "-"], &text.replacen("    command:\n", &env, 1));
@@ -254,7 +266,7 @@ spec:
         command: [sh, -c]
         args:
         - until getent ahostsv4 db-0.db && getent ahostsv4 db-1.db; do sleep 0.2; done;
-          echo both; hostname; cat /etc/hosts /etc/resolv.conf; getent hosts far.example;
+          echo both; cat /etc/hostname /etc/hosts /etc/resolv.conf; getent hosts far.example;
           sleep 1000
 ";
 
@@ -356,4 +368,117 @@ python3 -m http.server 80 & wait"
     assert!(log.ends_with("one\ntwo"), "{log}");
     assert_eq!(curl(&format!("http://127.0.0.1:{port}/")), "one\n");
     machine.kubectl(&["delete", "pod", "one", "two"], "");
+}
+
+#[test]
+fn pods_and_services_are_reached_through_the_server() {
+    let machine = start_web();
+    let raw = |path: &str| machine.run(&["get", "--raw", path], "");
+    let pods = "/api/v1/namespaces/default/pods";
+    let services = "/api/v1/namespaces/default/services";
+    let pod = jsonpath(&machine, "pods", "{.items[0].metadata.name}");
+    for port in ["", ":80"] {
+        let answer = raw(&format!("{pods}/{pod}{port}/proxy/a//b/?watch=x"));
+        assert!(answer.stdout.starts_with(&pod), "{answer:?}");
+        assert!(answer.stdout.ends_with(" /a//b/?watch=x"), "{answer:?}");
+    }
+    for name in ["web", "web:http", "web:80", "http:web:80"] {
+        let answer = raw(&format!("{services}/{name}/proxy/x"));
+        assert!(answer.stdout.starts_with("web-") && answer.stdout.ends_with(" /x"), "{answer:?}");
+    }
+    for (path, why) in [
+        (format!("{services}/nobody/proxy/"), "no endpoints available for service \"nobody\""),
+        (format!("{services}/web:81/proxy/"), "no service port \"81\" found for service \"web\""),
+        (format!("{services}/none/proxy/"), "services \"none\" not found"),
+        (format!("{pods}/{pod}:81/proxy/"), "error trying to reach service: dial tcp"),
+    ] {
+        let answer = raw(&path);
+        assert!(answer.stderr.contains(why), "{path}: {answer:?}");
+    }
+    let other = ["get", "--raw", &format!("{services}/web/proxy/"), "--as", "somebody"];
+    let refused = machine.run(&other, "");
+    let why = "User \"somebody\" cannot get resource \"services/proxy\" in API group \"\"";
+    assert!(refused.stderr.contains(why), "{refused:?}");
+    let proxy = KubectlProxy::start(&machine);
+    let answer = curl(&format!("http://{}{services}/web/proxy/y", proxy.address));
+    assert!(answer.ends_with(" /y"), "{answer}");
+    // A connection that leaves HTTP.
+    let mut stream = TcpStream::connect(&proxy.address).expect("it listens");
+    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
+    let request = format!(
+        "GET {services}/web/proxy/ HTTP/1.1\r\nHost: x\r\nConnection: Upgrade\r\n\
+         Upgrade: echo\r\n\r\nhi\n"
+    );
+    stream.write_all(request.as_bytes()).expect("it is sent");
+    let mut answer = String::new();
+    stream.read_to_string(&mut answer).expect("an answer");
+    assert!(answer.starts_with("HTTP/1.1 101 "), "{answer}");
+    assert!(answer.ends_with("\r\n\r\necho hi\n"), "{answer}");
+}
+
+/// `kubectl proxy`, for as long as it is held.
+struct KubectlProxy {
+    child: Child,
+    address: String,
+}
+
+impl KubectlProxy {
+    fn start(machine: &Machine) -> KubectlProxy {
+        let mut command = Command::new("kubectl");
+        command.arg("--kubeconfig").arg(machine.sandbox.data().join("kubeconfig"));
+        command.args(["proxy", "--port=0"]).stdout(Stdio::piped());
+        let mut child = command.spawn().expect("kubectl runs");
+        let mut line = String::new();
+        let stdout = child.stdout.take().expect("it is piped");
+        BufReader::new(stdout).read_line(&mut line).expect("it says where it is");
+        let address = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
+        KubectlProxy { child, address }
+    }
+}
+
+impl Drop for KubectlProxy {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+/// Who has no privilege on any machine.
+const NOBODY: u32 = 65_534;
+
+#[test]
+fn without_privilege_pods_have_addresses_and_services_are_relayed() {
+    let machine = Machine::start_as(NOBODY);
+    let web = WEB
+        .replace("env:\n", "env:\n        - {name: BIND, value: $(ADDRESS)}\n        - {name: PORT, value: '8080'}\n")
+        .replace("containerPort: 80", "containerPort: 8080");
+    // What a variable refers to comes before it.
+    let bind = "        - {name: BIND, value: $(ADDRESS)}\n";
+    let address = "        - {name: ADDRESS, valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n";
+    let web = web.replace(bind, "").replace(address, &format!("{address}{bind}"));
+    machine.kubectl(&["apply", "-f", "-"], &web);
+    machine.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"], "");
+    let pods = jsonpath(&machine, "pods", "{.items[*].status.podIP}");
+    assert!(pods.split(' ').all(|address| address.starts_with("127.")), "{pods}");
+    let log = in_a_pod(
+        &machine,
+        "client",
+        "for i in 1 2 3 4 5 6; do
+  curl -sS -m 10 http://$WEB_SERVICE_HOST:$WEB_SERVICE_PORT/$i || exit 1; echo
+done
+curl -sS -m 10 http://$NOBODY_SERVICE_HOST:$NOBODY_SERVICE_PORT/ >/dev/null 2>&1; echo code $?
+echo $SETPOINT_DNS",
+    );
+    let mut lines = log.lines().rev();
+    let dns = lines.next().expect("a line").to_owned();
+    assert_ne!(lines.next(), Some("code 0"), "{log}");
+    let answers: Vec<&str> = lines.collect();
+    assert_eq!(names(&answers.join("\n")).len(), 3, "{log}");
+    let port = jsonpath(&machine, "service/web", "{.spec.ports[0].nodePort}");
+    assert!(curl(&format!("http://127.0.0.1:{port}/")).starts_with("web-"));
+    let name = "web.default.svc.cluster.local";
+    assert_eq!(lookup(dns.parse().expect("an address"), name, 1), (0, 1));
+    let raw = "/api/v1/namespaces/default/services/web/proxy/x";
+    assert!(machine.kubectl(&["get", "--raw", raw], "").starts_with("web-"));
+    machine.kubectl(&["delete", "deployment", "web"], "");
 }

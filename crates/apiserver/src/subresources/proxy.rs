@@ -24,6 +24,7 @@ use tokio::net::TcpStream;
 use crate::answer::{Answer, Content};
 use crate::object;
 use crate::persist::stored;
+use crate::registry::checks;
 use crate::registry::edit::{list, text};
 use crate::request::path::Target;
 use crate::server::{Server, store_failure};
@@ -44,8 +45,6 @@ const HOP_HEADERS: [&str; 8] = [
 ];
 /// Headers by which clients speak as others.
 const IMPERSONATION: &str = "impersonate-";
-/// Where pods of nodes without privilege are, although it is the loopback.
-const OF_PODS: ([u8; 2], u8) = ([127, 64], 0xc0);
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
 
@@ -205,13 +204,10 @@ fn place(address: &str, port: &str) -> Result<SocketAddr, Error> {
         .map_err(|_| Error::bad_request(format!("invalid port {port:?}: it must be a number")))?;
     let address: IpAddr = address.parse().map_err(|_| Error::bad_request("address not allowed"))?;
     let is_near = match address {
-        IpAddr::V4(v4) => {
-            let [first, second, ..] = v4.octets();
-            let of_pods = first == OF_PODS.0[0] && second & OF_PODS.1 == OF_PODS.0[1];
-            (v4.is_loopback() && !of_pods) || v4.is_link_local() || v4.is_multicast()
-        }
-        IpAddr::V6(v6) => v6.is_loopback() || v6.is_unicast_link_local() || v6.is_multicast(),
+        IpAddr::V4(it) => it.is_loopback() || it.is_link_local() || it.is_multicast(),
+        IpAddr::V6(it) => it.is_loopback() || it.is_unicast_link_local() || it.is_multicast(),
     };
+    let is_near = is_near && !checks::is_of_pods(address);
     if is_near || address.is_unspecified() {
         return Err(Error::bad_request("address not allowed"));
     }

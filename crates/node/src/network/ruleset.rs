@@ -29,7 +29,7 @@ pub fn apply(marks: &Marks, range: Range, table: &Table) -> io::Result<()> {
     ] {
         batch.chain(name, Some(Base { hook, priority, kind }));
     }
-    maps(&mut batch, table);
+    maps(&mut batch, table, range);
     destinations(&mut batch, marks);
     sources(&mut batch, marks, range);
     refusals(&mut batch, marks);
@@ -37,7 +37,7 @@ pub fn apply(marks: &Marks, range: Range, table: &Table) -> io::Result<()> {
 }
 
 /// The chains of all choices, and the maps that lead to them.
-fn maps(batch: &mut Batch, table: &Table) {
+fn maps(batch: &mut Batch, table: &Table, range: Range) {
     let mut chains = 0;
     let mut chain = |batch: &mut Batch, choice: &Choice| {
         let name = format!("choice-{chains}");
@@ -60,8 +60,8 @@ fn maps(batch: &mut Batch, table: &Table) {
     batch.map("services", 12, &services);
     batch.map("host-ports", 12, &host_ports);
     batch.map("node-ports", 8, &node_ports);
-    let own: Vec<Vec<u8>> =
-        table.targets().iter().map(|one| [one.octets(), one.octets()].concat()).collect();
+    let own = table.targets().into_iter().filter(|address| range.contains(*address));
+    let own: Vec<Vec<u8>> = own.map(|one| [one.octets(), one.octets()].concat()).collect();
     batch.set("themselves", 8, &own);
     let addresses: Vec<Vec<u8>> =
         table.addresses().iter().map(|one| one.octets().to_vec()).collect();
