@@ -11,7 +11,7 @@
 //! Nothing here knows what a node is made of: it asks `connected::Node`. All queues are short, so
 //! that whoever is slow makes the other side wait; a client that goes away takes its program along.
 //!
-//! Upstream: staging/src/k8s.io/streaming/pkg/httpstream, staging/src/k8s.io/kubelet/pkg/cri/streaming
+//! Upstream: staging/src/k8s.io/streaming/pkg/httpstream, staging/src/k8s.io/cri-streaming
 
 mod channels;
 mod command;
