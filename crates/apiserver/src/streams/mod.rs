@@ -56,6 +56,7 @@ pub enum Deed {
 pub use forward::{PORTS_MAX, Target};
 
 /// Answers with a change of protocol, and does the deed on the connection that is left.
+#[expect(clippy::disallowed_methods, reason = "it ends with its connection and with the server")]
 pub fn answer(
     server: &Arc<Server>,
     request: &Request,
