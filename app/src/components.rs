@@ -2,14 +2,17 @@
 //! simulated nodes. Each has an identity of its own and passes the same authorizer as everybody;
 //! they share their caches.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
+use apiserver::profile::Profile;
 use apiserver::server::Server;
 use controllers::options::Nodes;
+use node::register::Heartbeat;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign};
@@ -42,6 +45,8 @@ pub struct Components {
     pub fake_nodes: simulated::Options,
     /// How pods run on this machine, if it is a node.
     pub node: Option<Runtime>,
+    /// What it is said to have besides what it has.
+    pub node_resources: BTreeMap<String, String>,
 }
 
 /// What the components share.
@@ -93,8 +98,16 @@ pub fn start(
     }
     if let Some(runtime) = plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
-        let domain = plan.loaded.config.cluster.domain.clone();
-        start_node(tasks, &shared, Settings { node, data, api: listen, runtime, domain });
+        let cluster = &plan.loaded.config.cluster;
+        let heartbeat = match cluster.profile {
+            Profile::Kubernetes => Heartbeat::Lease,
+            // The documents know nothing of leases.
+            Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
+        };
+        let resources = plan.components.node_resources.clone();
+        let domain = cluster.domain.clone();
+        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
+        start_node(tasks, &shared, settings);
     }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.

@@ -1,5 +1,6 @@
 //! Runs this machine as a node of the cluster, beside the API server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,9 +13,11 @@ use apiserver::connected::{
 };
 use async_trait::async_trait;
 use node::agent::Options;
+use node::devices::Devices;
 use node::machine;
 use node::network::{self, Connected, DOMAIN, Network};
-use node::runtime::PodRuntime;
+use node::register::Heartbeat;
+use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::process::{self, Process};
 use node::server::{logs, streams};
 use node::simulated::NODE;
@@ -29,6 +32,8 @@ const DIRECTORY: &str = "node";
 const STOP_GRACE: Duration = Duration::from_secs(30);
 /// The argument that makes this program the shim of a container.
 const SHIM: &str = "container-shim";
+/// How long the objects of DNS may take to be written.
+const INSTALL_MAX: Duration = Duration::from_secs(5);
 /// Whether virtual machines run at full speed.
 const KVM: &str = "/dev/kvm";
 /// The file of this program, even when another has taken its place.
@@ -85,9 +90,12 @@ pub struct Settings {
     pub data: PathBuf,
     /// Where this process serves the API, if it does.
     pub api: Option<SocketAddr>,
+    pub heartbeat: Heartbeat,
     pub runtime: Runtime,
     /// Of the names that DNS answers for.
     pub domain: String,
+    /// What the node is said to have besides what it has.
+    pub resources: BTreeMap<String, String>,
 }
 
 /// Does the work of a container's shim, if this process is one.
@@ -104,13 +112,16 @@ pub fn open(settings: &Settings, api: SocketAddr, network: Option<Connected>) ->
         Runtime::Auto | Runtime::Process => Some(open_process(&directory, of_pods)?),
         Runtime::None => None,
     };
+    let devices = Arc::new(Devices::open(&directory, &settings.resources));
     Ok(Options {
         node: settings.node.clone(),
         directory,
         api,
         address: machine::address(),
+        heartbeat: settings.heartbeat,
         runtime,
         network,
+        devices,
     })
 }
 
@@ -142,6 +153,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     if let Some(network) = network {
         network.remove_all();
     }
+    node::unmount_all(&directory).context("a volume was not unmounted")?;
     Ok(running.len())
 }
 
@@ -206,7 +218,8 @@ impl Drop for Closing {
 
 fn open_process(directory: &Path, network: Option<Arc<Network>>) -> Result<Arc<dyn PodRuntime>> {
     let shim = vec![PROGRAM.into(), SHIM.into()];
-    let options = process::Options { directory: directory.to_owned(), shim, network };
+    let start_max = START_MAX;
+    let options = process::Options { directory: directory.to_owned(), shim, start_max, network };
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))

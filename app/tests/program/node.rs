@@ -30,6 +30,15 @@ impl Drop for Machine {
                 let _ = Command::new("kill").args(["-9", &pid]).status();
             }
         }
+        // Volumes in memory are mounted below.
+        drop(self.started.take());
+        let data = self.sandbox.data().display().to_string();
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        for place in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
+            if place.starts_with(&data) {
+                let _ = Command::new("umount").args(["-l", place]).status();
+            }
+        }
     }
 }
 
@@ -60,9 +69,23 @@ impl Machine {
         machine
     }
 
+    /// Ends the program at once and starts it again, as after a crash.
+    pub fn restart(&mut self) {
+        let started = self.started.take().expect("it runs");
+        started.signal("KILL");
+        started.wait();
+        self.begin();
+    }
+
     pub fn begin(&mut self) {
         self.started = Some(self.sandbox.start(&["--store", "embedded"]));
         self.until("get nodes", |nodes| nodes.contains(" Ready "));
+    }
+
+    /// Where the API is served on this machine.
+    pub fn api_port(&self) -> String {
+        let started = self.started.as_ref().expect("it runs");
+        started.address().rsplit(':').next().unwrap_or_default().to_owned()
     }
 
     pub fn run(&self, words: &[&str], manifest: &str) -> Ended {
@@ -180,10 +203,7 @@ fn what_runs_outlives_the_program_and_is_found_again() {
         machine.phase(pod, "Running");
     }
     let before = machine.kubectl(&["get", "pod", "stays", "-o", process], "");
-    let started = machine.started.take().expect("it runs");
-    started.signal("KILL");
-    started.wait();
-    machine.begin();
+    machine.restart();
     let code =
         "get pod ends -o jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode}";
     machine.until(code, |code| code == "42");

@@ -155,6 +155,9 @@ while True:
     if b'ready?' in shown and not typed:
         typed = True
         os.write(fd, b'hello\\n')
+    if b'# ' in shown and 'TYPED' in os.environ and not typed:
+        typed = True
+        os.write(fd, os.environ['TYPED'].encode())
 sys.stdout.write(shown.decode())
 sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
 ";
@@ -423,4 +426,84 @@ fn the_python_client_runs_programs_and_forwards_ports() {
     let ended = end(command, b"");
     assert_eq!(ended.stdout, "all is well\n", "{}", ended.stderr);
     machine.kubectl(&["delete", "pod", "echo"], "");
+}
+
+#[test]
+fn a_container_is_added_to_look_into_a_pod() {
+    let machine = Machine::start();
+    start(&machine, &pod("sick", "sleep 1000"), "sick");
+    let debug = ["debug", "sick", "--image=x", "-c", "look", "--", "sh", "-c", "echo here; exit 3"];
+    machine.kubectl(&debug, "");
+    let state = "get pod sick -o jsonpath={.status.ephemeralContainerStatuses[0].state}";
+    let state = machine.until(state, |state| state.contains("terminated"));
+    assert!(state.contains("\"exitCode\":3"), "{state}");
+    assert_eq!(machine.kubectl(&["logs", "sick", "-c", "look"], ""), "here");
+    // It ran once, and the pod is as it was.
+    machine.phase("sick", "Running");
+    let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+    assert_eq!(machine.kubectl(&["get", "pod", "sick", "-o", ready], ""), "True");
+    // Another one, with a terminal and a shell because no program is named.
+    let words = ["debug", "-it", "sick", "--image=x", "-c", "shell"];
+    let mut command = in_terminal(&machine, "true", &words);
+    command.env("TYPED", "echo $((6 * 7)); exit\n");
+    let ended = end(command, b"");
+    assert!(ended.stdout.contains("42"), "{ended:?}");
+    machine.kubectl(&["delete", "pod", "sick"], "");
+}
+
+const READER: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: default}
+rules: [{apiGroups: [''], resources: [pods, pods/exec], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+";
+
+#[test]
+fn streams_are_refused_with_a_reason() {
+    let machine = Machine::start();
+    machine.kubectl(&["apply", "-f", "-"], READER);
+    start(&machine, &pod("busy", "sleep 1000"), "busy");
+    // Who may only read may run nothing, though a WebSocket begins with a GET.
+    for transport in TRANSPORTS {
+        let mut command = kubectl(&machine, &["exec", "busy", "--as=jane", "--", "true"]);
+        command.env(FOR_PROGRAMS, transport);
+        let ended = end(command, b"");
+        let expected = "User \"jane\" cannot create resource \"pods/exec\" in API group \"\" in the \
+                        namespace \"default\"";
+        assert!(ended.stderr.contains(expected), "{ended:?}");
+    }
+    let raw = |path: &str| {
+        let path = format!("/api/v1/namespaces/default/pods/{path}");
+        machine.run(&["get", "--raw", &path], "").stderr
+    };
+    for (path, expected) in [
+        ("busy/exec?stdout=true&command=ls", "Upgrade request required"),
+        ("busy/exec?stdout=true", "you must specify at least one command"),
+        ("busy/exec?command=ls", "you must specify at least 1 of stdin, stdout, stderr"),
+        ("busy/attach?stdout=true&container=no", "container no is not valid for pod busy"),
+        ("busy/portforward?ports=nine", "unable to parse \\\"nine\\\" as a port"),
+        ("none/exec?command=ls", "pods \"none\" not found"),
+        ("busy/log?tailLines=-1", "must be greater than or equal to 0"),
+        ("busy/log?limitBytes=0", "must be greater than 0"),
+        ("busy/log?sinceTime=soon", "must be as RFC 3339 says"),
+    ] {
+        let said = raw(path);
+        assert!(said.contains(expected), "{path}: {said}");
+    }
+    // A pod that cannot start has neither output nor a place to run something.
+    machine.kubectl(&["run", "imageonly", "--image=nginx"], "");
+    machine.until("get pod imageonly", |pod| pod.contains("CreateContainerConfigError"));
+    let logs = machine.run(&["logs", "imageonly"], "");
+    let expected = "container \"imageonly\" in pod \"imageonly\" is waiting to start: \
+                    CreateContainerConfigError";
+    assert!(logs.stderr.contains(expected), "{logs:?}");
+    let exec = machine.run(&["exec", "imageonly", "--", "true"], "");
+    assert!(exec.stderr.contains("container not found (\"imageonly\")"), "{exec:?}");
+    machine.kubectl(&["delete", "pod", "busy", "imageonly"], "");
 }

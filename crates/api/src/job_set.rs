@@ -142,8 +142,8 @@ fn volume_claim_policy() -> Value {
     ]);
     let template = rule(
         template,
-        "!has(self.metadata) || !has(self.metadata.namespace) || \
-         size(self.metadata.namespace) == 0",
+        "!has(self.metadata) || !has(self.metadata.__namespace__) || \
+         size(self.metadata.__namespace__) == 0",
         "namespace cannot be set for VolumeClaimPolicies templates",
     );
     let when = with(choice(&["Delete", "Retain"]), json!({"default": "Delete"}));

@@ -11,14 +11,16 @@ use reconcile::{Change, Context, Kind, Name};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
+use crate::devices::Devices;
 use crate::network::Connected;
 use crate::pod::admission::Ledger;
 use crate::pod::follow::Followers;
 use crate::pod::prepare;
 use crate::pod::worker::{self, Rest, Shared};
-use crate::register;
+use crate::register::{self, Heartbeat};
 use crate::runtime::PodRuntime;
 use crate::simulated::{NODE, POD};
+use crate::volumes::reclaim;
 
 pub const NAME: &str = "node";
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
@@ -38,10 +40,14 @@ pub struct Options {
     pub api: SocketAddr,
     /// How others reach this machine.
     pub address: IpAddr,
+    /// How the node says that it lives.
+    pub heartbeat: Heartbeat,
     /// Without one the node is there, but not ready.
     pub runtime: Option<Arc<dyn PodRuntime>>,
     /// Without one pods share the network of the machine.
     pub network: Option<Connected>,
+    /// What is given to containers one by one.
+    pub devices: Arc<Devices>,
 }
 
 /// The workers there are, and the pods that need one.
@@ -125,7 +131,8 @@ pub async fn run(context: Context, options: Options) {
 
 async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
     let Shared { context, options, runtime, .. } = &**shared;
-    context.cache(NODE);
+    context.cache(NODE).reaches(1).await;
+    reclaim::follow(context, &options.node);
     context.cache(SERVICE).reaches(1).await;
     let pods = context.cache(POD);
     let (told, node) = (Arc::downgrade(workers), options.node.clone());
@@ -146,6 +153,7 @@ async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
         }
         // What runs or was made for a pod that is gone gets a worker too, which ends it.
         let known: BTreeSet<String> = held.wanted.iter().map(|(uid, _)| uid.clone()).collect();
+        options.devices.retain(&known);
         let left = runtime.containers().into_keys().chain(prepare::found(shared));
         let orphans = left.filter(|uid| !known.contains(uid));
         let orphans = orphans.map(|uid| (uid, Name::new("", "")));

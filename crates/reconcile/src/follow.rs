@@ -127,7 +127,13 @@ pub async fn follow<S: Sink>(
         let step = match position {
             None => list(&*cache, &client, newest).await.map(Some),
             Some(revision) => match watch(&*cache, &client, revision).await {
-                Ok((Ended::Stream, at)) => Ok(Some(at)),
+                Ok((Ended::Stream, at)) => {
+                    // One that told nothing may end as soon as it begins.
+                    if at == revision {
+                        tokio::time::sleep(backoff.first).await;
+                    }
+                    Ok(Some(at))
+                }
                 Ok((Ended::Gone, at)) if is_planted(Defect::NoRelist) => Ok(Some(at)),
                 Ok((Ended::Gone, at)) => {
                     newest = newest.max(at);

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpListener;
 
-use super::super::handlers::{Answer, ask_http, ask_tcp};
+use super::super::handlers::{Answer, ask_grpc, ask_http, ask_tcp};
 
 const SOON: Duration = Duration::from_secs(5);
 
@@ -109,4 +109,63 @@ async fn what_does_not_answer_is_told_in_known_words() {
     assert_eq!(ask(json!({"port": "none"})).await, nobody);
     let named = ask(json!({"port": "web"})).await;
     assert!(matches!(named, Answer::Bad(why) if why.contains("127.0.0.1:1:")));
+}
+
+/// Says what state every service is in, with a code of gRPC.
+async fn health_server(state: u8, code: &'static str) -> u16 {
+    use bytes::Bytes;
+    use http_body_util::{BodyExt, Full};
+    use hyper_util::rt::{TokioExecutor, TokioIo};
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let port = listener.local_addr().unwrap().port();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            let answer = hyper::service::service_fn(move |request: http::Request<_>| async move {
+                assert_eq!(request.uri().path(), "/grpc.health.v1.Health/Check");
+                let asked = hyper::body::Incoming::collect(request.into_body()).await;
+                assert_eq!(&asked.unwrap().to_bytes()[5..], b"\x0a\x02db");
+                let body = Full::new(Bytes::copy_from_slice(&[0, 0, 0, 0, 2, 8, state]));
+                let trailers = async move {
+                    let code = http::HeaderValue::from_static(code);
+                    Some(Ok([("grpc-status", code)]
+                        .into_iter()
+                        .map(|(name, value)| (http::HeaderName::from_static(name), value))
+                        .collect()))
+                };
+                let answer = http::Response::new(body.with_trailers(trailers));
+                Ok::<_, std::convert::Infallible>(answer)
+            });
+            let stream = TokioIo::new(stream);
+            let server = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
+            tokio::spawn(server.serve_connection(stream, answer));
+        }
+    });
+    port
+}
+
+#[tokio::test]
+async fn services_are_asked_over_grpc() {
+    for (state, code, expected) in [
+        (1, "0", Answer::Good),
+        (2, "0", Answer::Bad("service unhealthy (responded with \"NOT_SERVING\")".into())),
+        (
+            1,
+            "12",
+            Answer::Bad(
+                "error: this server does not implement the grpc health protocol \
+            (grpc.health.v1.Health): "
+                    .into(),
+            ),
+        ),
+        (1, "5", Answer::Bad("error: health rpc probe failed: rpc error: code = 5 desc = ".into())),
+    ] {
+        let port = health_server(state, code).await;
+        let probe = json!({"port": port, "service": "db"});
+        assert_eq!(ask_grpc(&probe, "127.0.0.1", SOON).await, expected, "{state} {code}");
+    }
+    let silent = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).await.unwrap();
+    let probe = json!({"port": silent.local_addr().unwrap().port()});
+    let late = ask_grpc(&probe, "127.0.0.1", Duration::from_millis(50)).await;
+    let expected = "timeout: health rpc did not complete within 50ms";
+    assert_eq!(late, Answer::Bad(expected.into()));
 }

@@ -2,12 +2,10 @@
 //!
 //! The shim joins it before it does anything else, so that all it starts is in it.
 
-use std::fs::{self, File};
+use std::fs::File;
 use std::io;
-use std::process::Command;
 
 use super::{Process, system};
-use crate::network;
 use crate::runtime::{Refusal, Sandbox, SandboxSpec};
 
 /// Names the file of the network namespace that a shim joins.
@@ -43,15 +41,6 @@ impl Process {
 /// Puts this process into the network it was started for.
 pub fn join_if_asked() -> io::Result<()> {
     let Some(file) = std::env::var_os(VARIABLE) else { return Ok(()) };
-    let joined = File::open(&file).and_then(|file| network::enter(&file));
+    let joined = File::open(&file).and_then(|file| system::join_network(&file));
     joined.map_err(|error| io::Error::other(format!("could not join {file:?}: {error}")))
-}
-
-/// The program is in the network of a process, if that is another than ours.
-pub fn join_that_of(program: &mut Command, pid: i32) -> io::Result<()> {
-    let place = format!("/proc/{pid}/ns/net");
-    if fs::read_link(&place).ok() != fs::read_link("/proc/self/ns/net").ok() {
-        system::change_network(program, File::open(&place)?);
-    }
-    Ok(())
 }
