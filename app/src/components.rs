@@ -25,7 +25,7 @@ use crate::definitions;
 use crate::node_agent::{self, Closing, Link, Runtime, Settings};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
-use crate::training_operator::{self, Reviewer};
+use crate::training_operator::{self, Needs, Reports, Reviewer};
 
 /// Who fills the caches, and stands for election for the controllers.
 const CONTROLLERS_USER: &str = "system:kube-controller-manager";
@@ -79,7 +79,7 @@ pub fn start(
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
         server: server.clone(),
-        caches: Arc::new(Caches::new(reader, environment.clone())),
+        caches: Arc::new(Caches::in_process(reader, environment.clone())),
         environment,
         metrics: Arc::default(),
         health: Arc::default(),
@@ -106,7 +106,8 @@ pub fn start(
         };
         let resources = plan.components.node_resources.clone();
         let domain = cluster.domain.clone();
-        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
+        let settings =
+            Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
         start_node(tasks, &shared, settings);
     }
     if plan.components.fake_nodes.count > 0 {
@@ -169,10 +170,12 @@ fn start_training(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let installer = shared.context(training_operator::installer(), alone());
     let context = shared.context(training_operator::user(), term);
     let reviewer = shared.context(training_operator::user(), alone());
+    shared.server.beside.set_respond(Reports(reviewer.clone()));
     shared.server.webhook_client.within.set(Reviewer::shared(reviewer));
     // Gangs are the scheduler's; whose definitions are there first does not matter.
     let also = scheduler::manifests();
-    let run = training_operator::run(installer, context, also);
+    let needs = Needs { also, authority_pem: shared.authority_pem.clone() };
+    let run = training_operator::run(installer, context, needs);
     tasks.spawn_until_stop(training_operator::NAME, run);
 }
 

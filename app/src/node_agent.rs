@@ -30,10 +30,10 @@ const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 const DIRECTORY: &str = "node";
 /// What containers get to end when all are asked to.
 const STOP_GRACE: Duration = Duration::from_secs(30);
-/// The argument that makes this program the shim of a container.
-const SHIM: &str = "container-shim";
 /// How long the objects of DNS may take to be written.
 const INSTALL_MAX: Duration = Duration::from_secs(5);
+/// The argument that makes this program the shim of a container.
+const SHIM: &str = "container-shim";
 /// Whether virtual machines run at full speed.
 const KVM: &str = "/dev/kvm";
 /// The file of this program, even when another has taken its place.
@@ -92,10 +92,10 @@ pub struct Settings {
     pub api: Option<SocketAddr>,
     pub heartbeat: Heartbeat,
     pub runtime: Runtime,
-    /// Of the names that DNS answers for.
-    pub domain: String,
     /// What the node is said to have besides what it has.
     pub resources: BTreeMap<String, String>,
+    /// Of the names that DNS answers for.
+    pub domain: String,
 }
 
 /// Does the work of a container's shim, if this process is one.
@@ -120,8 +120,8 @@ pub fn open(settings: &Settings, api: SocketAddr, network: Option<Connected>) ->
         address: machine::address(),
         heartbeat: settings.heartbeat,
         runtime,
-        network,
         devices,
+        network,
     })
 }
 
@@ -218,8 +218,8 @@ impl Drop for Closing {
 
 fn open_process(directory: &Path, network: Option<Arc<Network>>) -> Result<Arc<dyn PodRuntime>> {
     let shim = vec![PROGRAM.into(), SHIM.into()];
-    let start_max = START_MAX;
-    let options = process::Options { directory: directory.to_owned(), shim, start_max, network };
+    let options =
+        process::Options { directory: directory.to_owned(), shim, start_max: START_MAX, network };
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))

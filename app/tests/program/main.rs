@@ -17,4 +17,5 @@ mod sandbox;
 mod stores;
 mod streams;
 mod traces;
+mod training;
 mod volumes;

@@ -62,19 +62,19 @@ impl Machine {
         machine
     }
 
-    /// As a user who is not root.
-    pub fn start_as(user: u32) -> Machine {
-        let mut machine = Machine { sandbox: Sandbox::of_user(user), started: None };
-        machine.begin();
-        machine
-    }
-
     /// Ends the program at once and starts it again, as after a crash.
     pub fn restart(&mut self) {
         let started = self.started.take().expect("it runs");
         started.signal("KILL");
         started.wait();
         self.begin();
+    }
+
+    /// As a user who is not root.
+    pub fn start_as(user: u32) -> Machine {
+        let mut machine = Machine { sandbox: Sandbox::of_user(user), started: None };
+        machine.begin();
+        machine
     }
 
     pub fn begin(&mut self) {
@@ -272,4 +272,17 @@ fn a_container_that_cannot_start_says_why_and_a_node_without_runtime_is_not_read
     let started = sandbox.start(&["--store", "memory", "--runtime", "none"]);
     let idle = Machine { sandbox, started: Some(started) };
     idle.until("get nodes", |nodes| nodes.contains(" NotReady "));
+}
+
+#[test]
+fn a_node_of_the_mission_lives_by_its_status() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "profile: mission\nheartbeat_interval: 1s\n");
+    let started = sandbox.start(&["--store", "memory"]);
+    let machine = Machine { sandbox, started: Some(started) };
+    machine.until("get nodes", |nodes| nodes.contains(" Ready "));
+    let beat = "get nodes -o jsonpath={.items[0].status.conditions[0].lastHeartbeatTime}";
+    let first = machine.until(beat, |at| !at.is_empty());
+    machine.until(beat, |at| at != first);
+    assert_eq!(machine.kubectl(&["get", "leases", "-n", "kube-node-lease"], ""), "");
 }

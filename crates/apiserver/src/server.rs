@@ -18,10 +18,11 @@ use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
-use crate::beside::Beside;
+use crate::beside::{self, Beside};
 use crate::connected::Connected;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::finish::{Wishes, finish};
+use crate::handover::{Carried, Offers};
 use crate::health::{self, Checked};
 use crate::identity::User;
 use crate::identity::static_tokens::StaticTokens;
@@ -81,6 +82,8 @@ pub struct Server {
     pub beside: Beside,
     /// The node that runs in the process.
     pub connected: Connected,
+    /// What was just written, for those in the process who follow it.
+    pub offers: Arc<Offers>,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -108,12 +111,21 @@ impl Server {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let carried = Carried::take(&mut parts.extensions);
         let id = ids::uuid(&*self.environment);
         let warnings = Warnings::default();
         let wishes = Wishes::of(&parts);
         let route = Route::of(&parts);
         let counted = self.count(&route);
+        if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
+            let answer = match read_body(body).await {
+                Ok(body) => beside::ask(responder, &parts, body).await,
+                Err(error) => Answer::failure(&error),
+            };
+            counted.end(answer.code);
+            return finish(answer, wishes).await.into_response();
+        }
         let answer = match authenticate(self, &parts.headers, user) {
             Ok(user) => {
                 let asked = Asked {
@@ -121,6 +133,7 @@ impl Server {
                     id: id.as_str().into(),
                     body: Bytes::new(),
                     warnings: warnings.clone(),
+                    carried,
                 };
                 let is_long = route.is_long_running();
                 let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
@@ -335,6 +348,7 @@ impl Server {
             id: asked.id,
             cause: Cause::read(&parts.headers)?,
             warnings: asked.warnings,
+            carried: asked.carried,
             upgrade: Upgrade::of(parts),
         })
     }
@@ -468,6 +482,7 @@ struct Asked {
     id: Arc<str>,
     body: Bytes,
     warnings: Warnings,
+    carried: Carried,
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {

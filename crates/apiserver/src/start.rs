@@ -158,6 +158,7 @@ pub async fn start_with(
         .await
         .map_err(failed("read the webhook configurations"))?;
     let server = Arc::new(Server {
+        offers: Arc::default(),
         store,
         registry: Served::new(registry),
         definitions: Default::default(),

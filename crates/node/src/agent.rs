@@ -44,10 +44,10 @@ pub struct Options {
     pub heartbeat: Heartbeat,
     /// Without one the node is there, but not ready.
     pub runtime: Option<Arc<dyn PodRuntime>>,
-    /// Without one pods share the network of the machine.
-    pub network: Option<Connected>,
     /// What is given to containers one by one.
     pub devices: Arc<Devices>,
+    /// Without one pods share the network of the machine.
+    pub network: Option<Connected>,
 }
 
 /// The workers there are, and the pods that need one.

@@ -32,8 +32,8 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         address: Ipv4Addr::new(10, 1, 2, 3).into(),
         heartbeat: Default::default(),
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
-        network: None,
         devices: Arc::new(Devices::open(&directory, &Default::default())),
+        network: None,
     };
     cluster.run(agent::run(own, options));
     until(&admin, NODE, |nodes| {

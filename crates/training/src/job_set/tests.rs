@@ -326,7 +326,7 @@ fn a_set_may_have_its_racks_to_itself() {
     assert_eq!(affinity["podAffinity"][required][0]["topologyKey"], "rack");
     assert_eq!(affinity["podAntiAffinity"][required][0]["topologyKey"], "rack");
     set["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/node-selector"] = json!("true");
-    let object = Object::new(set);
+    let object = Object::new(set.clone());
     let spec = Spec::of(&object);
     let made = build::job(&spec, &spec.jobs[0], 0);
     let pod = &made["spec"]["template"]["spec"];

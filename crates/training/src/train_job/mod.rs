@@ -27,7 +27,9 @@ use crate::plugins;
 use crate::timers::Timers;
 
 pub use job::{RUNTIMES, TrainJob, runtime_kind};
-pub use observe::Observed;
+pub use observe::{Observed, Runtime};
+#[cfg(test)]
+pub use plan::plan as plan_of;
 pub use snapshot::name as snapshot_name;
 
 pub const NAME: &str = "trainjob_controller";

@@ -77,12 +77,12 @@ impl Worker<'_> {
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
         let mut container = prepare::container(pod, spec.value, prepared, (id, failures))?;
-        sandbox::add_files(self.shared, pod, &mut container);
         for (name, value) in self.shared.options.devices.variables((self.uid, spec.value))? {
             if !container.env.iter().any(|(known, _)| known == name) {
                 container.env.push((name.to_owned(), value));
             }
         }
+        sandbox::add_files(self.shared, pod, &mut container);
         {
             let _permit = self.shared.starts.acquire().await;
             self.shared.runtime.start(&container).await?;

@@ -1,15 +1,12 @@
 //! Starting the shim of a run, and giving up on one.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
-use std::io;
-use std::os::unix::process::CommandExt;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::record::{Asked, Place, Started};
-use super::{Held, OUTPUT_BYTES_MAX, sandbox, shim, system};
+use super::{Held, OUTPUT_BYTES_MAX, shim, system};
 
 /// A run that is being started. Dropped before it has succeeded, nothing of it is left.
 pub struct Attempt {
@@ -69,39 +66,22 @@ pub fn remove_logs(log: &Path) {
     }
 }
 
-/// A shim that was started but has not said that its program runs.
+/// A shim that was asked for but has not said that its program runs.
 pub struct Began {
-    child: Child,
     says: File,
 }
 
-pub fn spawn_shim(
-    program: &[OsString],
-    place: &Place,
-    network: Option<PathBuf>,
-) -> io::Result<Began> {
-    let (first, rest) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = Command::new(first);
-    command.args(rest).env_clear().env(shim::VARIABLE, place.directory());
-    command.envs(network.map(|network| (sandbox::VARIABLE, network)));
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // Not in our group: what a terminal sends to us is not for containers.
-    command.process_group(0).current_dir("/");
-    let mut child = command.spawn()?;
-    let says = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    Ok(Began { child, says: File::from(std::os::fd::OwnedFd::from(says)) })
-}
-
 impl Began {
+    pub fn new(says: OwnedFd) -> Began {
+        Began { says: File::from(says) }
+    }
+
     /// Returns when the shim has recorded that its program runs, or why not.
-    pub async fn wait(self, place: &Place) -> Result<(Child, Started), String> {
-        let Began { mut child, says } = self;
-        let said = system::read_all(says, OUTPUT_BYTES_MAX).await;
+    pub async fn wait(self, place: &Place) -> Result<Started, String> {
+        let said = system::read_all(self.says, OUTPUT_BYTES_MAX).await;
         if let Some(started) = place.started() {
-            return Ok((child, started));
+            return Ok(started);
         }
-        let _ = child.kill();
-        let _ = child.wait();
         let said = said.unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let why = said.lines().find_map(|line| Some(line.split_once(shim::REFUSED)?.1));

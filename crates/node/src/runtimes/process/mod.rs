@@ -17,6 +17,7 @@ mod filter;
 mod launch;
 mod mounts;
 mod namespaces;
+mod nursery;
 mod record;
 mod root;
 mod sandbox;
@@ -38,8 +39,9 @@ use std::ffi::OsString;
 use std::fs;
 use std::io;
 use std::net::IpAddr;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -54,6 +56,7 @@ use crate::runtime::{
 };
 use crate::server::streams::{Duplex, Streams, Wanted};
 use cgroups::{Cgroups, Group};
+use nursery::Nursery;
 use record::{Asked, Ended, Place, Started};
 
 /// How long after its program a shim may take to end.
@@ -68,16 +71,18 @@ pub struct Options {
     pub directory: PathBuf,
     /// What runs `shim::main`: this program and its arguments.
     pub shim: Vec<OsString>,
-    /// What gives pods addresses; without it they share the machine's.
-    pub network: Option<Arc<Network>>,
     /// How long a start may take: `START_MAX`.
     pub start_max: Duration,
+    /// What gives pods addresses; without it they share the machine's.
+    pub network: Option<Arc<Network>>,
 }
 
 /// The runtime. It must be made and used inside a tokio runtime.
 pub struct Process {
     options: Options,
     cgroups: Cgroups,
+    /// Started with the first container, and again when it is gone.
+    nursery: Mutex<Option<Nursery>>,
     held: Arc<Mutex<Held>>,
     listener: Arc<RwLock<Option<Listener>>>,
 }
@@ -101,13 +106,26 @@ struct Run {
     ended: watch::Sender<bool>,
 }
 
+/// How a run came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Started,
+    Again,
+}
+
 impl Process {
     /// Finds what runs already, and ends what runs without a record.
     pub fn open(options: Options) -> io::Result<Process> {
         fs::create_dir_all(options.directory.join("pods"))?;
         fs::create_dir_all(options.directory.join("logs"))?;
         let cgroups = Cgroups::open(&options.directory);
-        let process = Process { options, cgroups, held: Arc::default(), listener: Arc::default() };
+        let process = Process {
+            options,
+            cgroups,
+            nursery: Mutex::default(),
+            held: Arc::default(),
+            listener: Arc::default(),
+        };
         for place in Place::all(&process.options.directory)? {
             process.find_again(place)?;
         }
@@ -122,15 +140,15 @@ impl Process {
     fn find_again(&self, place: Place) -> io::Result<()> {
         let Some(started) = place.find_start() else { return Ok(()) };
         let Some(asked) = place.asked() else { return place.remove() };
-        self.take_up(&asked, place, started, None);
+        self.take_up(&asked, place, started, Found::Again);
         Ok(())
     }
 
     /// From here on the run is known, and its end is waited for.
-    fn take_up(&self, asked: &Asked, place: Place, started: Started, child: Option<Child>) {
-        let Asked { spec, log, group } = asked;
+    fn take_up(&self, asked: &Asked, place: Place, started: Started, found: Found) {
+        let Asked { spec, log, group, .. } = asked;
         // What ended while nobody looked is not running, not even for a moment.
-        let has_ended = child.is_none() && place.ended().is_some();
+        let has_ended = found == Found::Again && place.ended().is_some();
         let state = match has_ended {
             true => State::Exited(how_it_ended(&place, &started, group.as_ref())),
             false => State::Running { since: started.at },
@@ -152,7 +170,7 @@ impl Process {
         };
         self.lock().runs.insert(spec.id.clone(), run);
         if !has_ended {
-            self.watch(spec.id.clone(), &started, child);
+            self.watch(spec.id.clone(), &started);
         }
     }
 
@@ -163,17 +181,13 @@ impl Process {
     }
 
     /// Waits for the end of a shim, without polling.
-    fn watch(&self, id: ContainerId, started: &Started, child: Option<Child>) {
+    fn watch(&self, id: ContainerId, started: &Started) {
         let (held, listener, started) = (self.held.clone(), self.listener.clone(), started.clone());
         let watcher = async move {
             if let Some(shim) = started.shim()
                 && let Ok(shim) = system::wait_on(shim)
             {
                 let _ = shim.readable().await;
-            }
-            if let Some(mut child) = child {
-                // It has ended, so this does not wait; it only lets the kernel forget it.
-                let _ = child.wait();
             }
             let found = {
                 let held = held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -200,7 +214,8 @@ impl Process {
     /// Starts a shim and waits until it says that its program runs.
     async fn launch(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
         let group = self.cgroups.group(&spec.id, &spec.limits);
-        let asked = Asked { spec: spec.clone(), log: self.log_path(spec), group };
+        let network = self.find_sandbox(&spec.id.pod).and_then(|sandbox| sandbox.network);
+        let asked = Asked { spec: spec.clone(), log: self.log_path(spec), group, network };
         let place = Place::of(&self.options.directory, &spec.id);
         let failed = |error: io::Error| Refusal {
             reason: "CreateContainerError",
@@ -212,11 +227,10 @@ impl Process {
         let attempt = launch::Attempt::new(self.held.clone(), place.clone(), asked.clone());
         place.prepare(&asked).map_err(failed)?;
         reached("start:recorded");
-        let network = self.find_sandbox(&spec.id.pod).and_then(|sandbox| sandbox.network);
-        let began = launch::spawn_shim(&self.options.shim, &place, network).map_err(failed)?;
+        let began = self.ask_for_shim(&place).map_err(failed)?;
         reached("start:spawned");
         let limit = self.options.start_max;
-        let (child, started) = match tokio::time::timeout(limit, began.wait(&place)).await {
+        let started = match tokio::time::timeout(limit, began.wait(&place)).await {
             Ok(Ok(started)) => started,
             Ok(Err(message)) => {
                 attempt.give_up().await;
@@ -229,10 +243,25 @@ impl Process {
             }
         };
         reached("start:begun");
-        self.take_up(&asked, place, started, Some(child));
+        self.take_up(&asked, place, started, Found::Started);
         attempt.succeed();
         reached("start:known");
         Ok(())
+    }
+
+    /// Asks for a shim; the nursery is started if there is none.
+    fn ask_for_shim(&self, place: &Place) -> io::Result<launch::Began> {
+        let (says, tells) = io::pipe()?;
+        let tells = OwnedFd::from(tells);
+        let mut nursery = self.nursery.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_asked = nursery.as_ref().is_some_and(|it| it.ask(place.directory(), &tells).is_ok());
+        if !is_asked {
+            let variable = (shim::VARIABLE, self.options.directory.as_path());
+            let started = Nursery::start(&self.options.shim, variable)?;
+            started.ask(place.directory(), &tells)?;
+            *nursery = Some(started);
+        }
+        Ok(launch::Began::new(OwnedFd::from(says)))
     }
 
     /// Sees to it that a pod whose containers see each other's processes has a holder.

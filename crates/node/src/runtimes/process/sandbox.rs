@@ -4,12 +4,11 @@
 
 use std::fs::File;
 use std::io;
+use std::path::Path;
 
-use super::{Process, system};
+use super::Process;
+use crate::network;
 use crate::runtime::{Refusal, Sandbox, SandboxSpec};
-
-/// Names the file of the network namespace that a shim joins.
-pub const VARIABLE: &str = "SETPOINT_NETWORK";
 
 impl Process {
     pub(super) async fn make_sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
@@ -38,9 +37,10 @@ impl Process {
     }
 }
 
-/// Puts this process into the network it was started for.
-pub fn join_if_asked() -> io::Result<()> {
-    let Some(file) = std::env::var_os(VARIABLE) else { return Ok(()) };
-    let joined = File::open(&file).and_then(|file| system::join_network(&file));
-    joined.map_err(|error| io::Error::other(format!("could not join {file:?}: {error}")))
+/// Puts this process into a network, given by the file of its namespace.
+pub fn join(file: &Path) -> io::Result<()> {
+    let joined = File::open(file).and_then(|file| network::enter(&file));
+    joined.map_err(|error| {
+        io::Error::other(format!("could not join the network {}: {error}", file.display()))
+    })
 }

@@ -109,9 +109,7 @@ fn rewrite_command(blueprint: &mut Blueprint, set: usize) {
     let command = json!(["/bin/bash", entrypoint, words.join(" ")]);
     if blueprint.trainer.is_object() {
         blueprint.trainer["command"] = command;
-        if blueprint.trainer["args"].is_array() {
-            blueprint.trainer["args"] = json!([]);
-        }
+        blueprint.trainer["args"] = Value::Null;
     } else if let Some(node) = blueprint.container_mut(set, NODE) {
         node["command"] = command;
     }
