@@ -165,7 +165,8 @@ done",
     let refused = in_a_pod(
         &machine,
         "refused",
-        "curl -sS -m 10 http://nobody/ 2>&1; echo code $?; getent hosts missing.default.svc; echo $?",
+        "curl -sS -m 10 http://nobody/ 2>&1; echo code $?
+getent hosts missing.default.svc; echo $?",
     );
     assert!(refused.contains("code 7"), "{refused}");
     assert!(refused.ends_with('2'), "{refused}");
@@ -449,13 +450,12 @@ const NOBODY: u32 = 65_534;
 #[test]
 fn without_privilege_pods_have_addresses_and_services_are_relayed() {
     let machine = Machine::start_as(NOBODY);
-    let web = WEB
-        .replace("env:\n", "env:\n        - {name: BIND, value: $(ADDRESS)}\n        - {name: PORT, value: '8080'}\n")
-        .replace("containerPort: 80", "containerPort: 8080");
-    // What a variable refers to comes before it.
-    let bind = "        - {name: BIND, value: $(ADDRESS)}\n";
+    // Each at its own address, since all share the ports of the machine.
     let address = "        - {name: ADDRESS, valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n";
-    let web = web.replace(bind, "").replace(address, &format!("{address}{bind}"));
+    let more = "        - {name: BIND, value: $(ADDRESS)}\n        - {name: PORT, value: '8080'}\n";
+    let web = WEB
+        .replace(address, &format!("{address}{more}"))
+        .replace("containerPort: 80", "containerPort: 8080");
     machine.kubectl(&["apply", "-f", "-"], &web);
     machine.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"], "");
     let pods = jsonpath(&machine, "pods", "{.items[*].status.podIP}");

@@ -1,10 +1,10 @@
 //! The network of pods: each pod its own address, services, and names.
 //!
-//! With privilege a pod has a network namespace with a pair of interfaces to the machine. Nothing is
-//! bridged: all packets are routed, so that rules and connection tracking see both directions, and
-//! a pod reaches itself through a service like any other. An interface without ends (the anchor)
-//! holds the node's own address in the range of its pods. Without privilege a pod has an address
-//! of its own in 127.0.0.0/8 and shares everything else with the machine.
+//! With privilege a pod has a network namespace with a pair of interfaces to the machine. Nothing
+//! is bridged: all packets are routed, so that rules and connection tracking see both directions,
+//! and a pod reaches itself through a service like any other. An interface without ends (the
+//! anchor) holds the node's own address in the range of its pods. Without privilege a pod has an
+//! address of its own in 127.0.0.0/8 and shares everything else with the machine.
 //!
 //! Everything made here carries the node's mark (`Marks`), is found again by it, and goes when the
 //! last pod has. What does not carry it is never touched.

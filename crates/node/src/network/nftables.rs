@@ -335,16 +335,18 @@ fn write(list: &mut Message, step: &Step) {
             reject.number(1, unreachable).attribute(2, &[port]);
         }),
         Step::Masquerade => expression(list, "masq", |_| {}),
-        Step::Forward(address, port) => {
-            immediate(list, FIRST, &address.octets());
-            immediate(list, SECOND, &port.to_be_bytes());
-            expression(list, "nat", |nat| {
-                let to_another = 1;
-                nat.number(1, to_another).number(2, u32::from(FAMILY));
-                nat.number(3, FIRST).number(5, SECOND);
-            });
-        }
+        Step::Forward(address, port) => forward(list, *address, *port),
     }
+}
+
+fn forward(list: &mut Message, address: Ipv4Addr, port: u16) {
+    immediate(list, FIRST, &address.octets());
+    immediate(list, SECOND, &port.to_be_bytes());
+    expression(list, "nat", |nat| {
+        let to_another = 1;
+        nat.number(1, to_another).number(2, u32::from(FAMILY));
+        nat.number(3, FIRST).number(5, SECOND);
+    });
 }
 
 const META_CAME_BY: u32 = 6;
