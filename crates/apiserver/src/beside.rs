@@ -12,6 +12,7 @@ use http::request::Parts;
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::status::Error;
 
 /// Told by whoever runs the other components.
 pub trait Report: Send + Sync {
@@ -63,7 +64,11 @@ impl Beside {
 }
 
 /// Has a component answer a request.
-pub async fn ask(responder: &dyn Respond, parts: &Parts, body: Bytes) -> Answer {
+pub async fn ask(responder: &dyn Respond, parts: &Parts, body: Result<Bytes, Error>) -> Answer {
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => return Answer::failure(&error),
+    };
     let authorization = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
     let (code, value) = responder.answer(parts.uri.path(), authorization, body).await;
     Answer::value(code, &value)

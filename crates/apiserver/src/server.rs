@@ -119,10 +119,7 @@ impl Server {
         let route = Route::of(&parts);
         let counted = self.count(&route);
         if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
-            let answer = match read_body(body).await {
-                Ok(body) => beside::ask(responder, &parts, body).await,
-                Err(error) => Answer::failure(&error),
-            };
+            let answer = beside::ask(responder, &parts, read_body(body).await).await;
             counted.end(answer.code);
             return finish(answer, wishes).await.into_response();
         }

@@ -285,7 +285,10 @@ fn a_set_is_held_and_goes_on() {
     let goes = outcome(&set(spec, status), &observed(vec![job("a-0", 0, how)]));
     let expected = [
         "update s-a-0/status",
-        r#"patch s-a-0 {"spec":{"suspend":false,"template":{"metadata":{"labels":{"l":"1"}},"spec":{"nodeSelector":{"zone":"z"}}}}}"#,
+        concat!(
+            r#"patch s-a-0 {"spec":{"suspend":false,"template":{"metadata":{"labels":{"l":"1"}},"#,
+            r#""spec":{"nodeSelector":{"zone":"z"}}}}}"#,
+        ),
         "Suspended=False ResumeJobs: jobset is resumed",
     ];
     assert_eq!(goes, expected);

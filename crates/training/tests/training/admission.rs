@@ -126,7 +126,10 @@ async fn patches_are_of_what_there_is() {
 async fn patches_change_only_while_nothing_runs() {
     let world = World::start().await;
     world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
-    let zone = |zone: &str| json!({"spec": {"runtimePatches": [patch("a.io/b", json!({"nodeSelector": {"z": zone}}))]}});
+    let zone = |zone: &str| {
+        let patch = patch("a.io/b", json!({"nodeSelector": {"z": zone}}));
+        json!({"spec": {"runtimePatches": [patch]}})
+    };
     world.create(TRAIN_JOB, job("runs", zone("a")["spec"].clone())).await;
     let active = |set: &Value| set["status"]["replicatedJobsStatus"][0]["active"] == 1;
     world.until(JOB_SET, "runs", active).await;

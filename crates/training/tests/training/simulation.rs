@@ -11,10 +11,18 @@ use serde_json::{Value, json};
 use testkit::Cluster;
 use testkit::oracle::{Case, Violation};
 use testkit::simulation::{self, Also, Trial};
-use training::kinds::{JOB_SET, TRAIN_JOB, TRAINING_RUNTIME};
+use training::kinds::{TRAIN_JOB, TRAINING_RUNTIME};
+use training::plugin::{Groups, Settings};
 use training::value::text;
 
 use crate::world::{install_bare, job, play, runtime};
+
+/// Trials are named after the user that the operators are.
+macro_rules! concat_name {
+    ($what:literal) => {
+        concat!("system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager/", $what)
+    };
+}
 
 type Workload = fn(Arc<Cluster>, Context) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -25,7 +33,11 @@ const fn trial(name: &'static str, workload: Workload) -> Trial {
         seed: 1,
         component: |context| {
             Box::pin(async move {
-                let mut running = training::start(&context, &training::Options::default());
+                // A world without gangs is made sooner.
+                let groups = Groups { coscheduling: false, volcano: false };
+                let plugins = Settings { groups, ..Settings::default() };
+                let options = training::Options { plugins, ..Default::default() };
+                let mut running = training::start(&context, &options);
                 while running.join_next().await.is_some() {}
             })
         },
@@ -128,13 +140,7 @@ fn no_fault_changes_how_a_job_completes() {
             cluster.create(TRAIN_JOB, job("good", json!({"trainer": {"numNodes": 2}}))).await;
         })
     };
-    try_everything(
-        trial(
-            "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager/complete",
-            workload,
-        ),
-        50,
-    );
+    try_everything(trial(concat_name!("complete"), workload), 50);
 }
 
 #[test]
@@ -148,13 +154,7 @@ fn no_fault_changes_how_often_a_job_begins_again() {
             cluster.create(TRAIN_JOB, job("bad", json!({}))).await;
         })
     };
-    try_everything(
-        trial(
-            "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager/restart",
-            workload,
-        ),
-        50,
-    );
+    try_everything(trial(concat_name!("restart"), workload), 50);
 }
 
 #[test]
@@ -172,13 +172,7 @@ fn no_fault_changes_how_a_job_is_held_and_goes_on() {
             }
         })
     };
-    try_everything(
-        trial(
-            "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager/held",
-            workload,
-        ),
-        50,
-    );
+    try_everything(trial(concat_name!("held"), workload), 50);
 }
 
 #[test]
@@ -191,34 +185,5 @@ fn no_fault_changes_when_a_jobs_time_is_over() {
             cluster.create(TRAIN_JOB, job("late", limit)).await;
         })
     };
-    try_everything(
-        trial(
-            "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager/deadline",
-            workload,
-        ),
-        50,
-    );
-}
-
-#[test]
-fn no_fault_changes_how_a_set_goes_after_its_end() {
-    let workload: Workload = |cluster, _| {
-        Box::pin(async move {
-            install_bare(&cluster).await;
-            let spec =
-                runtime("own", json!({"play/ends": "Succeeded"}))["spec"]["template"]["spec"]
-                    .clone();
-            let mut set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
-                "metadata": {"namespace": "default", "name": "s"}, "spec": spec});
-            set["spec"]["ttlSecondsAfterFinished"] = json!(60);
-            cluster.create(JOB_SET, set).await;
-        })
-    };
-    try_everything(
-        trial(
-            "system:serviceaccount:kubeflow-system:kubeflow-trainer-controller-manager/ttl",
-            workload,
-        ),
-        50,
-    );
+    try_everything(trial(concat_name!("deadline"), workload), 50);
 }

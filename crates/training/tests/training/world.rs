@@ -40,7 +40,8 @@ pub const DEFINITION: Kind = Kind::cluster(
 );
 
 pub struct World {
-    pub cluster: Cluster,
+    /// It ends with this.
+    _cluster: Cluster,
     pub context: Context,
 }
 
@@ -62,10 +63,8 @@ pub async fn install(cluster: &Cluster) {
 /// Installs the kinds without what their schemas say, and the rights of the operators: a world for
 /// each of many plans must be made quickly.
 pub async fn install_bare(cluster: &Cluster) {
-    for mut definition in std::iter::once(api::job_set::definition())
-        .chain(api::training::definitions())
-        .chain(groups())
-    {
+    let definitions = std::iter::once(api::job_set::definition());
+    for mut definition in definitions.chain(api::training::definitions()) {
         definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
             json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
         cluster.install(DEFINITION, &definition).await;
@@ -108,7 +107,7 @@ impl World {
         let mut operators = training::start(&context, &training::Options::default());
         cluster.run(async move { while operators.join_next().await.is_some() {} });
         cluster.run(play(cluster.context()));
-        World { cluster, context }
+        World { _cluster: cluster, context }
     }
 
     pub async fn create(&self, kind: Kind, object: Value) -> Object {

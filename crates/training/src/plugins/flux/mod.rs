@@ -43,7 +43,7 @@ impl Plugin for Flux {
         }
         let pod = blueprint.find(NODE).map(|set| &blueprint.template(set)["spec"]);
         let taken = pod.and_then(|pod| find(&pod["initContainers"], "name", INSTALLER));
-        let is_own = taken.is_some_and(|one| is_installer(one));
+        let is_own = taken.is_some_and(is_installer);
         if taken.is_none() || is_own {
             return Vec::new();
         }
