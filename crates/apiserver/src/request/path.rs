@@ -61,11 +61,10 @@ fn split_proxied(path: &str) -> (&str, Option<&str>) {
     };
     let Some(rest) = rest.strip_prefix("/proxy/") else { return (path, None) };
     let parts: Vec<&str> = begin.split('/').collect();
-    let is_proxied = match parts[..] {
-        ["", "api", "v1", "namespaces", _, "pods" | "services", _] => true,
-        ["", "api", "v1", "nodes", _] => true,
-        _ => false,
-    };
+    let is_proxied = matches!(
+        parts[..],
+        ["", "api", "v1", "namespaces", _, "pods" | "services", _] | ["", "api", "v1", "nodes", _]
+    );
     if is_proxied { (&path[..begin.len() + "/proxy".len()], Some(rest)) } else { (path, None) }
 }
 

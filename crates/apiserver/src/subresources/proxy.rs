@@ -143,7 +143,8 @@ async fn service(server: &Server, target: &Target, named: &Named<'_>) -> Result<
     let service = find(server, target, ("services", named.name)).await?;
     let ports = list(&service, &["spec", "ports"]);
     let is_it = |port: &&Value| {
-        text(port, &["name"]) == named.port || port["port"].to_string() == named.port
+        let number = named.port.parse::<u64>().ok();
+        text(port, &["name"]) == named.port || (number.is_some() && port["port"].as_u64() == number)
     };
     let port = match named.port {
         "" if ports.len() == 1 => ports.first(),
@@ -229,6 +230,7 @@ where
     let body = body.map_err(Into::into).boxed_unsync();
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| failed(&error))?;
+    #[expect(clippy::disallowed_methods, reason = "it ends with its connection")]
     tokio::spawn(connection.with_upgrades());
     let client = parts.extensions.get::<hyper::upgrade::OnUpgrade>().cloned();
     let mut request = http::Request::new(body);
@@ -240,6 +242,7 @@ where
     let mut answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
     if answer.status() == 101 {
         let other = hyper::upgrade::on(&mut answer);
+        #[expect(clippy::disallowed_methods, reason = "it ends with its connections")]
         tokio::spawn(async move {
             let Some(client) = client else { return };
             if let (Ok(client), Ok(other)) = (client.await, other.await) {

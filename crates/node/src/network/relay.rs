@@ -100,6 +100,7 @@ async fn listen(listener: TcpListener, choice: Arc<Mutex<Choice>>, free: Arc<Sem
             (true, IpAddr::V4(address)) => usize::try_from(address.to_bits()).unwrap_or(0),
             _ => turn.fetch_add(1, Ordering::Relaxed),
         };
+        #[expect(clippy::disallowed_methods, reason = "ends with its connection, and is counted")]
         tokio::spawn(async move {
             pass_on(stream, &choice, turn).await;
             drop(permit);

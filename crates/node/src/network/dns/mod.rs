@@ -99,6 +99,7 @@ impl Server {
                 Decided::Ask(asked) => {
                     let (shared, socket) = (self.shared.clone(), self.datagrams.clone());
                     let asking = bytes[..count].to_vec();
+                    #[expect(clippy::disallowed_methods, reason = "it ends at the deadline")]
                     tokio::spawn(async move {
                         let answer = shared.ask(&asked, &asking, Transport::Datagrams).await;
                         let _ = socket.send_to(&answer, from).await;
@@ -117,6 +118,7 @@ impl Server {
                 continue;
             };
             let shared = self.shared.clone();
+            #[expect(clippy::disallowed_methods, reason = "bounded by permits and deadlines")]
             tokio::spawn(async move {
                 let _ = shared.converse(stream).await;
                 drop(permit);

@@ -208,7 +208,9 @@ impl Connection {
     pub fn carry<E: Send>(
         connection: impl Future<Output = Result<(), E>> + Send + 'static,
     ) -> Connection {
-        Connection(tokio::spawn(async move { drop(connection.await) }))
+        #[expect(clippy::disallowed_methods, reason = "ends when its handle is dropped")]
+        let task = tokio::spawn(async move { drop(connection.await) });
+        Connection(task)
     }
 }
 
