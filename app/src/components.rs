@@ -106,8 +106,7 @@ pub fn start(
         };
         let resources = plan.components.node_resources.clone();
         let domain = cluster.domain.clone();
-        let settings =
-            Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
+        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
         start_node(tasks, &shared, settings);
     }
     if plan.components.fake_nodes.count > 0 {
