@@ -22,10 +22,10 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
-use crate::node_agent::{self, Link, Runtime, Settings};
+use crate::node_agent::{self, Closing, Link, Runtime, Settings};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
-use crate::training_operator::{self, Reviewer};
+use crate::training_operator::{self, Needs, Reports, Reviewer};
 
 /// Who fills the caches, and stands for election for the controllers.
 const CONTROLLERS_USER: &str = "system:kube-controller-manager";
@@ -79,7 +79,7 @@ pub fn start(
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
         server: server.clone(),
-        caches: Arc::new(Caches::new(reader, environment.clone())),
+        caches: Arc::new(Caches::in_process(reader, environment.clone())),
         environment,
         metrics: Arc::default(),
         health: Arc::default(),
@@ -105,7 +105,9 @@ pub fn start(
             Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
         };
         let resources = plan.components.node_resources.clone();
-        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources };
+        let domain = cluster.domain.clone();
+        let settings =
+            Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
         start_node(tasks, &shared, settings);
     }
     if plan.components.fake_nodes.count > 0 {
@@ -168,10 +170,12 @@ fn start_training(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let installer = shared.context(training_operator::installer(), alone());
     let context = shared.context(training_operator::user(), term);
     let reviewer = shared.context(training_operator::user(), alone());
+    shared.server.beside.set_respond(Reports(reviewer.clone()));
     shared.server.webhook_client.within.set(Reviewer::shared(reviewer));
     // Gangs are the scheduler's; whose definitions are there first does not matter.
     let also = scheduler::manifests();
-    let run = training_operator::run(installer, context, also);
+    let needs = Needs { also, authority_pem: shared.authority_pem.clone() };
+    let run = training_operator::run(installer, context, needs);
     tasks.spawn_until_stop(training_operator::NAME, run);
 }
 
@@ -179,13 +183,17 @@ fn start_training(plan: &Plan, tasks: &Tasks, shared: &Shared) {
 fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
     let context = shared.context(User::node(&settings.node), alone());
     let server = shared.server.clone();
+    let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
+    let installer = shared.context(user, alone());
     let reader = shared.context(User::authenticated(CONTROLLERS_USER, [""; 0]), alone());
     tasks.spawn_until_stop(node::agent::NAME, async move {
         let api = match settings.api {
             Some(api) => api,
             None => node_agent::find_api(&reader).await,
         };
-        let options = match node_agent::open(&settings, api) {
+        let network = node_agent::connect(&settings, (&context, &installer)).await;
+        let _closing = Closing(network.clone());
+        let options = match node_agent::open(&settings, api, network) {
             Ok(options) => options,
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "this machine is no node");

@@ -79,6 +79,7 @@ fn install_libraries() -> Result<()> {
     servers::python_client(&target)?;
     servers::node_client(&target)?;
     servers::python_kopf(&target)?;
+    servers::python_kubeflow(&target)?;
     let operator = workspace::root().join("crates/apiserver/tests/clients/go_operator");
     servers::go_program(&target, "operator", &operator)?;
     Ok(())

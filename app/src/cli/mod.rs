@@ -7,6 +7,7 @@ mod down;
 mod serving;
 mod start;
 mod status;
+mod train;
 mod up;
 mod version;
 
@@ -31,6 +32,7 @@ Examples:
   setpoint status                  what runs, and where
   setpoint doctor                  what this machine can do, and what to do about the rest
   setpoint down                    stop it
+  setpoint train train.py --watch  train, and see how it goes
   setpoint start --store memory    run in the foreground; nothing is kept
 
 Exit codes:
@@ -67,6 +69,7 @@ commands! {
     status::Status,
     doctor::Doctor,
     controller::Controller,
+    train::Train,
     version::Version,
     completions::Completions,
 }

@@ -90,11 +90,11 @@ impl Cluster {
 fn programs(data: &Path) -> BTreeMap<String, u32> {
     let mut found = BTreeMap::new();
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
-        let environment = fs::read(entry.path().join("environ")).unwrap_or_default();
-        let mut variables = environment.split(|byte| *byte == 0);
-        let run = variables.find_map(|one| one.strip_prefix(b"SETPOINT_CONTAINER="));
-        let run = run.map(|run| String::from_utf8_lossy(run).into_owned());
-        if let Some(run) = run.filter(|run| Path::new(run).starts_with(data)) {
+        let Ok(run) = fs::read_link(entry.path().join("cwd")) else { continue };
+        let command = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        let is_shim = String::from_utf8_lossy(&command).contains("container-shim");
+        if is_shim && run.starts_with(data.join("node/pods")) {
+            let run = run.display().to_string();
             // The first process of a container's namespaces is a copy of its shim.
             let status = fs::read_to_string(entry.path().join("status")).unwrap_or_default();
             let numbers = status.lines().find_map(|line| line.strip_prefix("NSpid:"));

@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A running program, and what it left running.
 pub struct Machine {
     pub sandbox: Sandbox,
-    started: Option<Started>,
+    pub started: Option<Started>,
 }
 
 impl Drop for Machine {
@@ -70,7 +70,14 @@ impl Machine {
         self.begin();
     }
 
-    fn begin(&mut self) {
+    /// As a user who is not root.
+    pub fn start_as(user: u32) -> Machine {
+        let mut machine = Machine { sandbox: Sandbox::of_user(user), started: None };
+        machine.begin();
+        machine
+    }
+
+    pub fn begin(&mut self) {
         self.started = Some(self.sandbox.start(&["--store", "embedded"]));
         self.until("get nodes", |nodes| nodes.contains(" Ready "));
     }

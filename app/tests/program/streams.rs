@@ -136,31 +136,7 @@ fn a_client_that_goes_away_takes_its_program_along() {
 }
 
 /// Runs a command in a terminal of 33 lines and 101 columns, types, and prints what it shows.
-const TERMINAL: &str = "
-import fcntl, os, pty, struct, sys, termios
-pid, fd = pty.fork()
-if pid == 0:
-    os.execvp(sys.argv[1], sys.argv[1:])
-fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', 33, 101, 0, 0))
-shown = b''
-typed = False
-while True:
-    try:
-        data = os.read(fd, 4096)
-    except OSError:
-        break
-    if not data:
-        break
-    shown += data
-    if b'ready?' in shown and not typed:
-        typed = True
-        os.write(fd, b'hello\\n')
-    if b'# ' in shown and 'TYPED' in os.environ and not typed:
-        typed = True
-        os.write(fd, os.environ['TYPED'].encode())
-sys.stdout.write(shown.decode())
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-";
+const TERMINAL: &str = include_str!("streams/terminal.py");
 
 fn in_terminal(machine: &Machine, transport: &str, words: &[&str]) -> Command {
     let inner = kubectl(machine, words);
@@ -209,7 +185,8 @@ fn clients_attach_to_containers_with_and_without_a_terminal() {
     }
     // Without stdinOnce the container goes on, and its output is in its log too.
     machine.until("logs plain", |log| log == "heard one\nheard two");
-    let terminal = pod("terminal", "echo first; read line; echo ready?; read more; exit 5");
+    let terminal =
+        pod("terminal", "while read line; do echo ready?; [ $line = hello ] && exit 5; done");
     let terminal =
         terminal.replace("stdin: false", "stdin: true").replace("tty: false", "tty: true");
     let terminal = terminal.replace("spec:", "spec:\n  restartPolicy: Never");
@@ -228,7 +205,7 @@ fn clients_attach_to_containers_with_and_without_a_terminal() {
         }
         attached.join().expect("it ends")
     });
-    assert!(seen.stdout.contains("x\r\n"), "{seen:?}");
+    assert!(seen.stdout.contains("hello\r\n"), "{seen:?}");
     machine.phase("terminal", "Failed");
     // `kubectl run -i` is an attach whose end is the end of the input.
     let run = ["run", "once", "-i", "--rm", "--restart=Never", "--image=x", "--quiet"];
@@ -241,21 +218,7 @@ fn clients_attach_to_containers_with_and_without_a_terminal() {
 }
 
 /// Sends back what it gets, when all of it has come.
-const ECHO: &str = "
-import socketserver
-class Echo(socketserver.BaseRequestHandler):
-    def handle(self):
-        data = b''
-        while piece := self.request.recv(65536):
-            data += piece
-        self.request.sendall(data)
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    request_queue_size = 128
-server = Server(('127.0.0.1', 0), Echo)
-print('port', server.server_address[1], flush=True)
-server.serve_forever()
-";
+const ECHO: &str = include_str!("streams/echo.py");
 
 /// A pod that listens; its port.
 fn server_pod(machine: &Machine, name: &str, program: &str) -> String {
@@ -363,56 +326,10 @@ fn logs_are_followed_over_rotations_without_loss() {
 }
 
 /// Programs and ports through the Python client.
-const PYTHON: &str = "
-import sys
-from kubernetes import client, config
-from kubernetes.stream import stream, portforward
-config.load_kube_config()
-api = client.CoreV1Api()
-port = int(sys.argv[1])
-
-out = stream(api.connect_get_namespaced_pod_exec, 'echo', 'default', command=['sh', '-c', 'echo $COLOR'],
-             stderr=True, stdin=False, stdout=True, tty=False)
-assert out == 'blue\\n', out
-
-running = stream(api.connect_get_namespaced_pod_exec, 'echo', 'default',
-                 command=['sh', '-c', 'read line; echo got $line; echo bad >&2; exit 6'],
-                 stderr=True, stdin=True, stdout=True, tty=False, _preload_content=False)
-running.write_stdin('word\\n')
-running.run_forever(timeout=30)
-assert running.read_stdout() == 'got word\\n'
-assert running.read_stderr() == 'bad\\n'
-assert running.returncode == 6, running.returncode
-
-forwarded = portforward(api.connect_get_namespaced_pod_portforward, 'echo', 'default', ports=str(port))
-socket = forwarded.socket(port)
-socket.setblocking(True)
-socket.sendall(b'lines\\n')
-got = socket.recv(6)
-assert got == b'lines\\n', got
-assert forwarded.error(port) is None
-socket.close()
-
-try:
-    stream(api.connect_get_namespaced_pod_exec, 'none', 'default', command=['true'],
-           stderr=True, stdin=False, stdout=True, tty=False)
-    raise AssertionError('there is no such pod')
-except client.exceptions.ApiException as error:
-    assert '404' in str(error) or error.status == 404, error
-print('all is well')
-";
+const PYTHON: &str = include_str!("streams/client.py");
 
 /// Sends back each piece as it comes.
-const MIRROR: &str = "
-import socketserver
-class Mirror(socketserver.BaseRequestHandler):
-    def handle(self):
-        while piece := self.request.recv(65536):
-            self.request.sendall(piece)
-server = socketserver.ThreadingTCPServer(('127.0.0.1', 0), Mirror)
-print('port', server.server_address[1], flush=True)
-server.serve_forever()
-";
+const MIRROR: &str = include_str!("streams/mirror.py");
 
 #[test]
 fn the_python_client_runs_programs_and_forwards_ports() {
@@ -474,8 +391,8 @@ fn streams_are_refused_with_a_reason() {
         let mut command = kubectl(&machine, &["exec", "busy", "--as=jane", "--", "true"]);
         command.env(FOR_PROGRAMS, transport);
         let ended = end(command, b"");
-        let expected = "User \"jane\" cannot create resource \"pods/exec\" in API group \"\" in the \
-                        namespace \"default\"";
+        let expected = "User \"jane\" cannot create resource \"pods/exec\" in API group \"\" in \
+                        the namespace \"default\"";
         assert!(ended.stderr.contains(expected), "{ended:?}");
     }
     let raw = |path: &str| {
@@ -487,7 +404,7 @@ fn streams_are_refused_with_a_reason() {
         ("busy/exec?stdout=true", "you must specify at least one command"),
         ("busy/exec?command=ls", "you must specify at least 1 of stdin, stdout, stderr"),
         ("busy/attach?stdout=true&container=no", "container no is not valid for pod busy"),
-        ("busy/portforward?ports=nine", "unable to parse \\\"nine\\\" as a port"),
+        ("busy/portforward?ports=nine", "unable to parse \"nine\" as a port"),
         ("none/exec?command=ls", "pods \"none\" not found"),
         ("busy/log?tailLines=-1", "must be greater than or equal to 0"),
         ("busy/log?limitBytes=0", "must be greater than 0"),

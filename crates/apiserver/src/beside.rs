@@ -4,6 +4,16 @@
 
 use std::sync::{Arc, OnceLock};
 
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Method;
+use http::header::AUTHORIZATION;
+use http::request::Parts;
+use serde_json::Value;
+
+use crate::answer::Answer;
+use crate::status::Error;
+
 /// Told by whoever runs the other components.
 pub trait Report: Send + Sync {
     /// Each component and how it is, in few words.
@@ -13,11 +23,32 @@ pub trait Report: Send + Sync {
     fn metrics(&self) -> String;
 }
 
+/// A component that answers requests itself: its clients have credentials that are for it alone.
+#[async_trait]
+pub trait Respond: Send + Sync {
+    /// Whether a request is for it.
+    fn is_for(&self, method: &Method, path: &str) -> bool;
+
+    /// Answers with a status code and JSON.
+    async fn answer(&self, path: &str, authorization: Option<&str>, body: Bytes) -> (u16, Value);
+}
+
 /// The other components, if there are any.
 #[derive(Clone, Default)]
-pub struct Beside(Arc<OnceLock<Box<dyn Report>>>);
+pub struct Beside(Arc<OnceLock<Box<dyn Report>>>, Arc<OnceLock<Box<dyn Respond>>>);
 
 impl Beside {
+    /// Says who answers requests of its own; only the first counts.
+    pub fn set_respond(&self, respond: impl Respond + 'static) {
+        let _ = self.1.set(Box::new(respond));
+    }
+
+    /// Who answers a request, if it is not the server itself.
+    pub fn responder(&self, method: &Method, path: &str) -> Option<&dyn Respond> {
+        let respond = self.1.get()?;
+        respond.is_for(method, path).then_some(&**respond)
+    }
+
     /// Says who tells; only the first counts.
     pub fn set(&self, report: impl Report + 'static) {
         let _ = self.0.set(Box::new(report));
@@ -30,4 +61,15 @@ impl Beside {
     pub fn metrics(&self) -> String {
         self.0.get().map(|report| report.metrics()).unwrap_or_default()
     }
+}
+
+/// Has a component answer a request.
+pub async fn ask(responder: &dyn Respond, parts: &Parts, body: Result<Bytes, Error>) -> Answer {
+    let body = match body {
+        Ok(body) => body,
+        Err(error) => return Answer::failure(&error),
+    };
+    let authorization = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
+    let (code, value) = responder.answer(parts.uri.path(), authorization, body).await;
+    Answer::value(code, &value)
 }

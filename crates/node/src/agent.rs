@@ -12,6 +12,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::devices::Devices;
+use crate::network::Connected;
 use crate::pod::admission::Ledger;
 use crate::pod::follow::Followers;
 use crate::pod::prepare;
@@ -45,6 +46,8 @@ pub struct Options {
     pub runtime: Option<Arc<dyn PodRuntime>>,
     /// What is given to containers one by one.
     pub devices: Arc<Devices>,
+    /// Without one pods share the network of the machine.
+    pub network: Option<Connected>,
 }
 
 /// The workers there are, and the pods that need one.
@@ -117,7 +120,13 @@ pub async fn run(context: Context, options: Options) {
         ledger: Ledger::default(),
         followers: Followers::default(),
     });
-    tokio::join!(register::beat(&context, &options), look_after_pods(&shared, &workers));
+    let network = async {
+        if let Some(network) = &options.network {
+            network.serve(&context).await;
+        }
+    };
+    let pods = look_after_pods(&shared, &workers);
+    tokio::join!(register::beat(&context, &options), pods, network);
 }
 
 async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {

@@ -33,6 +33,7 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         heartbeat: Default::default(),
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
         devices: Arc::new(Devices::open(&directory, &Default::default())),
+        network: None,
     };
     cluster.run(agent::run(own, options));
     until(&admin, NODE, |nodes| {

@@ -18,6 +18,8 @@ const PYTHON_PACKAGE: &str = "kubernetes==37.0.2";
 const NODE_PACKAGE: &str = "@kubernetes/client-node@1.4.0";
 /// The framework that operators in Python are written with.
 const KOPF_PACKAGE: &str = "kopf==1.45.2";
+/// The SDK with which users of Kubeflow train.
+const KUBEFLOW_PACKAGE: &str = "kubeflow==0.5.0";
 /// Says which package is wholly installed.
 const STAMP: &str = "installed";
 
@@ -29,6 +31,11 @@ pub fn python_client(target: &Path) -> Result<PathBuf, Error> {
 /// A Python interpreter that has the client and kopf, in `target/kopf`.
 pub fn python_kopf(target: &Path) -> Result<PathBuf, Error> {
     python_with(&target.join("kopf"), &[KOPF_PACKAGE, PYTHON_PACKAGE])
+}
+
+/// A Python interpreter that has the SDK of Kubeflow, in `target/kubeflow`.
+pub fn python_kubeflow(target: &Path) -> Result<PathBuf, Error> {
+    python_with(&target.join("kubeflow"), &[KUBEFLOW_PACKAGE])
 }
 
 fn python_with(directory: &Path, packages: &[&str]) -> Result<PathBuf, Error> {

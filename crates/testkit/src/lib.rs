@@ -9,6 +9,7 @@ pub mod oracle;
 pub mod pods;
 mod prepared;
 pub mod record;
+pub mod reviews;
 pub mod simulation;
 pub mod world;
 

@@ -15,6 +15,7 @@ pub mod plugins;
 pub mod resources;
 pub mod runtime_patches;
 pub mod runtimes;
+pub mod status_server;
 pub mod timers;
 pub mod train_job;
 pub mod training_runtime;

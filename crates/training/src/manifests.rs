@@ -16,13 +16,12 @@ pub fn all(enabled: Enabled, choice: Choice, version: &str) -> Vec<Value> {
     let mut all = vec![namespace()];
     if enabled.job_set {
         all.push(api::job_set::definition());
-        all.extend([role(JOB_SET_ROLE, job_set_rules()), binding(JOB_SET_ROLE)]);
     }
     if enabled.trainer {
         all.extend(api::training::definitions());
-        all.extend([role(SERVICE_ACCOUNT, trainer_rules()), binding(SERVICE_ACCOUNT)]);
         all.extend(public(version));
     }
+    all.extend(roles(enabled));
     all.extend(webhooks::configurations(enabled));
     if enabled.trainer {
         all.extend(runtimes::manifests(choice));
@@ -32,9 +31,14 @@ pub fn all(enabled: Enabled, choice: Choice, version: &str) -> Vec<Value> {
 
 /// The rights alone, for those who install the rest themselves.
 pub fn roles(enabled: Enabled) -> Vec<Value> {
-    let all = all(enabled, Choice::Shipped, "").into_iter();
-    all.filter(|one| matches!(one["kind"].as_str(), Some("ClusterRole" | "ClusterRoleBinding")))
-        .collect()
+    let mut all = Vec::new();
+    if enabled.job_set {
+        all.extend([role(JOB_SET_ROLE, job_set_rules()), binding(JOB_SET_ROLE)]);
+    }
+    if enabled.trainer {
+        all.extend([role(SERVICE_ACCOUNT, trainer_rules()), binding(SERVICE_ACCOUNT)]);
+    }
+    all
 }
 
 fn namespace() -> Value {

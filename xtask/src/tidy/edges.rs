@@ -52,6 +52,10 @@ const CRATES: &[(&str, Allowed)] = &[
 /// What the tests of any crate may use beside what the crate may.
 const FOR_TESTS: &[&str] = &["servers", "testkit"];
 
+/// What the tests of one crate may use besides: an operator is tried together with the controllers
+/// that make something of its objects.
+const ALSO_FOR_TESTS: &[(&str, &str)] = &[("training", "controllers")];
+
 pub fn check(graph: &Graph) -> Vec<Finding> {
     let members: Vec<&str> = graph.members().map(|(package, _)| package.name.as_str()).collect();
     let mut findings = Vec::new();
@@ -83,7 +87,8 @@ pub fn check(graph: &Graph) -> Vec<Finding> {
 fn may_depend(name: &str, allowed: Allowed, dependency: &Dependency) -> bool {
     let other = dependency.name.as_str();
     // A crate's tests may ask for the crate itself, with features for tests.
-    let for_tests = dependency.usage == Use::Dev && (other == name || FOR_TESTS.contains(&other));
+    let is_known = FOR_TESTS.contains(&other) || ALSO_FOR_TESTS.contains(&(name, other));
+    let for_tests = dependency.usage == Use::Dev && (other == name || is_known);
     let by_table = match allowed {
         Allowed::Only(names) => names.contains(&other),
         Allowed::Everything => true,

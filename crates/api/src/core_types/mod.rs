@@ -103,7 +103,10 @@ fn shaped(types: &Types, text: &str) -> Value {
         "Time" => json!({"type": "string", "format": "date-time"}),
         "Quantity" => json!({
             "anyOf": [{"type": "integer"}, {"type": "string"}],
-            "pattern": r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            "pattern": concat!(
+                r"^(\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))",
+                r"(([KMGTPE]i)|[numkMGTPE]|([eE](\+|-)?(([0-9]+(\.[0-9]*)?)|(\.[0-9]+))))?$",
+            ),
             "x-kubernetes-int-or-string": true,
         }),
         "IntOrString" => json!({

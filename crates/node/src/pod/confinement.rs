@@ -303,7 +303,10 @@ mod tests {
 
     #[test]
     fn only_settings_that_concern_the_pod_alone_are_taken() {
-        let pod = |name: &str| json!({"spec": {"securityContext": {"sysctls": [{"name": name, "value": "1"}]}}});
+        let pod = |name: &str| {
+            let sysctls = json!([{"name": name, "value": "1"}]);
+            json!({"spec": {"securityContext": {"sysctls": sysctls}}})
+        };
         assert_eq!(forbidden_sysctl(&pod("net.ipv4.tcp_syncookies")), None);
         let told = forbidden_sysctl(&pod("kernel.msgmax")).unwrap();
         assert_eq!(told, "forbidden sysctl: \"kernel.msgmax\" not allowlisted");

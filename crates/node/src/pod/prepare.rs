@@ -16,8 +16,8 @@ use super::confinement;
 use super::environment::{Sources, Variables, environment, expand};
 use super::follow::Key;
 use super::restart::between;
-use super::termination;
 use super::worker::Shared;
+use super::{sandbox, termination};
 use crate::agent::SERVICE;
 use crate::confinement::Security;
 use crate::machine;
@@ -199,17 +199,15 @@ async fn read(
 ) -> Result<(Sources, BTreeMap<Key, u64>), Error> {
     let requests = shared.context.requests(MANAGER, Default::default());
     let namespace = &pod.name.namespace;
-    let services = shared.context.cache(SERVICE).in_namespace(namespace);
-    let api = shared.options.api;
-    let host = match api.ip() {
-        ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
-        ip => ip.to_string(),
-    };
+    let mut services = shared.context.cache(SERVICE).in_namespace(namespace);
+    if let Some(connected) = &shared.options.network {
+        services = services.iter().map(|service| connected.network.told(service)).collect();
+    }
     let mut sources = Sources {
         services,
         node_address: shared.options.address.to_string(),
         capacity: machine::capacity(&shared.options.directory),
-        api: (host, api.port()),
+        api: sandbox::api(shared, pod),
         ..Sources::default()
     };
     let mut seen = BTreeMap::new();

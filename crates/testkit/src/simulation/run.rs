@@ -324,8 +324,9 @@ fn mask(value: &mut Value) {
             fields.remove("timeAdded");
             let ends = ["Time", "Timestamp", "At", "-trigger-time"];
             fields.retain(|name, _| !ends.iter().any(|end| name.ends_with(end)));
-            // The pods of a Job are labelled with its identity.
-            fields.retain(|name, _| !name.ends_with("controller-uid"));
+            // The pods of a Job are labelled with its identity, and with that of its JobSet.
+            let identities = ["controller-uid", "jobset-uid"];
+            fields.retain(|name, _| !identities.iter().any(|end| name.ends_with(end)));
             fields.values_mut().for_each(mask);
         }
         Value::Array(items) => items.iter_mut().for_each(mask),

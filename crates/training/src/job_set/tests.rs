@@ -285,7 +285,10 @@ fn a_set_is_held_and_goes_on() {
     let goes = outcome(&set(spec, status), &observed(vec![job("a-0", 0, how)]));
     let expected = [
         "update s-a-0/status",
-        r#"patch s-a-0 {"spec":{"suspend":false,"template":{"metadata":{"labels":{"l":"1"}},"spec":{"nodeSelector":{"zone":"z"}}}}}"#,
+        concat!(
+            r#"patch s-a-0 {"spec":{"suspend":false,"template":{"metadata":{"labels":{"l":"1"}},"#,
+            r#""spec":{"nodeSelector":{"zone":"z"}}}}}"#,
+        ),
         "Suspended=False ResumeJobs: jobset is resumed",
     ];
     assert_eq!(goes, expected);
@@ -316,7 +319,7 @@ fn counts_are_told_in_descending_order_of_names() {
 
 #[test]
 fn a_set_may_have_its_racks_to_itself() {
-    let mut set = set(json!({}), json!({})).value;
+    let mut set = set(json!({}), json!({})).value.clone();
     set["metadata"]["annotations"] = json!({"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"});
     let object = Object::new(set.clone());
     let spec = Spec::of(&object);
@@ -326,7 +329,7 @@ fn a_set_may_have_its_racks_to_itself() {
     assert_eq!(affinity["podAffinity"][required][0]["topologyKey"], "rack");
     assert_eq!(affinity["podAntiAffinity"][required][0]["topologyKey"], "rack");
     set["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/node-selector"] = json!("true");
-    let object = Object::new(set);
+    let object = Object::new(set.clone());
     let spec = Spec::of(&object);
     let made = build::job(&spec, &spec.jobs[0], 0);
     let pod = &made["spec"]["template"]["spec"];

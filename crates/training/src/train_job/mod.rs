@@ -27,7 +27,9 @@ use crate::plugins;
 use crate::timers::Timers;
 
 pub use job::{RUNTIMES, TrainJob, runtime_kind};
-pub use observe::Observed;
+pub use observe::{Observed, Runtime};
+#[cfg(test)]
+pub use plan::plan as plan_of;
 pub use snapshot::name as snapshot_name;
 
 pub const NAME: &str = "trainjob_controller";
@@ -78,7 +80,7 @@ impl Reconciler for Controller {
         for kind in self.kinds() {
             watches.owned(kind, TRAIN_JOB);
             // What stands in the way of a job may belong to another.
-            watches.by(kind, |change| in_the_way(change));
+            watches.by(kind, in_the_way);
         }
         for kind in [TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME] {
             let jobs = watches.cache(TRAIN_JOB);
@@ -88,7 +90,8 @@ impl Reconciler for Controller {
                 jobs.all().iter().filter(waits).map(|job| job.name.clone()).collect()
             });
         }
-        for watcher in self.watchers.iter().cloned() {
+        for watcher in &self.watchers {
+            let watcher = watcher.clone();
             watches.by(TRAIN_JOB, move |change| {
                 watcher.changed(change.old.as_deref(), change.new.as_deref());
                 Vec::new()

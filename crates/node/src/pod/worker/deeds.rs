@@ -9,7 +9,7 @@ use reconcile::plan::Notice;
 use super::Worker;
 use crate::pod::lifecycle::{Deed, Refused, Why};
 use crate::pod::spec::{self, Spec};
-use crate::pod::{ephemeral, hooks, prepare, termination};
+use crate::pod::{ephemeral, hooks, prepare, sandbox, termination};
 use crate::runtime::{ContainerId, Refusal};
 
 impl Worker<'_> {
@@ -82,6 +82,7 @@ impl Worker<'_> {
                 container.env.push((name.to_owned(), value));
             }
         }
+        sandbox::add_files(self.shared, pod, &mut container);
         {
             let _permit = self.shared.starts.acquire().await;
             self.shared.runtime.start(&container).await?;

@@ -81,6 +81,7 @@ async fn check(point: &str, directory: &Path) {
     assert!(runtime.containers().is_empty(), "{point}");
     assert!(!directory.join("pods/crash").exists(), "{point}");
     assert!(Cgroups::open(directory).pods().is_empty(), "{point}");
+    drop(runtime);
     let gone = async {
         while is_anything_left(directory) {
             tokio::time::sleep(Duration::from_millis(2)).await;

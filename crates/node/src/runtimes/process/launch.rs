@@ -1,15 +1,95 @@
 //! Starting the shim of a run, and giving up on one.
 
-use std::ffi::OsString;
 use std::fs::{self, File};
 use std::io;
-use std::os::unix::process::CommandExt;
+use std::os::fd::OwnedFd;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::nursery::Nursery;
 use super::record::{Asked, Place, Started};
-use super::{Held, OUTPUT_BYTES_MAX, shim, system};
+use super::{Found, Held, OUTPUT_BYTES_MAX, Process, shim, system, world};
+use crate::confinement::Processes;
+use crate::failpoints::reached;
+use crate::runtime::{ContainerId, ContainerSpec, PodRuntime, Refusal};
+
+impl Process {
+    /// Starts a shim and waits until it says that its program runs.
+    pub(super) async fn launch(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
+        let group = self.cgroups.group(&spec.id, &spec.limits);
+        let network = self.find_sandbox(&spec.id.pod).and_then(|sandbox| sandbox.network);
+        let asked = Asked { spec: spec.clone(), log: self.log_path(spec), group, network };
+        let place = Place::of(&self.options.directory, &spec.id);
+        let failed = |error: io::Error| Refusal {
+            reason: "CreateContainerError",
+            message: format!("could not record container {:?}: {error}", spec.id.name),
+        };
+        if !self.lock().starting.insert(spec.id.clone()) {
+            return Err(failed(io::Error::other("it is being started")));
+        }
+        let attempt = Attempt::new(self.held.clone(), place.clone(), asked.clone());
+        place.prepare(&asked).map_err(failed)?;
+        reached("start:recorded");
+        let began = self.ask_for_shim(&place).map_err(failed)?;
+        reached("start:spawned");
+        let limit = self.options.start_max;
+        let started = match tokio::time::timeout(limit, began.wait(&place)).await {
+            Ok(Ok(started)) => started,
+            Ok(Err(message)) => {
+                attempt.give_up().await;
+                return Err(Refusal { reason: "RunContainerError", message });
+            }
+            Err(_) => {
+                attempt.give_up().await;
+                let message = format!("it did not start within {} seconds", limit.as_secs());
+                return Err(Refusal { reason: "RunContainerError", message });
+            }
+        };
+        reached("start:begun");
+        self.take_up(&asked, place, started, Found::Started);
+        attempt.succeed();
+        reached("start:known");
+        Ok(())
+    }
+
+    /// Asks for a shim; the nursery is started if there is none.
+    fn ask_for_shim(&self, place: &Place) -> io::Result<Began> {
+        let (says, tells) = io::pipe()?;
+        let tells = OwnedFd::from(tells);
+        let mut nursery = self.nursery.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_asked = nursery.as_ref().is_some_and(|it| it.ask(place.directory(), &tells).is_ok());
+        if !is_asked {
+            let variable = (shim::VARIABLE, self.options.directory.as_path());
+            let started = Nursery::start(&self.options.shim, variable)?;
+            started.ask(place.directory(), &tells)?;
+            *nursery = Some(started);
+        }
+        Ok(Began::new(OwnedFd::from(says)))
+    }
+
+    /// Sees to it that a pod whose containers see each other's processes has a holder.
+    pub(super) async fn hold_processes(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
+        let id = ContainerId::new(&spec.id.pod, world::HOLDER, 0);
+        let lives = self.lock().runs.get(&id).map(|run| run.container.is_running());
+        match lives {
+            Some(true) => return Ok(()),
+            Some(false) => self.remove(&id).await,
+            None => {}
+        }
+        let mut security = spec.security.clone();
+        (security.read_only_root, security.processes) = (false, Processes::Own);
+        let holder = ContainerSpec {
+            id,
+            command: Vec::new(),
+            env: Vec::new(),
+            mounts: Vec::new(),
+            working_directory: None,
+            security,
+            ..spec.clone()
+        };
+        self.launch(&holder).await
+    }
+}
 
 /// A run that is being started. Dropped before it has succeeded, nothing of it is left.
 pub struct Attempt {
@@ -69,34 +149,22 @@ pub fn remove_logs(log: &Path) {
     }
 }
 
-/// A shim that was started but has not said that its program runs.
+/// A shim that was asked for but has not said that its program runs.
 pub struct Began {
-    child: Child,
     says: File,
 }
 
-pub fn spawn_shim(program: &[OsString], place: &Place) -> io::Result<Began> {
-    let (first, rest) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = Command::new(first);
-    command.args(rest).env_clear().env(shim::VARIABLE, place.directory());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // Not in our group: what a terminal sends to us is not for containers.
-    command.process_group(0).current_dir("/");
-    let mut child = command.spawn()?;
-    let says = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    Ok(Began { child, says: File::from(std::os::fd::OwnedFd::from(says)) })
-}
-
 impl Began {
+    pub fn new(says: OwnedFd) -> Began {
+        Began { says: File::from(says) }
+    }
+
     /// Returns when the shim has recorded that its program runs, or why not.
-    pub async fn wait(self, place: &Place) -> Result<(Child, Started), String> {
-        let Began { mut child, says } = self;
-        let said = system::read_all(says, OUTPUT_BYTES_MAX).await;
+    pub async fn wait(self, place: &Place) -> Result<Started, String> {
+        let said = system::read_all(self.says, OUTPUT_BYTES_MAX).await;
         if let Some(started) = place.started() {
-            return Ok((child, started));
+            return Ok(started);
         }
-        let _ = child.kill();
-        let _ = child.wait();
         let said = said.unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let why = said.lines().find_map(|line| Some(line.split_once(shim::REFUSED)?.1));

@@ -17,6 +17,7 @@ mod filter;
 mod launch;
 mod mounts;
 mod namespaces;
+mod nursery;
 mod record;
 mod root;
 mod sandbox;
@@ -39,7 +40,7 @@ use std::fs;
 use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
@@ -47,12 +48,14 @@ use tokio::sync::watch;
 
 use crate::confinement::Processes;
 use crate::failpoints::reached;
+use crate::network::Network;
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
     SandboxSpec, State,
 };
 use crate::server::streams::{Duplex, Streams, Wanted};
 use cgroups::{Cgroups, Group};
+use nursery::Nursery;
 use record::{Asked, Ended, Place, Started};
 
 /// How long after its program a shim may take to end.
@@ -69,12 +72,16 @@ pub struct Options {
     pub shim: Vec<OsString>,
     /// How long a start may take: `START_MAX`.
     pub start_max: Duration,
+    /// What gives pods addresses; without it they share the machine's.
+    pub network: Option<Arc<Network>>,
 }
 
 /// The runtime. It must be made and used inside a tokio runtime.
 pub struct Process {
     options: Options,
     cgroups: Cgroups,
+    /// Started with the first container, and again when it is gone.
+    nursery: Mutex<Option<Nursery>>,
     held: Arc<Mutex<Held>>,
     listener: Arc<RwLock<Option<Listener>>>,
 }
@@ -98,13 +105,26 @@ struct Run {
     ended: watch::Sender<bool>,
 }
 
+/// How a run came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Started,
+    Again,
+}
+
 impl Process {
     /// Finds what runs already, and ends what runs without a record.
     pub fn open(options: Options) -> io::Result<Process> {
         fs::create_dir_all(options.directory.join("pods"))?;
         fs::create_dir_all(options.directory.join("logs"))?;
         let cgroups = Cgroups::open(&options.directory);
-        let process = Process { options, cgroups, held: Arc::default(), listener: Arc::default() };
+        let process = Process {
+            options,
+            cgroups,
+            nursery: Mutex::default(),
+            held: Arc::default(),
+            listener: Arc::default(),
+        };
         for place in Place::all(&process.options.directory)? {
             process.find_again(place)?;
         }
@@ -119,15 +139,15 @@ impl Process {
     fn find_again(&self, place: Place) -> io::Result<()> {
         let Some(started) = place.find_start() else { return Ok(()) };
         let Some(asked) = place.asked() else { return place.remove() };
-        self.take_up(&asked, place, started, None);
+        self.take_up(&asked, place, started, Found::Again);
         Ok(())
     }
 
     /// From here on the run is known, and its end is waited for.
-    fn take_up(&self, asked: &Asked, place: Place, started: Started, child: Option<Child>) {
-        let Asked { spec, log, group } = asked;
+    fn take_up(&self, asked: &Asked, place: Place, started: Started, found: Found) {
+        let Asked { spec, log, group, .. } = asked;
         // What ended while nobody looked is not running, not even for a moment.
-        let has_ended = child.is_none() && place.ended().is_some();
+        let has_ended = found == Found::Again && place.ended().is_some();
         let state = match has_ended {
             true => State::Exited(how_it_ended(&place, &started, group.as_ref())),
             false => State::Running { since: started.at },
@@ -149,7 +169,7 @@ impl Process {
         };
         self.lock().runs.insert(spec.id.clone(), run);
         if !has_ended {
-            self.watch(spec.id.clone(), &started, child);
+            self.watch(spec.id.clone(), &started);
         }
     }
 
@@ -160,17 +180,13 @@ impl Process {
     }
 
     /// Waits for the end of a shim, without polling.
-    fn watch(&self, id: ContainerId, started: &Started, child: Option<Child>) {
+    fn watch(&self, id: ContainerId, started: &Started) {
         let (held, listener, started) = (self.held.clone(), self.listener.clone(), started.clone());
         let watcher = async move {
             if let Some(shim) = started.shim()
                 && let Ok(shim) = system::wait_on(shim)
             {
                 let _ = shim.readable().await;
-            }
-            if let Some(mut child) = child {
-                // It has ended, so this does not wait; it only lets the kernel forget it.
-                let _ = child.wait();
             }
             let found = {
                 let held = held.lock().unwrap_or_else(PoisonError::into_inner);
@@ -192,66 +208,6 @@ impl Process {
             }
         };
         self.lock().watchers.spawn(watcher);
-    }
-
-    /// Starts a shim and waits until it says that its program runs.
-    async fn launch(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
-        let group = self.cgroups.group(&spec.id, &spec.limits);
-        let asked = Asked { spec: spec.clone(), log: self.log_path(spec), group };
-        let place = Place::of(&self.options.directory, &spec.id);
-        let failed = |error: io::Error| Refusal {
-            reason: "CreateContainerError",
-            message: format!("could not record container {:?}: {error}", spec.id.name),
-        };
-        if !self.lock().starting.insert(spec.id.clone()) {
-            return Err(failed(io::Error::other("it is being started")));
-        }
-        let attempt = launch::Attempt::new(self.held.clone(), place.clone(), asked.clone());
-        place.prepare(&asked).map_err(failed)?;
-        reached("start:recorded");
-        let began = launch::spawn_shim(&self.options.shim, &place).map_err(failed)?;
-        reached("start:spawned");
-        let limit = self.options.start_max;
-        let (child, started) = match tokio::time::timeout(limit, began.wait(&place)).await {
-            Ok(Ok(started)) => started,
-            Ok(Err(message)) => {
-                attempt.give_up().await;
-                return Err(Refusal { reason: "RunContainerError", message });
-            }
-            Err(_) => {
-                attempt.give_up().await;
-                let message = format!("it did not start within {} seconds", limit.as_secs());
-                return Err(Refusal { reason: "RunContainerError", message });
-            }
-        };
-        reached("start:begun");
-        self.take_up(&asked, place, started, Some(child));
-        attempt.succeed();
-        reached("start:known");
-        Ok(())
-    }
-
-    /// Sees to it that a pod whose containers see each other's processes has a holder.
-    async fn hold_processes(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
-        let id = ContainerId::new(&spec.id.pod, world::HOLDER, 0);
-        let lives = self.lock().runs.get(&id).map(|run| run.container.is_running());
-        match lives {
-            Some(true) => return Ok(()),
-            Some(false) => self.remove(&id).await,
-            None => {}
-        }
-        let mut security = spec.security.clone();
-        (security.read_only_root, security.processes) = (false, Processes::Own);
-        let holder = ContainerSpec {
-            id,
-            command: Vec::new(),
-            env: Vec::new(),
-            mounts: Vec::new(),
-            working_directory: None,
-            security,
-            ..spec.clone()
-        };
-        self.launch(&holder).await
     }
 
     /// Whether containers of a pod can enter each other's namespaces.
@@ -309,7 +265,8 @@ impl PodRuntime for Process {
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
-        let mut all: BTreeMap<String, Vec<Container>> = BTreeMap::new();
+        let mut all: BTreeMap<String, Vec<Container>> =
+            self.sandboxes().into_iter().map(|pod| (pod, Vec::new())).collect();
         for (id, run) in &self.lock().runs {
             let of_pod = all.entry(id.pod.clone()).or_default();
             if id.name != world::HOLDER {
@@ -434,6 +391,7 @@ impl PodRuntime for Process {
         let _ = tokio::task::spawn_blocking(move || cgroups.remove_pod(&of)).await;
         reached("remove:groups");
         let _ = fs::remove_dir_all(self.options.directory.join("pods").join(pod));
+        self.remove_sandbox(pod).await;
     }
 
     fn log(&self, id: &ContainerId) -> PathBuf {

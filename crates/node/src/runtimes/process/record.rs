@@ -84,6 +84,9 @@ pub struct Asked {
     /// Its control group, where there are any.
     #[serde(default)]
     pub group: Option<Group>,
+    /// The file of the network namespace to join; `None` for the machine's.
+    #[serde(default)]
+    pub network: Option<PathBuf>,
 }
 
 /// Where the records of a run are.

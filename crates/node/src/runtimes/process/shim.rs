@@ -17,10 +17,10 @@ use super::cgroups::Group;
 use super::namespaces::{self, Entrance};
 use super::record::{self, Asked, Ended, Place, Started};
 use super::world::{self, World};
-use super::{credentials, system};
+use super::{credentials, nursery, sandbox, system};
 use crate::runtime::ContainerSpec;
 
-/// Names the directory of the run.
+/// Says that this process makes shims, and for which runtime: names its directory.
 pub const VARIABLE: &str = "SETPOINT_CONTAINER";
 /// Before the reason why the program does not run.
 pub const REFUSED: &str = "refused: ";
@@ -30,25 +30,35 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 const LOG_BYTES_MAX: u64 = 10 << 20;
 const LOGS_ASIDE: u32 = 4;
 
-/// Runs a container if this process was started for that; it then never returns to the rest.
+/// Makes shims if this process was started for that, and is one in its copies; it then never
+/// returns to the rest.
 pub fn main_if_asked() -> Option<ExitCode> {
-    let directory = std::env::var_os(VARIABLE)?;
-    Some(match run(&Place::at(PathBuf::from(directory))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("{REFUSED}{error}");
-            ExitCode::FAILURE
+    std::env::var_os(VARIABLE)?;
+    match nursery::run() {
+        Ok(Some(directory)) => {
+            let ran = run(&Place::at(directory));
+            if let Err(error) = &ran {
+                println!("{REFUSED}{error}");
+            }
+            // A copy has nothing of the original to put in order.
+            namespaces::leave(i32::from(ran.is_err()))
         }
-    })
+        Ok(None) => Some(ExitCode::SUCCESS),
+        Err(_) => Some(ExitCode::FAILURE),
+    }
 }
 
 fn run(place: &Place) -> io::Result<()> {
     let _held = place.hold()?;
     // Read while it is held: whoever gives up a run takes both away.
     let asked = place.asked().ok_or_else(|| io::Error::other("there is no record"))?;
-    let Asked { log, group, .. } = &asked;
+    let Asked { log, group, network, .. } = &asked;
+    // Where we are tells which run this is.
+    std::env::set_current_dir(place.directory())?;
     system::new_session();
     system::adopt_orphans()?;
+    // Before anything else, so that all that is started is in it.
+    network.as_deref().map(sandbox::join).transpose()?;
     let made = begin(place, &asked, Log::open(log.clone())?);
     let ended = made.map(|(waiter, copies)| {
         let ended = waiter.join().unwrap_or(KILLED);

@@ -57,6 +57,7 @@ pub fn options(directory: &Path) -> Options {
         directory: directory.to_owned(),
         shim: std::iter::once(program).chain(arguments).collect(),
         start_max: crate::runtime::START_MAX,
+        network: None,
     }
 }
 

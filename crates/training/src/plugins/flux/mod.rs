@@ -43,7 +43,7 @@ impl Plugin for Flux {
         }
         let pod = blueprint.find(NODE).map(|set| &blueprint.template(set)["spec"]);
         let taken = pod.and_then(|pod| find(&pod["initContainers"], "name", INSTALLER));
-        let is_own = taken.is_some_and(|one| is_installer(one));
+        let is_own = taken.is_some_and(is_installer);
         if taken.is_none() || is_own {
             return Vec::new();
         }
@@ -109,9 +109,7 @@ fn rewrite_command(blueprint: &mut Blueprint, set: usize) {
     let command = json!(["/bin/bash", entrypoint, words.join(" ")]);
     if blueprint.trainer.is_object() {
         blueprint.trainer["command"] = command;
-        if blueprint.trainer["args"].is_array() {
-            blueprint.trainer["args"] = json!([]);
-        }
+        blueprint.trainer["args"] = Value::Null;
     } else if let Some(node) = blueprint.container_mut(set, NODE) {
         node["command"] = command;
     }

@@ -1,6 +1,6 @@
 //! PyTorch: what `torchrun` reads from its environment.
 
-mod tune;
+pub mod tune;
 mod validate;
 
 pub use validate::reserved;

@@ -1,0 +1,102 @@
+//! `setpoint train`: trains, and tells how it goes.
+
+mod cluster;
+mod follow;
+mod list;
+mod show;
+mod submit;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+
+use super::{Context, small_runtime};
+use cluster::Cluster;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint train train.py --nodes 3           three processes that know each other
+  setpoint train -f job.yaml --watch          a TrainJob from a file; its output as it comes
+  setpoint train ls                           what trains, and what has
+  setpoint train logs NAME                    the output of all ranks
+  setpoint train stop NAME                    hold it; `resume` lets it go on
+
+Exit codes with --watch:
+  0  it completed
+  1  it failed; the rank that failed, its exit code and its last lines are shown";
+
+/// Train with a script or a TrainJob.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+pub struct Train {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    submit: submit::Submit,
+    #[command(flatten)]
+    target: Target,
+}
+
+/// Which cluster is meant.
+#[derive(Args, Clone)]
+struct Target {
+    /// The kubeconfig of the cluster. Else that of what runs on the data directory.
+    #[arg(long, global = true, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The data directory of what runs. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
+    /// ~/.local/share/setpoint.
+    #[arg(long, global = true, value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+
+    /// The namespace of the jobs.
+    #[arg(short, long, global = true, default_value = "default")]
+    namespace: String,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What trains, and what has.
+    Ls,
+    /// How one job is.
+    Show { name: String },
+    /// The output of all ranks of a job.
+    Logs {
+        name: String,
+        /// Go on with what is still to come, until the job has ended.
+        #[arg(short, long)]
+        follow: bool,
+    },
+    /// Hold a job: its pods end, and it can go on later.
+    Stop { name: String },
+    /// Let a job that is held go on.
+    Resume { name: String },
+}
+
+impl Train {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        small_runtime()?.block_on(self.perform(context))
+    }
+
+    async fn perform(&self, context: &Context) -> Result<ExitCode> {
+        let cluster = Cluster::connect(&self.target).await?;
+        let Some(command) = &self.command else {
+            if self.submit.is_empty() {
+                bail!("name a script or a file with a TrainJob; `setpoint train --help` shows how");
+            }
+            return submit::submit(&cluster, &self.submit, context).await;
+        };
+        match command {
+            Command::Ls => list::list(&cluster, context).await,
+            Command::Show { name } => show::show(&cluster, name, context).await,
+            Command::Logs { name, follow } => match follow {
+                true => follow::follow(&cluster, name).await,
+                false => follow::print_logs(&cluster, name).await,
+            },
+            Command::Stop { name } => cluster.suspend(name, true).await,
+            Command::Resume { name } => cluster.suspend(name, false).await,
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! Training, as users do it: real processes on this machine, through kubectl and `setpoint train`.
+
+use crate::node::Machine;
+use crate::sandbox::Ended;
+
+/// Says who it is; every rank knows all it needs to find the others.
+const HELLO: &str = "
+import os
+rank, nodes = os.environ['PET_NODE_RANK'], os.environ['PET_NNODES']
+print(f'rank {rank} of {nodes}, first is {os.environ[\"PET_MASTER_ADDR\"]}')
+";
+
+/// One of its ranks fails.
+const FAILS: &str = "
+import os, sys
+if os.environ['PET_NODE_RANK'] == '1':
+    print('out of luck')
+    sys.exit(3)
+import time
+time.sleep(100)
+";
+
+/// Reports progress as the SDK of the trainer does.
+const REPORTS: &str = "
+import json, os, ssl, urllib.request, urllib.error
+from datetime import datetime, timezone
+url = os.environ['KUBEFLOW_TRAINER_SERVER_URL']
+context = ssl.create_default_context(cafile=os.environ['KUBEFLOW_TRAINER_SERVER_CA_CERT'])
+token = open(os.environ['KUBEFLOW_TRAINER_SERVER_TOKEN']).read()
+def report(url, token, body):
+    request = urllib.request.Request(url, data=body, method='POST',
+        headers={'Authorization': 'Bearer ' + token, 'Content-Type': 'application/json'})
+    try:
+        with urllib.request.urlopen(request, context=context, timeout=5) as answer:
+            return answer.status
+    except urllib.error.HTTPError as error:
+        return error.code
+status = {'progressPercentage': 40, 'estimatedRemainingSeconds': 60,
+    'metrics': [{'name': 'loss', 'value': '0.25'}],
+    'lastUpdatedTime': datetime.now(timezone.utc).isoformat()}
+def body(status):
+    return json.dumps({'trainerStatus': status}).encode()
+print('good', report(url, token, body(status)))
+print('empty', report(url, token, b'{}'))
+print('broken', report(url, token, b'['))
+print('large', report(url, token, b'[' + b' ' * 70000))
+print('wrong', report(url, token, body({**status, 'progressPercentage': 101})))
+print('nobody', report(url, 'x', body(status)))
+print('other', report(url.replace('/trainjobs/', '/trainjobs/x'), token, body(status)))
+";
+
+fn train(machine: &Machine, words: &[&str]) -> Ended {
+    machine.sandbox.run(&[&["train"], words].concat())
+}
+
+fn begin() -> Machine {
+    let machine = Machine::start();
+    machine.until("get clustertrainingruntimes -o name", |names| names.contains("torch-local"));
+    machine
+}
+
+#[test]
+fn a_script_trains_on_many_nodes_and_its_output_is_shown() {
+    let machine = begin();
+    machine.sandbox.write("hello.py", HELLO);
+    let ended = train(&machine, &["hello.py", "--nodes", "2", "--name", "hello", "--watch"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for rank in 0..2 {
+        let line = format!("[node-{rank}] rank {rank} of 2, first is hello-node-0-0.hello");
+        assert!(ended.stdout.contains(&line), "{ended:?}");
+    }
+    assert!(ended.stdout.contains("[hello] complete"), "{ended:?}");
+    let columns = machine.kubectl(&["get", "trainjob", "hello"], "");
+    assert!(columns.starts_with("NAME    STATE      AGE\nhello   Complete "), "{columns}");
+    let listed = train(&machine, &["ls"]);
+    assert!(listed.stdout.contains("hello  complete  torch-local"), "{listed:?}");
+    let again = train(&machine, &["logs", "hello"]);
+    assert!(again.stdout.contains("[node-1] rank 1 of 2"), "{again:?}");
+    machine.kubectl(&["delete", "trainjob", "hello"], "");
+    machine.until("get jobset,job,pod,configmap -o name", |left| !left.contains("hello"));
+}
+
+#[test]
+fn the_rank_that_failed_is_shown_with_its_last_lines() {
+    let machine = begin();
+    machine.sandbox.write("fails.py", FAILS);
+    let ended = train(&machine, &["fails.py", "--nodes", "2", "--name", "fails", "--watch"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("[node-1] failed first, with exit code 3"), "{ended:?}");
+    assert!(ended.stdout.trim_end().ends_with("[node-1] out of luck"), "{ended:?}");
+    machine.until("get pods --field-selector=status.phase=Running -o name", str::is_empty);
+}
+
+#[test]
+fn a_job_is_held_and_goes_on() {
+    let machine = begin();
+    machine.sandbox.write("sleeps.py", "import time\ntime.sleep(1000)\n");
+    assert_eq!(train(&machine, &["sleeps.py", "--name", "sleeps"]).code, Some(0));
+    let ready = "get trainjob sleeps -o jsonpath={.status.jobsStatus[0].ready}";
+    machine.until(ready, |ready| ready == "1");
+    assert_eq!(train(&machine, &["stop", "sleeps"]).stdout, "sleeps is held\n");
+    machine.until("get pods -o name", str::is_empty);
+    assert_eq!(train(&machine, &["resume", "sleeps"]).stdout, "sleeps goes on\n");
+    machine.until(ready, |ready| ready == "1");
+    machine.kubectl(&["delete", "trainjob", "sleeps"], "");
+    machine.until("get pods -o name", str::is_empty);
+}
+
+#[test]
+fn a_trainer_reports_how_far_it_is() {
+    let machine = begin();
+    machine.sandbox.write("reports.py", REPORTS);
+    let ended = train(&machine, &["reports.py", "--name", "reports", "--watch"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for line in
+        ["good 200", "empty 200", "broken 422", "large 413", "wrong 422", "nobody 403", "other 403"]
+    {
+        assert!(ended.stdout.contains(&format!("[node-0] {line}\n")), "{line}: {ended:?}");
+    }
+    let shown = train(&machine, &["show", "reports"]);
+    assert!(shown.stdout.contains("complete 40%, 1m00s left, loss 0.25"), "{shown:?}");
+}
+
+/// The SDK of Kubeflow, as its users write: what it does not find would be a warning or an error.
+const SDK: &str = "
+import logging, os, sys
+logging.basicConfig(level=logging.WARNING, stream=sys.stdout)
+from kubeflow.trainer import BuiltinTrainer, CustomTrainer, TorchTuneConfig, TrainerClient
+client = TrainerClient()
+names = sorted(runtime.name for runtime in client.list_runtimes())
+print('runtimes', len(names), 'torch-distributed' in names, 'mpi-local' in names)
+
+def hello():
+    import os
+    print('hello from', os.environ['JOB_COMPLETION_INDEX'])
+
+# Scripts of the SDK call `python`, which not every machine has by that name.
+path = os.path.dirname(sys.executable) + ':' + os.environ['PATH']
+trainer = CustomTrainer(func=hello, num_nodes=2, env={'PATH': path})
+name = client.train(trainer=trainer, runtime='plain-local')
+job = client.wait_for_job_status(name, timeout=100, polling_interval=1)
+print('job', job.status, sorted((step.name, step.status) for step in job.steps))
+print('logs', [line.strip() for line in client.get_job_logs(name) if 'hello' in line])
+print('events', 'AllJobsCompleted' in {event.reason for event in client.get_job_events(name)})
+print('listed', name in [job.name for job in client.list_jobs()])
+client.delete_job(name)
+tune = client.train(trainer=BuiltinTrainer(config=TorchTuneConfig(epochs=1)),
+    runtime='torchtune-llama3.2-1b')
+print('builtin', client.get_job(tune).status)
+client.delete_job(tune)
+";
+
+#[test]
+fn the_sdk_of_kubeflow_works_unchanged() {
+    let machine = begin();
+    let target = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target");
+    let python = servers::python_kubeflow(target).expect("it is installed");
+    machine.sandbox.write("sdk.py", SDK);
+    let mut command = std::process::Command::new(python);
+    command.arg(machine.sandbox.work().join("sdk.py"));
+    command.env("KUBECONFIG", machine.sandbox.data().join("kubeconfig"));
+    let ended = command.output().expect("Python runs");
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let expected = "runtimes 11 True True\n\
+        job Complete [('node-0', 'Succeeded'), ('node-1', 'Succeeded')]\n\
+        logs ['hello from 0']\n\
+        events True\n\
+        listed True\n\
+        builtin Created\n";
+    assert_eq!(said, expected, "{}", String::from_utf8_lossy(&ended.stderr));
+}
+
+#[test]
+fn what_cannot_train_is_refused_by_schema_or_by_the_operator() {
+    let machine = begin();
+    let job = |name: &str, spec: &str| {
+        format!(
+            "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\n\
+             metadata: {{name: {name}}}\nspec: {spec}\n"
+        )
+    };
+    let refused = |manifest: &str| {
+        let ended = machine.run(&["create", "-f", "-"], manifest);
+        assert_ne!(ended.code, Some(0), "{ended:?}");
+        ended.stderr
+    };
+    let said = refused(&job("x", "{runtimeRef: {name: nothing}}"));
+    let by_us = "Error from server (Forbidden): error when creating \"STDIN\": admission webhook \
+                 \"validator.trainjob.trainer.kubeflow.org\" denied the request: spec.RuntimeRef:";
+    assert!(said.starts_with(by_us), "{said}");
+    let said = refused(&job("x", "{runtimeRef: {name: torch-local}, trainer: {numNodes: -1}}"));
+    assert!(said.starts_with("The TrainJob \"x\" is invalid:"), "{said}");
+    // Older manifests had another field for patches.
+    let old = "{runtimeRef: {name: torch-local}, podTemplateOverrides: []}";
+    assert!(refused(&job("x", old)).contains("podTemplateOverrides"));
+    let label = "trainer.kubeflow.org/support=deprecated";
+    machine.kubectl(&["label", "clustertrainingruntime", "plain-local", label], "");
+    let held = job("held", "{runtimeRef: {name: plain-local}, suspend: true}");
+    let warned = machine.run(&["create", "-f", "-"], &held);
+    let warning = "Warning: Referenced ClusterTrainingRuntime \"plain-local\" is deprecated";
+    assert!(warned.code == Some(0) && warned.stderr.starts_with(warning), "{warned:?}");
+}

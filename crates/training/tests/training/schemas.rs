@@ -1,0 +1,102 @@
+//! What the definitions refuse and fill in: rows 2 to 9 of the feature table.
+
+use serde_json::{Value, json};
+use training::kinds::{TRAIN_JOB, TRAINING_RUNTIME};
+
+use crate::world::{World, job, runtime};
+
+async fn refused(world: &World, name: &str, spec: Value) -> (u16, String) {
+    let error = world.try_create(TRAIN_JOB, job(name, spec)).await.expect_err("refused");
+    (error.code().unwrap_or(0), error.said())
+}
+
+#[tokio::test]
+async fn names_are_labels_of_a_host() {
+    let world = World::start().await;
+    world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    for name in ["Bad-Name", "1abc", "abc-", &"a".repeat(64)] {
+        assert_eq!(refused(&world, name, json!({})).await.0, 422, "{name}");
+    }
+    let held = json!({"suspend": true});
+    world.create(TRAIN_JOB, job(&"a".repeat(63), held)).await;
+}
+
+#[tokio::test]
+async fn what_is_not_said_is_filled_in_and_what_is_wrong_is_refused() {
+    let world = World::start().await;
+    world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    let made = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+        "metadata": {"namespace": "default", "name": "bare"},
+        "spec": {"runtimeRef": {"name": "torch-distributed"}}});
+    let made = world.create(TRAIN_JOB, made).await;
+    let expected = json!({"runtimeRef": {"name": "torch-distributed",
+        "apiGroup": "trainer.kubeflow.org", "kind": "ClusterTrainingRuntime"}, "suspend": false,
+        "managedBy": "trainer.kubeflow.org/trainjob-controller"});
+    assert_eq!(made.value["spec"], expected);
+    let uri = |uri: &str| json!({"initializer": {"dataset": {"storageUri": uri}}});
+    let command = |length: usize| json!({"trainer": {"command": ["x".repeat(length)]}});
+    for (spec, why) in [
+        (json!({"trainer": {"numNodes": -1}}), "numNodes"),
+        (json!({"trainer": {"numProcPerNode": 0}}), "must be greater than or equal to 1"),
+        (uri("not-a-uri"), "storageUri"),
+        (uri("s3://"), "storageUri"),
+        (command(1_048_577), "command"),
+        (json!({"activeDeadlineSeconds": 0}), "activeDeadlineSeconds"),
+        (json!({"managedBy": "acme.io/x"}), "ManagedBy must be"),
+    ] {
+        let (code, said) = refused(&world, "wrong", spec).await;
+        assert!(code == 422 && said.contains(why), "{code} {said}");
+    }
+    let held = |spec: Value| {
+        let mut spec = spec;
+        spec["suspend"] = json!(true);
+        spec
+    };
+    world.create(TRAIN_JOB, job("zero", held(json!({"trainer": {"numNodes": 0}})))).await;
+    world.create(TRAIN_JOB, job("long", held(command(1_048_576)))).await;
+}
+
+#[tokio::test]
+async fn what_may_not_change_does_not() {
+    let world = World::start().await;
+    world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    let spec = json!({"suspend": true, "trainer": {"numNodes": 1}, "activeDeadlineSeconds": 100});
+    world.create(TRAIN_JOB, job("fixed", spec)).await;
+    for patch in [
+        json!({"runtimeRef": {"name": "other"}}),
+        json!({"trainer": {"numNodes": 2}}),
+        json!({"activeDeadlineSeconds": 200}),
+        json!({"managedBy": "kueue.x-k8s.io/multikueue"}),
+    ] {
+        let error = world.try_patch(TRAIN_JOB, "fixed", json!({"spec": patch})).await;
+        let error = error.expect_err("refused");
+        assert_eq!(error.code(), Some(422), "{patch}");
+        assert!(error.said().contains("field is immutable"), "{}", error.said());
+    }
+}
+
+#[tokio::test]
+async fn a_runtime_has_one_policy_and_its_defaults() {
+    let world = World::start().await;
+    let with = |policy: Value| {
+        let mut runtime = runtime("own", json!({}));
+        runtime["spec"]["mlPolicy"] = policy;
+        runtime
+    };
+    let pairs = [
+        json!({"torch": {}, "mpi": {}}),
+        json!({"jax": {}, "xgboost": {}}),
+        json!({"flux": {}, "torch": {}}),
+    ];
+    for pair in pairs {
+        let error = world.try_create(TRAINING_RUNTIME, with(pair)).await.expect_err("refused");
+        assert_eq!(error.code(), Some(422));
+        assert!(error.said().contains("Only one of the policy can be configured"));
+    }
+    let made = world.create(TRAINING_RUNTIME, with(json!({"mpi": {}}))).await;
+    let expected = json!({"mpiImplementation": "OpenMPI", "sshAuthMountPath": "/root/.ssh",
+        "runLauncherAsNode": false, "numProcPerNode": 1});
+    assert_eq!(made.value["spec"]["mlPolicy"]["mpi"], expected);
+    let job = &made.value["spec"]["template"]["spec"]["replicatedJobs"][0];
+    assert_eq!((&job["replicas"], &job["groupName"]), (&json!(1), &json!("default")));
+}
