@@ -1,4 +1,4 @@
-//! The life of pods that really run, told as kubectl tells it: how they begin, fail, are probed, and
+//! The life of pods that really run, told as kubectl tells it: how they begin, fail, are probed and
 //! end; what goes wrong with them and what the node says to it.
 
 use std::process::Command;
@@ -119,13 +119,20 @@ spec:
   - name: side
     image: x
     restartPolicy: Always
-    command: [sh, -c, 'trap \"echo side ends >>FILE; exit 0\" TERM; echo side >>FILE; while :; do sleep 0.1; done']
+    command:
+    - sh
+    - -c
+    - 'trap \"echo side ends >>FILE; exit 0\" TERM; echo side >>FILE; while :; do sleep 0.1; done'
     startupProbe: {exec: {command: [sh, -c, 'sleep 0.2; echo started >>FILE']}, periodSeconds: 1}
   - {name: two, image: x, command: [sh, -c, 'echo two >>FILE']}
   containers:
   - name: main
     image: x
-    command: [sh, -c, 'trap \"sleep 0.3; echo main ends >>FILE; exit 0\" TERM; echo main >>FILE; while :; do sleep 0.1; done']
+    command:
+    - sh
+    - -c
+    - 'trap \"sleep 0.3; echo main ends >>FILE; exit 0\" TERM; echo main >>FILE;
+      while :; do sleep 0.1; done'
     lifecycle:
       postStart: {exec: {command: [sh, -c, 'sleep 0.3; echo hook >>FILE']}}
       preStop: {exec: {command: [sh, -c, 'echo stop >>FILE']}}
@@ -213,7 +220,8 @@ fn probes_over_the_network_decide() {
     let probes = "ports: [{name: web, containerPort: 8123}], \
         startupProbe: {tcpSocket: {port: web}, periodSeconds: 1, failureThreshold: 60}, \
         readinessProbe: {httpGet: {port: web, path: /ready}, periodSeconds: 1}, \
-        livenessProbe: {httpGet: {port: 8123, path: /gone}, periodSeconds: 1, initialDelaySeconds: 4, \
+        livenessProbe: {httpGet: {port: 8123, path: /gone}, periodSeconds: 1, \
+        initialDelaySeconds: 4, \
         terminationGracePeriodSeconds: 2}";
     let served = pod("served", serve, "").replace("image: x", &format!("image: x, {probes}"));
     // The server itself speaks HTTPS with a certificate that probes have no reason to trust.
@@ -384,7 +392,7 @@ spec:
         let found = texts[at..].iter().position(|text| *text == step);
         at += found.unwrap_or_else(|| panic!("{step} is not after step {at} of {texts:#?}"));
     }
-    // Two calls of kubectl are in it, and other tests beside it; alone it is far less than a second.
+    // Two calls of kubectl are in it, and other tests beside it; alone it is far below a second.
     assert!(took < Duration::from_secs(10), "{took:?}");
     machine.kubectl(&["delete", "deployment", "web"], "");
 }

@@ -1,4 +1,4 @@
-//! Volumes of pods that really run: what is in them, when it changes, whose it is, and when it goes.
+//! Volumes of pods that really run: what is in them, when it changes, whose it is, when it goes.
 
 use std::path::Path;
 use std::process::Command;
@@ -15,7 +15,8 @@ fn apply(machine: &Machine, manifest: &str) {
 /// A pod of one container: its script, its mounts and its volumes.
 fn pod(name: &str, script: &str, mounts: &str, volumes: &str) -> String {
     format!(
-        "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{color: red}}}}, spec: {{\
+        "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}, labels: {{color: red}}}}, \
+         spec: {{\
          restartPolicy: Never, terminationGracePeriodSeconds: 1, containers: [{{name: main, \
          image: x, command: [sh, -c, {script:?}], volumeMounts: [{mounts}]}}], \
          volumes: [{volumes}]}}}}\n"

@@ -48,7 +48,8 @@ pub async fn beat(context: &Context, options: &Options) {
         let (pause, longest) = match options.heartbeat {
             Heartbeat::Lease => {
                 if let Err(error) = renew(context, &options.node).await {
-                    tracing::warn!(node = options.node, error = %error.chain(), "lease not renewed");
+                    let error = error.chain();
+                    tracing::warn!(node = options.node, %error, "lease not renewed");
                 }
                 (RENEW, REPORT)
             }
@@ -229,7 +230,10 @@ mod tests {
         let node = Object::new(json!({"metadata": {"name": "n", "labels": {"a": "b", "c": "d"}},
             "status": {"conditions": [condition("1", "True")], "capacity": {"cpu": "2"},
                 "images": []}}));
-        let status = |cpu: &str, ready: &str| json!({"conditions": [condition("2", ready)], "capacity": {"cpu": cpu}});
+        let status = |cpu: &str, ready: &str| {
+            let conditions = [condition("2", ready)];
+            json!({"conditions": conditions, "capacity": {"cpu": cpu}})
+        };
         assert!(is_told(&node, &labels, &status("2", "True")));
         assert!(!is_told(&node, &labels, &status("3", "True")));
         // Others gave it up meanwhile.

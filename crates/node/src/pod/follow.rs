@@ -13,7 +13,7 @@ use reconcile::{Context, Kind, Name, Object};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Objects that are followed. What goes beyond is read when its pod is looked at for another reason.
+/// Objects that are followed. What goes beyond is read when its pod is looked at for other reasons.
 const FOLLOWED_MAX: usize = 4_096;
 
 /// An object that a pod refers to.

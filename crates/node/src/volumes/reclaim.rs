@@ -65,11 +65,14 @@ mod tests {
     #[test]
     fn only_what_was_made_here_under_its_own_name_is_removed() {
         let volume = |path: &str, by: &str, policy: &str, node: &str| {
-            Object::new(json!({"metadata": {"name": "pvc-1", "annotations": {PROVISIONED_BY: by}},
+            let key = "kubernetes.io/hostname";
+            let terms = [json!({"matchExpressions": [
+                {"key": key, "operator": "In", "values": [node]}]})];
+            Object::new(json!({
+                "metadata": {"name": "pvc-1", "annotations": {PROVISIONED_BY: by}},
                 "spec": {"persistentVolumeReclaimPolicy": policy, "hostPath": {"path": path},
                     "claimRef": {"namespace": "n", "name": "c"},
-                    "nodeAffinity": {"required": {"nodeSelectorTerms": [{"matchExpressions": [
-                        {"key": "kubernetes.io/hostname", "operator": "In", "values": [node]}]}]}}}}))
+                    "nodeAffinity": {"required": {"nodeSelectorTerms": terms}}}}))
         };
         let own = "/var/x/pvc-1_n_c";
         let found = |volume: Object| directory(&volume, "here").is_some();

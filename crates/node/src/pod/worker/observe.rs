@@ -1,4 +1,4 @@
-//! What a worker looks at, and what it keeps up to date meanwhile: room on the node, volumes, probes.
+//! What a worker looks at, and what it keeps up to date meanwhile: room, volumes, probes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
