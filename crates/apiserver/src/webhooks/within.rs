@@ -63,7 +63,7 @@ mod tests {
         let within = Within::default();
         let target = |name: &str, reach: Reach| {
             let client = json!({"service": {"namespace": "n", "name": name, "path": "/p"}});
-            Target::of(&client, reach).ok().expect("a target")
+            Target::of(&client, reach).expect("a target")
         };
         assert!(within.find(&target("s", Reach::Anywhere)).is_none());
         within.set(Arc::new(Echo));
