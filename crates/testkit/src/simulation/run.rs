@@ -331,6 +331,13 @@ fn mask(value: &mut Value) {
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
         Value::String(text) if text.starts_with(TOKEN_VOLUME) => *text = TOKEN_VOLUME.to_owned(),
+        // An object that another one keeps, as YAML.
+        Value::String(text) if text.contains("\n  uid: ") => {
+            let differs = |line: &&str| {
+                ["uid:", "resourceVersion:"].iter().any(|of| line.trim_start().starts_with(of))
+            };
+            *text = text.lines().filter(|line| !differs(line)).collect();
+        }
         _ => {}
     }
 }
