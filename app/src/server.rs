@@ -89,7 +89,10 @@ pub async fn run(plan: Plan) -> Result<()> {
     }
     tokio::select! {
         () = wait_for_node(&plan, &started, &mut parts) => {}
-        _ = signals.next() => return Ok(stop_all(&tasks, &*store, &mut signals).await),
+        _ = signals.next() => {
+            stop_all(&tasks, &*store, &mut signals).await;
+            return Ok(());
+        }
     }
     let ready = Ready::of(&plan, listen, parts)?;
     claim.announce(&ready.instance)?;

@@ -36,7 +36,8 @@ use crate::registry::custom::follow::{Definitions, is_definition};
 use crate::request::cause::{self, Cause};
 use crate::request::negotiate::{Offer, negotiate};
 use crate::request::options::Options;
-use crate::request::path::{self, Path, Target};
+use crate::request::path::{Path, Target};
+use crate::request::route::Route;
 use crate::resources::Served;
 use crate::selectors::fields;
 use crate::status::Error;
@@ -420,39 +421,6 @@ impl Server {
     }
 }
 
-/// Where a request goes, as far as it can be told before knowing who asks.
-struct Route {
-    path: Path,
-    options: Result<Options, Error>,
-    /// For paths of resources.
-    verb: Result<&'static str, Error>,
-}
-
-impl Route {
-    fn of(parts: &Parts) -> Route {
-        let path = path::parse(parts.uri.path());
-        let kind = kind_of_options(&parts.method);
-        // What is passed on has a query of its own.
-        let query = match &path {
-            Path::Resource(target) if target.is_proxied() => "",
-            _ => parts.uri.query().unwrap_or_default(),
-        };
-        let options = Options::parse_as(query, kind);
-        let verb = match (&path, &options) {
-            (Path::Resource(target), Ok(options)) => verb(&parts.method, target, options),
-            _ => Err(Error::method_not_allowed()),
-        };
-        Route { path, options, verb }
-    }
-
-    fn is_long_running(&self) -> bool {
-        match (&self.path, &self.verb) {
-            (Path::Resource(target), Ok(verb)) => is_long_running(verb, &target.subresource),
-            _ => false,
-        }
-    }
-}
-
 /// What came of answering: in time or not, with or without a panic.
 fn answered(
     answer: Result<std::thread::Result<Result<Answer, Error>>, tokio::time::error::Elapsed>,
@@ -497,32 +465,6 @@ fn span_of(parts: &Parts, asked: &Asked) -> Span {
         enduser.id = &*asked.user.name,
         request.id = &*asked.id,
     )
-}
-
-/// What the options of a request are called in errors.
-fn kind_of_options(method: &Method) -> &'static str {
-    match method.as_str() {
-        "POST" => "CreateOptions",
-        "PUT" => "UpdateOptions",
-        "PATCH" => "PatchOptions",
-        "DELETE" => "DeleteOptions",
-        _ => "ListOptions",
-    }
-}
-
-fn verb(method: &Method, target: &Target, options: &Options) -> Result<&'static str, Error> {
-    let has_name = !target.name.is_empty();
-    Ok(match method.as_str() {
-        "GET" if options.watch => "watch",
-        "GET" if has_name => "get",
-        "GET" => "list",
-        "POST" => "create",
-        "PUT" => "update",
-        "PATCH" => "patch",
-        "DELETE" if has_name => "delete",
-        "DELETE" => "deletecollection",
-        _ => return Err(Error::method_not_allowed()),
-    })
 }
 
 async fn read_body<B>(body: B) -> Result<Bytes, Error>

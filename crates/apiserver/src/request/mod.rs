@@ -4,3 +4,4 @@ pub mod cause;
 pub mod negotiate;
 pub mod options;
 pub mod path;
+pub mod route;
