@@ -2,14 +2,17 @@
 //! simulated nodes. Each has an identity of its own and passes the same authorizer as everybody;
 //! they share their caches.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
+use apiserver::profile::Profile;
 use apiserver::server::Server;
 use controllers::options::Nodes;
+use node::register::Heartbeat;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign};
@@ -19,7 +22,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
-use crate::node_agent::{self, Link, Runtime, Settings};
+use crate::node_agent::{self, Closing, Link, Runtime, Settings};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
 use crate::training_operator::{self, Needs, Reports, Reviewer};
@@ -42,6 +45,8 @@ pub struct Components {
     pub fake_nodes: simulated::Options,
     /// How pods run on this machine, if it is a node.
     pub node: Option<Runtime>,
+    /// What it is said to have besides what it has.
+    pub node_resources: BTreeMap<String, String>,
 }
 
 /// What the components share.
@@ -74,7 +79,7 @@ pub fn start(
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
         server: server.clone(),
-        caches: Arc::new(Caches::new(reader, environment.clone())),
+        caches: Arc::new(Caches::in_process(reader, environment.clone())),
         environment,
         metrics: Arc::default(),
         health: Arc::default(),
@@ -93,7 +98,16 @@ pub fn start(
     }
     if let Some(runtime) = plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
-        start_node(tasks, &shared, Settings { node, data, api: listen, runtime });
+        let cluster = &plan.loaded.config.cluster;
+        let heartbeat = match cluster.profile {
+            Profile::Kubernetes => Heartbeat::Lease,
+            // The documents know nothing of leases.
+            Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
+        };
+        let resources = plan.components.node_resources.clone();
+        let domain = cluster.domain.clone();
+        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
+        start_node(tasks, &shared, settings);
     }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.
@@ -168,13 +182,17 @@ fn start_training(plan: &Plan, tasks: &Tasks, shared: &Shared) {
 fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
     let context = shared.context(User::node(&settings.node), alone());
     let server = shared.server.clone();
+    let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
+    let installer = shared.context(user, alone());
     let reader = shared.context(User::authenticated(CONTROLLERS_USER, [""; 0]), alone());
     tasks.spawn_until_stop(node::agent::NAME, async move {
         let api = match settings.api {
             Some(api) => api,
             None => node_agent::find_api(&reader).await,
         };
-        let options = match node_agent::open(&settings, api) {
+        let network = node_agent::connect(&settings, (&context, &installer)).await;
+        let _closing = Closing(network.clone());
+        let options = match node_agent::open(&settings, api, network) {
             Ok(options) => options,
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "this machine is no node");

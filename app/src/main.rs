@@ -2,6 +2,7 @@
 //!
 //! Wiring only. What the parts do is in the other crates; `server.rs` puts them together.
 
+mod allocator;
 mod census;
 mod cli;
 mod client;
@@ -33,7 +34,7 @@ use std::process::ExitCode;
 use tokio::time::Instant;
 
 #[global_allocator]
-static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
     if let Some(code) = node_agent::shim_if_asked() {

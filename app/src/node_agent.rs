@@ -1,5 +1,6 @@
 //! Runs this machine as a node of the cluster, beside the API server.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,10 +13,14 @@ use apiserver::connected::{
 };
 use async_trait::async_trait;
 use node::agent::Options;
+use node::devices::Devices;
 use node::machine;
-use node::runtime::PodRuntime;
+use node::network::{self, Connected, DOMAIN, Network};
+use node::register::Heartbeat;
+use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::process::{self, Process};
 use node::server::{logs, streams};
+use node::simulated::NODE;
 use reconcile::{Context, Kind, Name};
 
 use crate::listener;
@@ -25,6 +30,8 @@ const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 const DIRECTORY: &str = "node";
 /// What containers get to end when all are asked to.
 const STOP_GRACE: Duration = Duration::from_secs(30);
+/// How long the objects of DNS may take to be written.
+const INSTALL_MAX: Duration = Duration::from_secs(5);
 /// The argument that makes this program the shim of a container.
 const SHIM: &str = "container-shim";
 /// Whether virtual machines run at full speed.
@@ -83,7 +90,12 @@ pub struct Settings {
     pub data: PathBuf,
     /// Where this process serves the API, if it does.
     pub api: Option<SocketAddr>,
+    pub heartbeat: Heartbeat,
     pub runtime: Runtime,
+    /// What the node is said to have besides what it has.
+    pub resources: BTreeMap<String, String>,
+    /// Of the names that DNS answers for.
+    pub domain: String,
 }
 
 /// Does the work of a container's shim, if this process is one.
@@ -93,18 +105,23 @@ pub fn shim_if_asked() -> Option<std::process::ExitCode> {
 }
 
 /// Opens the runtime; containers that run are found again.
-pub fn open(settings: &Settings, api: SocketAddr) -> Result<Options> {
+pub fn open(settings: &Settings, api: SocketAddr, network: Option<Connected>) -> Result<Options> {
     let directory = settings.data.join(DIRECTORY);
+    let of_pods = network.as_ref().map(|connected| connected.network.clone());
     let runtime = match settings.runtime {
-        Runtime::Auto | Runtime::Process => Some(open_process(&directory)?),
+        Runtime::Auto | Runtime::Process => Some(open_process(&directory, of_pods)?),
         Runtime::None => None,
     };
+    let devices = Arc::new(Devices::open(&directory, &settings.resources));
     Ok(Options {
         node: settings.node.clone(),
         directory,
         api,
         address: machine::address(),
+        heartbeat: settings.heartbeat,
         runtime,
+        devices,
+        network,
     })
 }
 
@@ -119,19 +136,90 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     if !directory.exists() {
         return Ok(0);
     }
-    let runtime = open_process(&directory)?;
+    let options = network::Options {
+        directory: directory.clone(),
+        node: String::new(),
+        range: None,
+        domain: DOMAIN.to_owned(),
+    };
+    let network = Network::open(options).map(Arc::new).ok();
+    let runtime = open_process(&directory, network.clone())?;
     let all = runtime.containers().into_values().flatten();
     let running: Vec<_> = all.filter(|container| container.is_running()).collect();
     let stops = running.iter().map(|container| runtime.stop(&container.id, STOP_GRACE));
     for stopped in futures::future::join_all(stops).await {
         stopped.context("a container was not stopped")?;
     }
+    if let Some(network) = network {
+        network.remove_all();
+    }
+    node::unmount_all(&directory).context("a volume was not unmounted")?;
     Ok(running.len())
 }
 
-fn open_process(directory: &Path) -> Result<Arc<dyn PodRuntime>> {
+/// Opens the network of pods, and what answers for names in it. What cannot be had is done without:
+/// pods then share the network of the machine.
+pub async fn connect(
+    settings: &Settings,
+    (own, installer): (&Context, &Context),
+) -> Option<Connected> {
+    if settings.runtime == Runtime::None {
+        return None;
+    }
+    match try_connect(settings, (own, installer)).await {
+        Ok(connected) => Some(connected),
+        Err(error) => {
+            tracing::warn!(error = format!("{error:#}"), "pods share the network of the machine");
+            None
+        }
+    }
+}
+
+async fn try_connect(
+    settings: &Settings,
+    (own, installer): (&Context, &Context),
+) -> Result<Connected> {
+    let domain = settings.domain.as_str();
+    let requests = own.requests("kubelet", Default::default());
+    let node = requests.get(NODE, &Name::new("", settings.node.as_str())).await.ok().flatten();
+    let range = node.and_then(|node| node.value["spec"]["podCIDR"].as_str()?.parse().ok());
+    let options = network::Options {
+        directory: settings.data.join(DIRECTORY),
+        node: settings.node.clone(),
+        range,
+        domain: domain.to_owned(),
+    };
+    let network = tokio::task::spawn_blocking(move || Network::open(options)).await?;
+    let network = Arc::new(network.context("could not open the records of the network")?);
+    let dns = network::dns::Server::bind(network.gateway(), domain).await;
+    let dns = Arc::new(dns.context("could not listen for DNS")?);
+    let address = dns.address().context("could not tell the address of DNS")?;
+    // Pods need not wait for names for ever.
+    let install = network::install::run(installer, &settings.node, address);
+    let service = tokio::time::timeout(INSTALL_MAX, install).await.ok().flatten();
+    let server = match network.mode {
+        network::Mode::Namespaces => service,
+        // A resolver knows no other port.
+        network::Mode::Loopback => (address.port() == 53).then(|| address.ip().to_string()),
+    };
+    Ok(Connected { network, dns, server })
+}
+
+/// Takes the network away when the node ends, unless pods need it.
+pub struct Closing(pub Option<Connected>);
+
+impl Drop for Closing {
+    fn drop(&mut self) {
+        if let Some(connected) = &self.0 {
+            connected.network.close();
+        }
+    }
+}
+
+fn open_process(directory: &Path, network: Option<Arc<Network>>) -> Result<Arc<dyn PodRuntime>> {
     let shim = vec![PROGRAM.into(), SHIM.into()];
-    let options = process::Options { directory: directory.to_owned(), shim };
+    let options =
+        process::Options { directory: directory.to_owned(), shim, start_max: START_MAX, network };
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))

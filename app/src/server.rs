@@ -181,6 +181,7 @@ async fn serve_api(
     };
     let settings = start::Settings {
         profile: plan.loaded.config.cluster.profile,
+        domain: plan.loaded.config.cluster.domain.clone(),
         is_advertised: listener.is_some(),
         ..Default::default()
     };

@@ -9,7 +9,7 @@ use node::simulated::{self, Resources};
 use tracing::warn;
 
 use super::Context;
-use super::serving::{self, KEYS_DIRECTORY};
+use super::serving::{self, KEYS_DIRECTORY, NodeResources, parse_named};
 use super::start;
 use crate::components::Components;
 use crate::config::{self, StoreKind};
@@ -50,6 +50,11 @@ pub struct Controller {
     #[arg(long, value_name = "auto|process|none", default_value = "auto")]
     #[arg(hide_possible_values = true)]
     runtime: Runtime,
+
+    /// What this machine has besides what is found, such as nvidia.com/gpu=2.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    #[arg(value_parser = parse_named)]
+    node_resources: NodeResources,
 
     /// Where the state is kept; wins over storage.type of the file.
     #[arg(long, value_name = "memory|embedded|mysql|etcd", hide_possible_values = true)]
@@ -98,6 +103,7 @@ impl Controller {
                 training: true,
                 node: node_runtime,
                 fake_nodes,
+                node_resources: self.node_resources.named.clone(),
             },
             output: context.output,
         })

@@ -1,5 +1,6 @@
 //! The options of the commands that start the program, and what they add up to.
 
+use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{self, PathBuf};
 
@@ -83,6 +84,12 @@ pub struct Serving {
     #[arg(hide_possible_values = true)]
     pub runtime: Runtime,
 
+    /// What this machine has besides what is found, such as nvidia.com/gpu=2. GPUs are given to
+    /// containers one by one, by CUDA_VISIBLE_DEVICES.
+    #[arg(long, value_name = "LIST", default_value = "")]
+    #[arg(value_parser = parse_named)]
+    pub node_resources: NodeResources,
+
     /// Play this many nodes that run nothing, named fake-0 and so on. This machine is then no node
     /// itself, unless `node` is among the parts to run.
     #[arg(long, value_name = "N", default_value_t = 0)]
@@ -142,6 +149,7 @@ impl Serving {
             training: has(Component::Training),
             node: is_node.then_some(self.runtime),
             fake_nodes: simulated::Options { count: self.fake_nodes, resources },
+            node_resources: self.node_resources.named.clone(),
         })
     }
 }
@@ -151,6 +159,18 @@ impl Serving {
 pub struct FakeResources {
     pub text: String,
     resources: Resources,
+}
+
+/// As that, of this machine.
+#[derive(Clone, Debug)]
+pub struct NodeResources {
+    pub text: String,
+    pub named: BTreeMap<String, String>,
+}
+
+/// Reads what this machine is said to have.
+pub fn parse_named(text: &str) -> Result<NodeResources, String> {
+    Ok(NodeResources { text: text.to_owned(), named: node::devices::parse(text)? })
 }
 
 fn parse_resources(text: &str) -> Result<FakeResources, String> {

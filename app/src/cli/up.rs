@@ -146,6 +146,9 @@ impl Up {
         let components: Vec<_> = self.serving.components.iter().map(|one| one.name()).collect();
         command.arg("--components").arg(components.join(","));
         command.args(["--runtime", self.serving.runtime.name()]);
+        if !self.serving.node_resources.text.is_empty() {
+            command.args(["--node-resources", &self.serving.node_resources.text]);
+        }
         if self.serving.fake_nodes > 0 {
             command.args(["--fake-nodes", &self.serving.fake_nodes.to_string()]);
             command.args(["--fake-node-resources", &self.serving.fake_node_resources.text]);

@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use apiserver::profile::Profile;
 use controllers::options::Match;
+use node::network::DOMAIN;
 use reconcile::Tuning;
 
 use super::section::Section;
@@ -24,6 +25,8 @@ pub struct Cluster {
     pub deployment_match: Match,
     pub scheduler_policy: Policy,
     pub heartbeat_interval: Duration,
+    /// `network.domain`: of the names that DNS answers for.
+    pub domain: String,
     /// `controllers`: what is said of each, by name.
     pub tunings: BTreeMap<&'static str, Tuning>,
 }
@@ -45,6 +48,7 @@ impl Default for Cluster {
             deployment_match: Match::default(),
             scheduler_policy: Policy::default(),
             heartbeat_interval: HEARTBEAT,
+            domain: DOMAIN.to_owned(),
             tunings: BTreeMap::new(),
         }
     }
@@ -76,6 +80,16 @@ impl Cluster {
         let heartbeat = root.read("heartbeat_interval", duration::EXPECTED, |text| {
             duration::parse(text).filter(|interval| !interval.is_zero())
         })?;
+        let mut network = root.section("network")?;
+        let domain = network.read("domain", "a domain name, as cluster.local", |text| {
+            let is_label = |label: &str| {
+                let is_plain = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
+                let is_known = |it: char| is_plain(it) || it == '-';
+                label.len() < 64 && label.starts_with(is_plain) && label.chars().all(is_known)
+            };
+            (text.len() < 128 && text.split('.').all(is_label)).then(|| text.to_owned())
+        })?;
+        network.finish(remarks);
         let tunings = read_tunings(root.section("controllers")?, remarks)?;
         let by_profile = match profile {
             Profile::Kubernetes => Match::Owners,
@@ -87,6 +101,7 @@ impl Cluster {
             deployment_match: matching.unwrap_or(by_profile),
             scheduler_policy: policy.unwrap_or_default(),
             heartbeat_interval: heartbeat.unwrap_or(HEARTBEAT),
+            domain: domain.unwrap_or_else(|| DOMAIN.to_owned()),
             tunings,
         })
     }

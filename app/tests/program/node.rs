@@ -15,7 +15,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// A running program, and what it left running.
 pub struct Machine {
     pub sandbox: Sandbox,
-    started: Option<Started>,
+    pub started: Option<Started>,
 }
 
 impl Drop for Machine {
@@ -28,6 +28,15 @@ impl Drop for Machine {
             let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
             if String::from_utf8_lossy(&line).contains("container-shim") {
                 let _ = Command::new("kill").args(["-9", &pid]).status();
+            }
+        }
+        // Volumes in memory are mounted below.
+        drop(self.started.take());
+        let data = self.sandbox.data().display().to_string();
+        let mounts = std::fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        for place in mounts.lines().filter_map(|line| line.split(' ').nth(1)) {
+            if place.starts_with(&data) {
+                let _ = Command::new("umount").args(["-l", place]).status();
             }
         }
     }
@@ -53,9 +62,30 @@ impl Machine {
         machine
     }
 
-    fn begin(&mut self) {
+    /// Ends the program at once and starts it again, as after a crash.
+    pub fn restart(&mut self) {
+        let started = self.started.take().expect("it runs");
+        started.signal("KILL");
+        started.wait();
+        self.begin();
+    }
+
+    /// As a user who is not root.
+    pub fn start_as(user: u32) -> Machine {
+        let mut machine = Machine { sandbox: Sandbox::of_user(user), started: None };
+        machine.begin();
+        machine
+    }
+
+    pub fn begin(&mut self) {
         self.started = Some(self.sandbox.start(&["--store", "embedded"]));
         self.until("get nodes", |nodes| nodes.contains(" Ready "));
+    }
+
+    /// Where the API is served on this machine.
+    pub fn api_port(&self) -> String {
+        let started = self.started.as_ref().expect("it runs");
+        started.address().rsplit(':').next().unwrap_or_default().to_owned()
     }
 
     pub fn run(&self, words: &[&str], manifest: &str) -> Ended {
@@ -173,10 +203,7 @@ fn what_runs_outlives_the_program_and_is_found_again() {
         machine.phase(pod, "Running");
     }
     let before = machine.kubectl(&["get", "pod", "stays", "-o", process], "");
-    let started = machine.started.take().expect("it runs");
-    started.signal("KILL");
-    started.wait();
-    machine.begin();
+    machine.restart();
     let code =
         "get pod ends -o jsonpath={.status.containerStatuses[0].lastState.terminated.exitCode}";
     machine.until(code, |code| code == "42");
@@ -245,4 +272,17 @@ fn a_container_that_cannot_start_says_why_and_a_node_without_runtime_is_not_read
     let started = sandbox.start(&["--store", "memory", "--runtime", "none"]);
     let idle = Machine { sandbox, started: Some(started) };
     idle.until("get nodes", |nodes| nodes.contains(" NotReady "));
+}
+
+#[test]
+fn a_node_of_the_mission_lives_by_its_status() {
+    let sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "profile: mission\nheartbeat_interval: 1s\n");
+    let started = sandbox.start(&["--store", "memory"]);
+    let machine = Machine { sandbox, started: Some(started) };
+    machine.until("get nodes", |nodes| nodes.contains(" Ready "));
+    let beat = "get nodes -o jsonpath={.items[0].status.conditions[0].lastHeartbeatTime}";
+    let first = machine.until(beat, |at| !at.is_empty());
+    machine.until(beat, |at| at != first);
+    assert_eq!(machine.kubectl(&["get", "leases", "-n", "kube-node-lease"], ""), "");
 }

@@ -30,6 +30,8 @@ const POLL: Duration = Duration::from_millis(2);
 pub struct Sandbox {
     root: PathBuf,
     variables: Vec<(String, String)>,
+    /// Who runs the program, if it is somebody else.
+    user: Option<u32>,
 }
 
 /// A program that has ended.
@@ -56,7 +58,27 @@ impl Sandbox {
         for directory in ["home", "work"] {
             fs::create_dir_all(root.join(directory)).expect("the sandbox must be made");
         }
-        Sandbox { root, variables: Vec::new() }
+        Sandbox { root, variables: Vec::new(), user: None }
+    }
+
+    /// A place where another user runs the program; to be called by root. It has a copy of the
+    /// program, because the original may be where only its owner may go.
+    pub fn of_user(user: u32) -> Sandbox {
+        let mut sandbox = Sandbox::new();
+        let name = sandbox.root.file_name().expect("it has a name").to_owned();
+        let _ = fs::remove_dir_all(&sandbox.root);
+        sandbox.root = std::env::temp_dir().join(name);
+        for directory in ["home", "work"] {
+            fs::create_dir_all(sandbox.root.join(directory)).expect("the sandbox must be made");
+        }
+        let copy = sandbox.root.join("setpoint");
+        fs::copy(env!("CARGO_BIN_EXE_setpoint"), copy).expect("the program must be copied");
+        let paths = ["", "home", "work", "setpoint"].map(|name| sandbox.root.join(name));
+        for path in paths {
+            std::os::unix::fs::chown(path, Some(user), Some(user)).expect("it must be given");
+        }
+        sandbox.user = Some(user);
+        sandbox
     }
 
     /// Sets a variable for everything run from here on.
@@ -83,7 +105,15 @@ impl Sandbox {
     }
 
     pub fn command(&self, arguments: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_setpoint"));
+        let mut command = match self.user {
+            None => Command::new(env!("CARGO_BIN_EXE_setpoint")),
+            Some(user) => {
+                let mut command = Command::new("setpriv");
+                command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);
+                command.args(["--clear-groups", "--"]).arg(self.root.join("setpoint"));
+                command
+            }
+        };
         command.args(arguments).current_dir(self.work()).env_clear();
         command.env("HOME", self.root.join("home"));
         command.envs(self.variables.iter().map(|(name, value)| (name, value)));
@@ -139,7 +169,7 @@ impl Sandbox {
 impl Drop for Sandbox {
     fn drop(&mut self) {
         // What a failed test left behind.
-        let _ = self.command(&["down", "--timeout", "10"]).output();
+        let _ = self.command(&["down", "--pods", "--timeout", "10"]).output();
         if !thread::panicking() {
             let _ = fs::remove_dir_all(&self.root);
         }

@@ -136,28 +136,7 @@ fn a_client_that_goes_away_takes_its_program_along() {
 }
 
 /// Runs a command in a terminal of 33 lines and 101 columns, types, and prints what it shows.
-const TERMINAL: &str = "
-import fcntl, os, pty, struct, sys, termios
-pid, fd = pty.fork()
-if pid == 0:
-    os.execvp(sys.argv[1], sys.argv[1:])
-fcntl.ioctl(fd, termios.TIOCSWINSZ, struct.pack('HHHH', 33, 101, 0, 0))
-shown = b''
-typed = False
-while True:
-    try:
-        data = os.read(fd, 4096)
-    except OSError:
-        break
-    if not data:
-        break
-    shown += data
-    if b'ready?' in shown and not typed:
-        typed = True
-        os.write(fd, b'hello\\n')
-sys.stdout.write(shown.decode())
-sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
-";
+const TERMINAL: &str = include_str!("streams/terminal.py");
 
 fn in_terminal(machine: &Machine, transport: &str, words: &[&str]) -> Command {
     let inner = kubectl(machine, words);
@@ -206,7 +185,8 @@ fn clients_attach_to_containers_with_and_without_a_terminal() {
     }
     // Without stdinOnce the container goes on, and its output is in its log too.
     machine.until("logs plain", |log| log == "heard one\nheard two");
-    let terminal = pod("terminal", "echo first; read line; echo ready?; read more; exit 5");
+    let terminal =
+        pod("terminal", "while read line; do echo ready?; [ $line = hello ] && exit 5; done");
     let terminal =
         terminal.replace("stdin: false", "stdin: true").replace("tty: false", "tty: true");
     let terminal = terminal.replace("spec:", "spec:\n  restartPolicy: Never");
@@ -225,7 +205,7 @@ fn clients_attach_to_containers_with_and_without_a_terminal() {
         }
         attached.join().expect("it ends")
     });
-    assert!(seen.stdout.contains("x\r\n"), "{seen:?}");
+    assert!(seen.stdout.contains("hello\r\n"), "{seen:?}");
     machine.phase("terminal", "Failed");
     // `kubectl run -i` is an attach whose end is the end of the input.
     let run = ["run", "once", "-i", "--rm", "--restart=Never", "--image=x", "--quiet"];
@@ -238,21 +218,7 @@ fn clients_attach_to_containers_with_and_without_a_terminal() {
 }
 
 /// Sends back what it gets, when all of it has come.
-const ECHO: &str = "
-import socketserver
-class Echo(socketserver.BaseRequestHandler):
-    def handle(self):
-        data = b''
-        while piece := self.request.recv(65536):
-            data += piece
-        self.request.sendall(data)
-class Server(socketserver.ThreadingTCPServer):
-    allow_reuse_address = True
-    request_queue_size = 128
-server = Server(('127.0.0.1', 0), Echo)
-print('port', server.server_address[1], flush=True)
-server.serve_forever()
-";
+const ECHO: &str = include_str!("streams/echo.py");
 
 /// A pod that listens; its port.
 fn server_pod(machine: &Machine, name: &str, program: &str) -> String {
@@ -360,56 +326,10 @@ fn logs_are_followed_over_rotations_without_loss() {
 }
 
 /// Programs and ports through the Python client.
-const PYTHON: &str = "
-import sys
-from kubernetes import client, config
-from kubernetes.stream import stream, portforward
-config.load_kube_config()
-api = client.CoreV1Api()
-port = int(sys.argv[1])
-
-out = stream(api.connect_get_namespaced_pod_exec, 'echo', 'default', command=['sh', '-c', 'echo $COLOR'],
-             stderr=True, stdin=False, stdout=True, tty=False)
-assert out == 'blue\\n', out
-
-running = stream(api.connect_get_namespaced_pod_exec, 'echo', 'default',
-                 command=['sh', '-c', 'read line; echo got $line; echo bad >&2; exit 6'],
-                 stderr=True, stdin=True, stdout=True, tty=False, _preload_content=False)
-running.write_stdin('word\\n')
-running.run_forever(timeout=30)
-assert running.read_stdout() == 'got word\\n'
-assert running.read_stderr() == 'bad\\n'
-assert running.returncode == 6, running.returncode
-
-forwarded = portforward(api.connect_get_namespaced_pod_portforward, 'echo', 'default', ports=str(port))
-socket = forwarded.socket(port)
-socket.setblocking(True)
-socket.sendall(b'lines\\n')
-got = socket.recv(6)
-assert got == b'lines\\n', got
-assert forwarded.error(port) is None
-socket.close()
-
-try:
-    stream(api.connect_get_namespaced_pod_exec, 'none', 'default', command=['true'],
-           stderr=True, stdin=False, stdout=True, tty=False)
-    raise AssertionError('there is no such pod')
-except client.exceptions.ApiException as error:
-    assert '404' in str(error) or error.status == 404, error
-print('all is well')
-";
+const PYTHON: &str = include_str!("streams/client.py");
 
 /// Sends back each piece as it comes.
-const MIRROR: &str = "
-import socketserver
-class Mirror(socketserver.BaseRequestHandler):
-    def handle(self):
-        while piece := self.request.recv(65536):
-            self.request.sendall(piece)
-server = socketserver.ThreadingTCPServer(('127.0.0.1', 0), Mirror)
-print('port', server.server_address[1], flush=True)
-server.serve_forever()
-";
+const MIRROR: &str = include_str!("streams/mirror.py");
 
 #[test]
 fn the_python_client_runs_programs_and_forwards_ports() {
@@ -423,4 +343,84 @@ fn the_python_client_runs_programs_and_forwards_ports() {
     let ended = end(command, b"");
     assert_eq!(ended.stdout, "all is well\n", "{}", ended.stderr);
     machine.kubectl(&["delete", "pod", "echo"], "");
+}
+
+#[test]
+fn a_container_is_added_to_look_into_a_pod() {
+    let machine = Machine::start();
+    start(&machine, &pod("sick", "sleep 1000"), "sick");
+    let debug = ["debug", "sick", "--image=x", "-c", "look", "--", "sh", "-c", "echo here; exit 3"];
+    machine.kubectl(&debug, "");
+    let state = "get pod sick -o jsonpath={.status.ephemeralContainerStatuses[0].state}";
+    let state = machine.until(state, |state| state.contains("terminated"));
+    assert!(state.contains("\"exitCode\":3"), "{state}");
+    assert_eq!(machine.kubectl(&["logs", "sick", "-c", "look"], ""), "here");
+    // It ran once, and the pod is as it was.
+    machine.phase("sick", "Running");
+    let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
+    assert_eq!(machine.kubectl(&["get", "pod", "sick", "-o", ready], ""), "True");
+    // Another one, with a terminal and a shell because no program is named.
+    let words = ["debug", "-it", "sick", "--image=x", "-c", "shell"];
+    let mut command = in_terminal(&machine, "true", &words);
+    command.env("TYPED", "echo $((6 * 7)); exit\n");
+    let ended = end(command, b"");
+    assert!(ended.stdout.contains("42"), "{ended:?}");
+    machine.kubectl(&["delete", "pod", "sick"], "");
+}
+
+const READER: &str = "
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: reader, namespace: default}
+rules: [{apiGroups: [''], resources: [pods, pods/exec], verbs: [get]}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: reader, namespace: default}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: reader}
+subjects: [{apiGroup: rbac.authorization.k8s.io, kind: User, name: jane}]
+";
+
+#[test]
+fn streams_are_refused_with_a_reason() {
+    let machine = Machine::start();
+    machine.kubectl(&["apply", "-f", "-"], READER);
+    start(&machine, &pod("busy", "sleep 1000"), "busy");
+    // Who may only read may run nothing, though a WebSocket begins with a GET.
+    for transport in TRANSPORTS {
+        let mut command = kubectl(&machine, &["exec", "busy", "--as=jane", "--", "true"]);
+        command.env(FOR_PROGRAMS, transport);
+        let ended = end(command, b"");
+        let expected = "User \"jane\" cannot create resource \"pods/exec\" in API group \"\" in \
+                        the namespace \"default\"";
+        assert!(ended.stderr.contains(expected), "{ended:?}");
+    }
+    let raw = |path: &str| {
+        let path = format!("/api/v1/namespaces/default/pods/{path}");
+        machine.run(&["get", "--raw", &path], "").stderr
+    };
+    for (path, expected) in [
+        ("busy/exec?stdout=true&command=ls", "Upgrade request required"),
+        ("busy/exec?stdout=true", "you must specify at least one command"),
+        ("busy/exec?command=ls", "you must specify at least 1 of stdin, stdout, stderr"),
+        ("busy/attach?stdout=true&container=no", "container no is not valid for pod busy"),
+        ("busy/portforward?ports=nine", "unable to parse \"nine\" as a port"),
+        ("none/exec?command=ls", "pods \"none\" not found"),
+        ("busy/log?tailLines=-1", "must be greater than or equal to 0"),
+        ("busy/log?limitBytes=0", "must be greater than 0"),
+        ("busy/log?sinceTime=soon", "must be as RFC 3339 says"),
+    ] {
+        let said = raw(path);
+        assert!(said.contains(expected), "{path}: {said}");
+    }
+    // A pod that cannot start has neither output nor a place to run something.
+    machine.kubectl(&["run", "imageonly", "--image=nginx"], "");
+    machine.until("get pod imageonly", |pod| pod.contains("CreateContainerConfigError"));
+    let logs = machine.run(&["logs", "imageonly"], "");
+    let expected = "container \"imageonly\" in pod \"imageonly\" is waiting to start: \
+                    CreateContainerConfigError";
+    assert!(logs.stderr.contains(expected), "{logs:?}");
+    let exec = machine.run(&["exec", "imageonly", "--", "true"], "");
+    assert!(exec.stderr.contains("container not found (\"imageonly\")"), "{exec:?}");
+    machine.kubectl(&["delete", "pod", "busy", "imageonly"], "");
 }

@@ -1,11 +1,14 @@
 //! A whole control plane on simulated nodes and a durable store: how fast pods are placed and
 //! become ready, and what that costs.
 
+mod anchors;
 pub mod arrivals;
 mod gangs;
 mod life;
 pub mod objects;
 mod schedule;
+mod steady;
+mod templates;
 mod workloads;
 
 use std::path::PathBuf;
@@ -47,10 +50,14 @@ pub struct Options {
 #[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
 enum Workload {
     Schedule,
+    Templates,
     Deployment,
     Job,
     Gang,
     Delete,
+    Filtered,
+    Leases,
+    Churn,
     Idle,
 }
 
@@ -112,10 +119,22 @@ pub async fn run(options: Options) -> Result<()> {
         workloads::jobs(&options, nodes, &mut report).await?;
     }
     if options.wants(Workload::Gang) {
-        gangs::place(&options, nodes, &mut report).await.context("gangs")?;
+        gangs::all(&options, nodes, &mut report).await.context("gangs")?;
+    }
+    if options.wants(Workload::Templates) {
+        templates::all(&options, nodes, &mut report).await.context("templates")?;
     }
     if options.wants(Workload::Delete) {
         life::delete_namespace(&options, nodes, &mut report).await?;
+    }
+    if options.wants(Workload::Filtered) {
+        steady::filtered(&options, &mut report).await.context("watches of nodes")?;
+    }
+    if options.wants(Workload::Leases) {
+        steady::leases(&options, &mut report).await.context("leases")?;
+    }
+    if options.wants(Workload::Churn) {
+        steady::churn(&options, &mut report).await.context("a burst")?;
     }
     if options.wants(Workload::Idle) {
         life::idle(&options, &mut report).await?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{Context, Result};
 use store::{Environment, System};
 
-use super::{Options, arrivals, objects};
+use super::{Options, anchors, arrivals, objects};
 use crate::api::client::Http;
 use crate::api::load::{self, Load};
 use crate::api::report::{Aim, Report, micros};
@@ -41,7 +41,9 @@ pub async fn created(options: &Options, nodes: u32, report: &mut Report) -> Resu
     let elapsed = arrived.last.duration_since(begin);
     let what = format!("{nodes} nodes: created and bound");
     let aim = if nodes >= 1_000 { Aim::AtLeast(5_000.0) } else { Aim::None };
-    report.row(&what, (options.pods as f64 / elapsed.as_secs_f64(), "/s"), aim, "");
+    let rate = options.pods as f64 / elapsed.as_secs_f64();
+    let anchor = anchors::rate(rate, anchors::of(&anchors::CREATED, nodes));
+    report.row(&what, (rate, "/s"), aim, &anchor);
     processor(&target, before, options.pods, report);
     Ok(())
 }
@@ -66,7 +68,9 @@ pub async fn waiting(options: &Options, nodes: u32, report: &mut Report) -> Resu
     let elapsed = arrived.last.duration_since(arrived.first).max(Duration::from_micros(1));
     let what = format!("{nodes} nodes: bound, from the first to the last");
     let aim = if nodes >= 1_000 { Aim::AtLeast(8_000.0) } else { Aim::None };
-    report.row(&what, (options.pods as f64 / elapsed.as_secs_f64(), "/s"), aim, "");
+    let rate = options.pods as f64 / elapsed.as_secs_f64();
+    let anchor = anchors::rate(rate, anchors::of(&anchors::WAITING, nodes));
+    report.row(&what, (rate, "/s"), aim, &anchor);
     processor(&target, before, options.pods, report);
     Ok(())
 }

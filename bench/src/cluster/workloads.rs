@@ -5,7 +5,7 @@ use std::sync::Arc;
 use anyhow::{Context, Result};
 use serde_json::{Value, json};
 
-use super::{LOOK, Options, PATIENCE, arrivals, objects};
+use super::{LOOK, Options, PATIENCE, anchors, arrivals, objects};
 use crate::api::client::{Connection, Http};
 use crate::api::report::{Aim, Report, millis};
 use crate::api::target::Target;
@@ -28,7 +28,10 @@ pub async fn deployments(options: &Options, nodes: u32, report: &mut Report) -> 
         let path = format!("{path}/{name}");
         ready(&target, &mut connection, (&path, "readyReplicas"), replicas).await?;
         let what = format!("Deployment of {replicas}, until all are ready");
-        report.row(&what, millis(begin.elapsed()), aim.map_or(Aim::None, Aim::AtMost), "");
+        let took = millis(begin.elapsed());
+        let anchor = anchors::of(&anchors::DEPLOYMENT, replicas as u32);
+        let aim = aim.map_or(Aim::None, Aim::AtMost);
+        report.row(&what, took, aim, &anchors::time(took.0, anchor));
     }
     roll(&target, &mut connection, report).await?;
     edit(&target, &mut connection, report).await
@@ -82,7 +85,8 @@ async fn edit(
     }
     let (median, worst) = (samples.percentile(0.5), samples.percentile(0.99));
     report.row("edit to effect, p50", millis(median), Aim::None, "");
-    report.row("edit to effect, p99", millis(worst), Aim::AtMost(3.0), "");
+    let anchor = anchors::time(millis(worst).0, Some(anchors::EDIT));
+    report.row("edit to effect, p99", millis(worst), Aim::AtMost(3.0), &anchor);
     Ok(())
 }
 
@@ -99,7 +103,9 @@ pub async fn jobs(options: &Options, nodes: u32, report: &mut Report) -> Result<
         objects::send(&target, &mut connection, ("POST", &path), &object).await?;
         let arrived = expected.await?.context("the pods of the Job do not run")?;
         let what = format!("Job of {count}, until all run");
-        report.row(&what, millis(arrived.last.duration_since(begin)), Aim::AtMost(aim), "");
+        let took = millis(arrived.last.duration_since(begin));
+        let anchor = anchors::time(took.0, anchors::of(&anchors::JOB, count as u32));
+        report.row(&what, took, Aim::AtMost(aim), &anchor);
         let all = format!("{}?labelSelector=app%3D{name}", objects::pods(&target));
         let gone = arrivals::expect(&target, &all, "DELETED", count).await?;
         let begin = now();

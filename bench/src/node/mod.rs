@@ -1,5 +1,7 @@
 //! This machine as a node: how soon pods run as processes, and what they cost.
 
+mod services;
+
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +53,7 @@ pub async fn run(options: Options) -> Result<()> {
     objects::namespace(&target, &mut connection, &target.namespace).await?;
     single_pods(&target, &mut connection, &mut report).await?;
     many_pods(&target, &mut connection, &mut report).await?;
-    Ok(())
+    services::run(&target, &mut connection, &mut report).await
 }
 
 /// From the start of the program on an empty directory until a pod runs.

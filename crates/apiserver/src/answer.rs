@@ -14,6 +14,7 @@ use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Full, StreamBody};
 use serde_json::Value;
 
+use crate::handover::Handed;
 use crate::status::Error;
 use crate::traffic::Permit;
 
@@ -27,6 +28,8 @@ pub struct Answer {
     pub body: Content,
     /// Its place among those under way: kept until all of it is sent, or nobody wants it.
     pub place: Option<Permit>,
+    /// In place of a body, for a part of this program.
+    pub handed: Option<Handed>,
 }
 
 pub enum Content {
@@ -66,13 +69,18 @@ impl Answer {
         Answer::with_body(200, content_type, Content::Pieces(Box::pin(stream)))
     }
 
+    /// An object for a part of this program.
+    pub fn handed(code: u16, handed: Handed) -> Answer {
+        Answer { handed: Some(handed), ..Answer::json(code, Bytes::new()) }
+    }
+
     /// Events as they happen, one line each.
     pub fn watch(stream: impl Stream<Item = Bytes> + Send + 'static) -> Answer {
         Answer::with_body(200, JSON, Content::Watch(Box::pin(stream)))
     }
 
     fn with_body(code: u16, content_type: &'static str, body: Content) -> Answer {
-        Answer { code, content_type, headers: Vec::new(), body, place: None }
+        Answer { code, content_type, headers: Vec::new(), body, place: None, handed: None }
     }
 
     /// The failure as a Status on one line, which a watch client also understands.
@@ -104,14 +112,27 @@ impl Answer {
             None => body,
         };
         let mut response = Response::new(body);
+        if let Some(handed) = self.handed {
+            response.extensions_mut().insert(handed);
+        }
         let code = StatusCode::from_u16(self.code).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         *response.status_mut() = code;
         let headers = response.headers_mut();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static(self.content_type));
         for (name, value) in self.headers {
             // A header that cannot be sent is left out rather than failing the answer.
-            if let Ok(value) = HeaderValue::from_str(&value) {
-                headers.append(name, value);
+            match HeaderValue::from_str(&value) {
+                Ok(value) if name == CONTENT_TYPE && value.is_empty() => {
+                    headers.remove(name);
+                }
+                // Of two kinds of content the one that was said last counts.
+                Ok(value) if name == CONTENT_TYPE => {
+                    headers.insert(name, value);
+                }
+                Ok(value) => {
+                    headers.append(name, value);
+                }
+                Err(_) => {}
             }
         }
         // Only documents that name their own content may be kept by others.

@@ -21,6 +21,7 @@ pub mod field_error;
 pub mod field_ownership;
 pub mod finish;
 pub mod first_objects;
+pub mod handover;
 pub mod health;
 pub mod identity;
 pub mod ids;

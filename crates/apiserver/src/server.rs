@@ -22,6 +22,7 @@ use crate::beside::{self, Beside};
 use crate::connected::Connected;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::finish::{Wishes, finish};
+use crate::handover::{Carried, Offers};
 use crate::health::{self, Checked};
 use crate::identity::User;
 use crate::identity::static_tokens::StaticTokens;
@@ -81,6 +82,8 @@ pub struct Server {
     pub beside: Beside,
     /// The node that runs in the process.
     pub connected: Connected,
+    /// What was just written, for those in the process who follow it.
+    pub offers: Arc<Offers>,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -108,7 +111,8 @@ impl Server {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
-        let (parts, body) = request.into_parts();
+        let (mut parts, body) = request.into_parts();
+        let carried = Carried::take(&mut parts.extensions);
         let id = ids::uuid(&*self.environment);
         let warnings = Warnings::default();
         let wishes = Wishes::of(&parts);
@@ -126,6 +130,7 @@ impl Server {
                     id: id.as_str().into(),
                     body: Bytes::new(),
                     warnings: warnings.clone(),
+                    carried,
                 };
                 let is_long = route.is_long_running();
                 let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
@@ -201,6 +206,9 @@ impl Server {
                 self.authorize(&asked.user, verb, &target, &options).await?;
                 if !self.registry.now().has_group_version(&target.group, &target.version) {
                     return Ok(Answer::text(404, NO_PAGE));
+                }
+                if target.is_proxied() {
+                    return subresources::proxy::answer(self, parts, body, &target).await;
                 }
                 let asked = Asked { body: read_body(body).await?, ..asked };
                 let request = self.understand(&parts, (verb, target), options, asked)?;
@@ -337,6 +345,7 @@ impl Server {
             id: asked.id,
             cause: Cause::read(&parts.headers)?,
             warnings: asked.warnings,
+            carried: asked.carried,
             upgrade: Upgrade::of(parts),
         })
     }
@@ -423,7 +432,12 @@ impl Route {
     fn of(parts: &Parts) -> Route {
         let path = path::parse(parts.uri.path());
         let kind = kind_of_options(&parts.method);
-        let options = Options::parse_as(parts.uri.query().unwrap_or_default(), kind);
+        // What is passed on has a query of its own.
+        let query = match &path {
+            Path::Resource(target) if target.is_proxied() => "",
+            _ => parts.uri.query().unwrap_or_default(),
+        };
+        let options = Options::parse_as(query, kind);
         let verb = match (&path, &options) {
             (Path::Resource(target), Ok(options)) => verb(&parts.method, target, options),
             _ => Err(Error::method_not_allowed()),
@@ -465,6 +479,7 @@ struct Asked {
     id: Arc<str>,
     body: Bytes,
     warnings: Warnings,
+    carried: Carried,
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {

@@ -33,6 +33,8 @@ use crate::server::Server;
 use crate::{status, time};
 
 /// Where services get their addresses from when nobody says.
+/// Of the names of a cluster that says nothing else.
+const DOMAIN: &str = "cluster.local";
 const SERVICE_RANGE: &str = "10.96.0.0/16";
 const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// Addresses that are only for examples.
@@ -67,6 +69,8 @@ pub struct Settings {
     pub event_age: Duration,
     /// In whose manner new objects begin.
     pub profile: Profile,
+    /// Of the names of the cluster.
+    pub domain: String,
     /// Whether others are told where it listens. One that serves only its own process has nothing
     /// to tell.
     pub is_advertised: bool,
@@ -78,6 +82,7 @@ impl Default for Settings {
         Settings {
             service_ranges: vec![usual],
             event_age: EVENT_AGE,
+            domain: DOMAIN.to_owned(),
             profile: Profile::default(),
             is_advertised: true,
         }
@@ -153,6 +158,7 @@ pub async fn start_with(
         .await
         .map_err(failed("read the webhook configurations"))?;
     let server = Arc::new(Server {
+        offers: Arc::default(),
         store,
         registry: Served::new(registry),
         definitions: Default::default(),
@@ -251,7 +257,7 @@ fn names(options: &Options, settings: &Settings) -> Vec<AlternativeName> {
         "kubernetes",
         "kubernetes.default",
         "kubernetes.default.svc",
-        "kubernetes.default.svc.cluster.local",
+        &format!("kubernetes.default.svc.{}", settings.domain),
         &options.host,
     ];
     let mut addresses =

@@ -10,6 +10,7 @@ pub mod discovery;
 pub mod disruption;
 pub mod endpoint_slice;
 pub mod endpoints;
+pub mod ephemeral_volume;
 pub mod garbage_collector;
 pub mod job;
 pub mod kinds;
@@ -87,6 +88,9 @@ pub const ALL: &[Entry] = &[
     }),
     entry::<endpoints::Controller>(|context, _| endpoints::start(context)),
     entry::<node_lifecycle::Controller>(node_lifecycle::start),
+    entry::<ephemeral_volume::Controller>(|context, _| {
+        run_boxed(context, ephemeral_volume::Controller)
+    }),
     entry::<volume_binder::Claims>(|context, _| volume_binder::start(context)),
     entry::<volume_protection::Claims>(|context, _| run_boxed(context, volume_protection::Claims)),
     entry::<volume_protection::Volumes>(|context, _| {

@@ -11,13 +11,16 @@ use reconcile::{Change, Context, Kind, Name};
 use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
+use crate::devices::Devices;
+use crate::network::Connected;
 use crate::pod::admission::Ledger;
 use crate::pod::follow::Followers;
 use crate::pod::prepare;
 use crate::pod::worker::{self, Rest, Shared};
-use crate::register;
+use crate::register::{self, Heartbeat};
 use crate::runtime::PodRuntime;
 use crate::simulated::{NODE, POD};
+use crate::volumes::reclaim;
 
 pub const NAME: &str = "node";
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
@@ -37,8 +40,14 @@ pub struct Options {
     pub api: SocketAddr,
     /// How others reach this machine.
     pub address: IpAddr,
+    /// How the node says that it lives.
+    pub heartbeat: Heartbeat,
     /// Without one the node is there, but not ready.
     pub runtime: Option<Arc<dyn PodRuntime>>,
+    /// What is given to containers one by one.
+    pub devices: Arc<Devices>,
+    /// Without one pods share the network of the machine.
+    pub network: Option<Connected>,
 }
 
 /// The workers there are, and the pods that need one.
@@ -111,12 +120,19 @@ pub async fn run(context: Context, options: Options) {
         ledger: Ledger::default(),
         followers: Followers::default(),
     });
-    tokio::join!(register::beat(&context, &options), look_after_pods(&shared, &workers));
+    let network = async {
+        if let Some(network) = &options.network {
+            network.serve(&context).await;
+        }
+    };
+    let pods = look_after_pods(&shared, &workers);
+    tokio::join!(register::beat(&context, &options), pods, network);
 }
 
 async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
     let Shared { context, options, runtime, .. } = &**shared;
-    context.cache(NODE);
+    context.cache(NODE).reaches(1).await;
+    reclaim::follow(context, &options.node);
     context.cache(SERVICE).reaches(1).await;
     let pods = context.cache(POD);
     let (told, node) = (Arc::downgrade(workers), options.node.clone());
@@ -137,6 +153,7 @@ async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {
         }
         // What runs or was made for a pod that is gone gets a worker too, which ends it.
         let known: BTreeSet<String> = held.wanted.iter().map(|(uid, _)| uid.clone()).collect();
+        options.devices.retain(&known);
         let left = runtime.containers().into_keys().chain(prepare::found(shared));
         let orphans = left.filter(|uid| !known.contains(uid));
         let orphans = orphans.map(|uid| (uid, Name::new("", "")));

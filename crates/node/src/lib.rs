@@ -5,16 +5,22 @@
 //! trying out manifests for machines one does not have.
 
 pub mod agent;
+pub mod confinement;
 #[cfg(test)]
 mod contract;
+pub mod devices;
+pub mod failpoints;
 pub mod machine;
+pub mod network;
 pub mod pod;
-mod register;
+pub mod register;
 pub mod runtime;
 pub mod runtimes;
 pub mod server;
 pub mod simulated;
 mod volumes;
+
+pub use volumes::unmount_all;
 
 #[cfg(test)]
 mod tests;

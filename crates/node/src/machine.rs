@@ -24,6 +24,9 @@ pub fn capacity(directory: &Path) -> Value {
         "memory": format!("{}Ki", memory_kibibytes()),
         "pods": PODS_MAX.to_string(),
     });
+    for (name, pages) in huge_pages() {
+        capacity[name] = json!(pages);
+    }
     if let Some(bytes) = disk_bytes(directory) {
         capacity["ephemeral-storage"] = json!(format!("{}Ki", bytes / 1024));
     }
@@ -74,6 +77,22 @@ fn architecture() -> &'static str {
         "aarch64" => "arm64",
         other => other,
     }
+}
+
+/// Memory in large pages, by the size of a page.
+fn huge_pages() -> Vec<(String, String)> {
+    let sizes = [("hugepages-2Mi", 2_048_u64), ("hugepages-1Gi", 1_048_576)];
+    let of_size = |(name, kibibytes): (&str, u64)| {
+        let file = format!("/sys/kernel/mm/hugepages/hugepages-{kibibytes}kB/nr_hugepages");
+        let count: u64 = fs::read_to_string(file).ok()?.trim().parse().ok()?;
+        // As the server writes it: nothing has no unit.
+        let amount = match count * kibibytes {
+            0 => "0".to_owned(),
+            kibibytes => format!("{}Mi", kibibytes >> 10),
+        };
+        Some((name.to_owned(), amount))
+    };
+    sizes.into_iter().filter_map(of_size).collect()
 }
 
 fn memory_kibibytes() -> u64 {

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use reconcile::conditions::{self, Condition, Truth};
 use reconcile::leader::LEASE;
-use reconcile::plan::{Target, merge};
+use reconcile::plan::{Notice, Target, merge};
 use reconcile::{Context, Error, Name, Object};
 use serde_json::{Value, json};
 use tokio::time::Instant;
@@ -23,53 +23,86 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Who writes.
 pub const MANAGER: &str = "kubelet";
 
+/// How this node says that it lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Heartbeat {
+    /// By a Lease; the status is written when it changes.
+    #[default]
+    Lease,
+    /// By its status alone, this often.
+    Status(Duration),
+}
+
 /// Makes or updates the Node; returns when that is done.
 pub async fn register(context: &Context, options: &Options) {
-    while let Err(error) = report(context, options).await {
+    while let Err(error) = report(context, options, Write::Always).await {
         tracing::warn!(node = options.node, error = %error.chain(), "node not registered");
         tokio::time::sleep(RETRY).await;
     }
 }
 
-/// Renews until it is dropped.
+/// Says that the node lives until it is dropped.
 pub async fn beat(context: &Context, options: &Options) {
     let mut reported = Instant::now();
-    let nodes = context.cache(NODE);
-    let name = Name::new("", options.node.as_str());
     loop {
-        if let Err(error) = renew(context, &options.node).await {
-            tracing::warn!(node = options.node, error = %error.chain(), "lease not renewed");
-        }
-        tokio::time::sleep(RENEW).await;
-        let is_known = !nodes.is_ready() || nodes.get(&name).is_some_and(|node| is_well(&node));
-        if !is_known || reported.elapsed() >= REPORT {
-            match report(context, options).await {
-                Ok(()) => reported = Instant::now(),
-                Err(error) => {
-                    tracing::warn!(node = options.node, error = %error.chain(), "not reported");
+        let (pause, longest) = match options.heartbeat {
+            Heartbeat::Lease => {
+                if let Err(error) = renew(context, &options.node).await {
+                    let error = error.chain();
+                    tracing::warn!(node = options.node, %error, "lease not renewed");
                 }
+                (RENEW, REPORT)
+            }
+            Heartbeat::Status(interval) => (interval, interval),
+        };
+        tokio::time::sleep(pause).await;
+        let is_due = reported.elapsed() >= longest;
+        let write = if is_due { Write::Always } else { Write::Changes };
+        match report(context, options, write).await {
+            Ok(Written::Yes) => reported = Instant::now(),
+            Ok(Written::No) => {}
+            Err(error) => {
+                tracing::warn!(node = options.node, error = %error.chain(), "not reported");
             }
         }
     }
 }
 
-/// Whether others still believe what was reported.
-fn is_well(node: &Object) -> bool {
-    let ready = conditions::find(&node.value["status"], "Ready");
-    ready.is_some_and(|ready| ready["status"] != "Unknown")
+/// When the status is written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Write {
+    Always,
+    /// If it says something else than before, times aside.
+    Changes,
 }
 
-async fn report(context: &Context, options: &Options) -> Result<(), Error> {
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Written {
+    Yes,
+    No,
+}
+
+async fn report(context: &Context, options: &Options, write: Write) -> Result<Written, Error> {
     let requests = context.requests(MANAGER, Default::default());
     let name = Name::new("", options.node.as_str());
     let labels = machine::labels(&options.node);
+    // What the cache shows is enough to see whether something is to be said.
+    if write == Write::Changes
+        && let Some(node) = context.cache(NODE).get(&name)
+        && is_told(&node, &labels, &status(&node, options, context))
+    {
+        return Ok(Written::No);
+    }
     let found = match requests.get(NODE, &name).await? {
         Some(found) => found,
         None => {
             let metadata = json!({"name": options.node, "labels": labels});
             let node = json!({"apiVersion": "v1", "kind": "Node", "metadata": metadata,
                 "spec": {"providerID": format!("setpoint://{}", options.node)}});
-            requests.create(NODE, &node).await?
+            let node = requests.create(NODE, &node).await?;
+            let what = format!("Node {0} event: Registered Node {0} in Controller", options.node);
+            say(context, &node, Notice::normal("RegisteredNode", what)).await;
+            node
         }
     };
     let mut labelled = found.value["metadata"]["labels"].clone();
@@ -78,8 +111,44 @@ async fn report(context: &Context, options: &Options) -> Result<(), Error> {
         let patch = json!({"metadata": {"labels": labels}});
         requests.patch(&Target::of(NODE, &found), &patch).await?;
     }
-    let status = json!({"status": status(&found, options, context)});
-    requests.patch(&Target::of(NODE, &found).part("status"), &status).await.map(|_| ())
+    let status = status(&found, options, context);
+    let (was, is) = (ready(&found.value["status"]), ready(&status));
+    let patch = json!({"status": status});
+    let node = requests.patch(&Target::of(NODE, &found).part("status"), &patch).await?;
+    if was != is {
+        let reason = if is == "True" { "NodeReady" } else { "NodeNotReady" };
+        let what = format!("Node {} status is now: {reason}", options.node);
+        say(context, &node, Notice::normal(reason, what)).await;
+    }
+    Ok(Written::Yes)
+}
+
+fn ready(status: &Value) -> String {
+    let ready = conditions::find(status, "Ready");
+    ready.and_then(|ready| ready["status"].as_str()).unwrap_or("False").to_owned()
+}
+
+async fn say(context: &Context, node: &Object, notice: Notice) {
+    let requests = context.requests(MANAGER, Default::default());
+    let now = context.environment.now();
+    context.recorder.record(&requests, (NODE, node), &notice, now).await;
+}
+
+/// Whether a node says all this already, whenever it last did.
+fn is_told(node: &Object, labels: &Value, status: &Value) -> bool {
+    let mut labelled = node.value["metadata"]["labels"].clone();
+    merge(&mut labelled, labels);
+    let timeless = |status: &Value| {
+        let mut status = status.clone();
+        for condition in status["conditions"].as_array_mut().into_iter().flatten() {
+            condition["lastHeartbeatTime"] = Value::Null;
+            condition["lastTransitionTime"] = Value::Null;
+        }
+        status
+    };
+    let (held, told) = (timeless(&node.value["status"]), timeless(status));
+    let mut fields = told.as_object().into_iter().flatten();
+    labelled == node.value["metadata"]["labels"] && fields.all(|(name, it)| held[name] == *it)
 }
 
 fn status(node: &Object, options: &Options, context: &Context) -> Value {
@@ -114,7 +183,8 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
             set["lastHeartbeatTime"] = json!(conditions::time(now));
         }
     }
-    let capacity = machine::capacity(&options.directory);
+    let mut capacity = machine::capacity(&options.directory);
+    options.devices.add_to(&mut capacity);
     json!({
         "capacity": capacity,
         "allocatable": capacity,
@@ -144,4 +214,30 @@ async fn renew(context: &Context, node: &str) -> Result<(), Error> {
         "spec": {"holderIdentity": node, "leaseDurationSeconds": LEASE_SECONDS, "renewTime": at},
     });
     requests.create(LEASE, &lease).await.map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_status_is_told_when_only_times_differ() {
+        let condition = |at: &str, status: &str| {
+            json!({"type": "Ready", "status": status, "lastHeartbeatTime": at,
+                "lastTransitionTime": at})
+        };
+        let labels = json!({"a": "b"});
+        let node = Object::new(json!({"metadata": {"name": "n", "labels": {"a": "b", "c": "d"}},
+            "status": {"conditions": [condition("1", "True")], "capacity": {"cpu": "2"},
+                "images": []}}));
+        let status = |cpu: &str, ready: &str| {
+            let conditions = [condition("2", ready)];
+            json!({"conditions": conditions, "capacity": {"cpu": cpu}})
+        };
+        assert!(is_told(&node, &labels, &status("2", "True")));
+        assert!(!is_told(&node, &labels, &status("3", "True")));
+        // Others gave it up meanwhile.
+        assert!(!is_told(&node, &labels, &status("2", "Unknown")));
+        assert!(!is_told(&node, &json!({"a": "x"}), &status("2", "True")));
+    }
 }

@@ -12,6 +12,7 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use serde::{Deserialize, Serialize};
 
+use crate::confinement::{Limits, Security};
 use crate::server::streams::{Duplex, Streams, Wanted};
 
 /// How long a call to start a container may take.
@@ -86,6 +87,13 @@ pub struct ContainerSpec {
     pub user: Option<u32>,
     pub group: Option<u32>,
     #[serde(default)]
+    pub limits: Limits,
+    #[serde(default)]
+    pub security: Security,
+    /// What asks it to end, if it is not SIGTERM.
+    #[serde(default)]
+    pub stop_signal: Option<i32>,
+    #[serde(default)]
     pub input: Input,
     /// Failures in a row before this run, for the delay before the next.
     pub failures: u32,
@@ -143,7 +151,7 @@ pub struct Exit {
     pub ended: Timestamp,
     pub code: i32,
     pub signal: Option<i32>,
-    /// Set where the code does not tell: `ContainerStatusUnknown`.
+    /// Set where the code does not tell: `OOMKilled`, `ContainerStatusUnknown`.
     pub reason: Option<&'static str>,
 }
 

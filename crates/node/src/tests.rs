@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use testkit::cluster::{Cluster, until};
 
 use crate::agent::{self, Options};
+use crate::devices::Devices;
 use crate::pod::prepare::{CONFIG_MAP, SECRET};
 use crate::runtime::{ContainerId, PodRuntime};
 use crate::runtimes::fake::Fake;
@@ -29,7 +30,10 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         directory: directory.clone(),
         api: SocketAddr::from((Ipv4Addr::LOCALHOST, 6443)),
         address: Ipv4Addr::new(10, 1, 2, 3).into(),
+        heartbeat: Default::default(),
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
+        devices: Arc::new(Devices::open(&directory, &Default::default())),
+        network: None,
     };
     cluster.run(agent::run(own, options));
     until(&admin, NODE, |nodes| {
@@ -123,4 +127,47 @@ async fn a_node_may_touch_what_is_its_own_and_nothing_else() {
 
 fn is_refused(answer: Result<(), Error>) -> bool {
     answer.is_err_and(|error| error.code() == Some(403))
+}
+
+/// Waits until a file holds a text.
+async fn file_says(path: &std::path::Path, text: &str) {
+    let look = async {
+        while std::fs::read_to_string(path).unwrap_or_default() != text {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(30);
+    tokio::time::timeout(patience, look).await.expect("the file must change");
+}
+
+#[tokio::test]
+async fn what_a_pod_refers_to_is_followed_and_what_was_made_goes_with_it() {
+    let (cluster, admin, _, directory) = start().await;
+    let map = |color: &str| {
+        json!({"apiVersion": "v1", "kind": "ConfigMap",
+            "metadata": {"namespace": "default", "name": "map"}, "data": {"color": color}})
+    };
+    let map = cluster.create(CONFIG_MAP, map("blue")).await;
+    let mut value = pod("here", "one", json!({"command": ["x"]}));
+    value["spec"]["volumes"] = json!([{"name": "v", "configMap": {"name": "map"}}]);
+    let made = cluster.create(POD, value).await;
+    until(&admin, POD, |pods| phase(pods, "one") == "Running").await;
+    let volumes = directory.join("volumes").join(&made.uid);
+    let file = volumes.join("objects/v/color");
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "blue");
+    let requests = admin.requests("test", Default::default());
+    for color in ["green", "red"] {
+        let patch = json!({"data": {"color": color}});
+        requests.patch(&Target::of(CONFIG_MAP, &map), &patch).await.unwrap();
+        file_says(&file, color).await;
+    }
+    requests.delete(&Target::of(POD, &made), &Deletion::default()).await.unwrap();
+    until(&admin, POD, |pods| pods.is_empty()).await;
+    let gone = async {
+        while volumes.exists() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), gone).await.expect("it must go");
+    let _ = std::fs::remove_dir_all(directory);
 }

@@ -5,7 +5,7 @@
 
 use std::collections::BTreeMap;
 
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::caches::Caches;
@@ -18,7 +18,7 @@ use crate::requests::Requests;
 /// Stands for kinds where they do not matter.
 const ANY: Kind = Kind::cluster("", "", "", "");
 /// Steps that run together at most.
-const STEPS_TOGETHER_MAX: usize = 64;
+const STEPS_TOGETHER_MAX: usize = 256;
 
 /// What was written, so that the next reconcile can wait until the caches show it.
 #[derive(Debug, Default)]
@@ -177,15 +177,24 @@ pub async fn write_status(
         return Ok(());
     }
     let target = Target::unchanged(kind, object).part("status");
-    let mut whole = object.value.clone();
-    whole["status"] = status.clone();
-    let object = match requests.brief().replace(&target, &whole).await {
+    let whole = with_status(&object.value, status);
+    let object = match requests.brief().replace_by(&target, whole).await {
         Err(error) if is_ignored(&error) => return Ok(()),
         answer => answer?,
     };
     written.saw(kind, object.revision);
     written.writes += 1;
     Ok(())
+}
+
+/// The object with another status.
+fn with_status(object: &Value, status: &Value) -> Value {
+    let fields = object.as_object().into_iter().flatten();
+    let others = fields.filter(|(name, _)| *name != "status");
+    let mut whole: Map<String, Value> =
+        others.map(|(name, value)| (name.clone(), value.clone())).collect();
+    whole.insert("status".to_owned(), status.clone());
+    Value::Object(whole)
 }
 
 /// Adds or removes a finalizer.

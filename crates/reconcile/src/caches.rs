@@ -8,12 +8,14 @@ use tokio::task::JoinSet;
 use crate::cache::Cache;
 use crate::environment::Environment;
 use crate::follow::{Sink, follow};
+use crate::handover::Place;
 use crate::kind::Kind;
 
 /// All caches. They are filled while this lives.
 pub struct Caches {
     client: kube::Client,
     environment: Arc<dyn Environment>,
+    place: Place,
     held: Mutex<Held>,
 }
 
@@ -25,7 +27,17 @@ struct Held {
 
 impl Caches {
     pub fn new(client: kube::Client, environment: Arc<dyn Environment>) -> Caches {
-        Caches { client, environment, held: Mutex::default() }
+        Caches { client, environment, place: Place::default(), held: Mutex::default() }
+    }
+
+    /// The same for a server in this process, which gives objects as they are.
+    pub fn in_process(client: kube::Client, environment: Arc<dyn Environment>) -> Caches {
+        Caches { place: Place::InProcess, ..Caches::new(client, environment) }
+    }
+
+    /// Where the server is.
+    pub fn place(&self) -> Place {
+        self.place
     }
 
     /// The cache of a kind; it is filled from the first time it is asked for.
@@ -36,14 +48,13 @@ impl Caches {
         }
         let cache = Arc::new(Cache::new(kind));
         held.caches.insert(kind, cache.clone());
-        let (client, environment) = (self.client.clone(), self.environment.clone());
-        held.followers.spawn(follow(cache.clone(), client, environment));
+        held.followers.spawn(self.fill(cache.clone()));
         cache
     }
 
     /// Fills what somebody brings, as a cache is filled. Never returns.
     pub fn fill<S: Sink>(&self, sink: Arc<S>) -> impl Future<Output = ()> + Send + use<S> {
-        follow(sink, self.client.clone(), self.environment.clone())
+        follow(sink, (self.client.clone(), self.place), self.environment.clone())
     }
 
     /// The cache of a kind, if somebody has asked for it.

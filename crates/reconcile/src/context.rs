@@ -54,7 +54,8 @@ impl Context {
             Term::Alone => None,
         };
         let origin = Origin { epoch, ..origin };
-        Requests { client: self.client.clone(), manager, origin, is_brief: false }
+        let (client, place) = (self.client.clone(), self.caches.place());
+        Requests { client, place, manager, origin, is_brief: false }
     }
 
     /// Returns when everything is to stop.

@@ -16,6 +16,8 @@ use crate::backoff::Backoff;
 use crate::cache::Cache;
 use crate::defects::{Defect, is_planted};
 use crate::environment::Environment;
+use crate::handover::{Hatch, Place, lock};
+use crate::kept::Kept;
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::requests::escape;
@@ -115,7 +117,7 @@ impl Sink for Cache {
 /// Never returns; the caller drops it.
 pub async fn follow<S: Sink>(
     cache: Arc<S>,
-    client: kube::Client,
+    (client, place): (kube::Client, Place),
     environment: Arc<dyn Environment>,
 ) {
     let backoff = Backoff { first: Duration::from_millis(100), max: Duration::from_secs(30) };
@@ -126,8 +128,14 @@ pub async fn follow<S: Sink>(
     loop {
         let step = match position {
             None => list(&*cache, &client, newest).await.map(Some),
-            Some(revision) => match watch(&*cache, &client, revision).await {
-                Ok((Ended::Stream, at)) => Ok(Some(at)),
+            Some(revision) => match watch(&*cache, (&client, place), revision).await {
+                Ok((Ended::Stream, at)) => {
+                    // One that told nothing may end as soon as it begins.
+                    if at == revision {
+                        tokio::time::sleep(backoff.first).await;
+                    }
+                    Ok(Some(at))
+                }
                 Ok((Ended::Gone, at)) if is_planted(Defect::NoRelist) => Ok(Some(at)),
                 Ok((Ended::Gone, at)) => {
                     newest = newest.max(at);
@@ -163,7 +171,7 @@ async fn list(cache: &impl Sink, client: &kube::Client, newest: u64) -> Result<u
             if next.is_empty() { String::new() } else { format!("&continue={next}") }
         );
         let request = get(cache, path).body(Vec::new()).map_err(kube::Error::HttpError)?;
-        let mut page: Value = match client.request(request).await {
+        let page: Page = match client.request(request).await {
             // The token is too old: what was read does not fit together any more.
             Err(kube::Error::Api(status)) if status.code == 410 && !next.is_empty() => {
                 objects.clear();
@@ -172,15 +180,15 @@ async fn list(cache: &impl Sink, client: &kube::Client, newest: u64) -> Result<u
             }
             page => page?,
         };
-        let revision = text(&page["metadata"]["resourceVersion"]).parse().unwrap_or(0);
-        next = escape(text(&page["metadata"]["continue"]));
-        if let Value::Array(items) = page["items"].take() {
+        let revision = text(&page.metadata["resourceVersion"]).parse().unwrap_or(0);
+        next = escape(text(&page.metadata["continue"]));
+        if let Some(items) = page.items {
             let (api_version, kind) = (cache.kind().api_version(), cache.kind().kind);
-            objects.extend(items.into_iter().map(|mut item| {
+            objects.extend(items.into_iter().map(|Kept(mut item)| {
                 // Items of a list may leave out what the list says once.
                 item["apiVersion"] = Value::from(api_version.clone());
                 item["kind"] = Value::from(kind);
-                kept(item)
+                Object::new(item)
             }));
         }
         if next.is_empty() {
@@ -197,7 +205,7 @@ async fn list(cache: &impl Sink, client: &kube::Client, newest: u64) -> Result<u
 /// Puts every event into the cache until the stream ends; returns how far it came.
 async fn watch(
     cache: &impl Sink,
-    client: &kube::Client,
+    (client, place): (&kube::Client, Place),
     from: u64,
 ) -> Result<(Ended, u64), Broken> {
     let (collection, fields) = scope(cache);
@@ -207,7 +215,11 @@ async fn watch(
     );
     // Each event would be a compressed piece of its own, which few readers understand.
     let request = get(cache, path).header("accept-encoding", "identity");
-    let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let mut request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+    let hatch = Hatch::default();
+    if place == Place::InProcess {
+        request.extensions_mut().insert(hatch.clone());
+    }
     let mut lines = std::pin::pin!(client.request_stream(request).await?);
     let (mut at, mut line) = (from, Vec::new());
     loop {
@@ -220,13 +232,21 @@ async fn watch(
         }
         let event: Event = serde_json::from_slice(&line).map_err(kube::Error::SerdeError)?;
         if event.kind == "ERROR" {
-            let status = Status::deserialize(event.object).map_err(kube::Error::SerdeError)?;
+            let status = event.object.unwrap_or_default();
+            let status = Status::deserialize(status.0).map_err(kube::Error::SerdeError)?;
             return match status.code {
                 410 => Ok((Ended::Gone, at)),
                 _ => Err(kube::Error::Api(status.boxed()).into()),
             };
         }
-        let object = kept(event.object);
+        let object = match event.object {
+            Some(Kept(value)) => Object::new(value),
+            // Lines without an object and objects in the hatch come in the same order.
+            None => match lock(&hatch).pop_front() {
+                Some((value, revision)) => Object::shared(value, revision),
+                None => return Ok((Ended::Stream, at)),
+            },
+        };
         at = at.max(object.revision);
         match event.kind.as_ref() {
             "DELETED" => cache.remove(&object),
@@ -236,21 +256,21 @@ async fn watch(
     }
 }
 
+/// A page of a list.
+#[derive(Deserialize)]
+struct Page {
+    #[serde(default)]
+    metadata: Value,
+    items: Option<Vec<Kept>>,
+}
+
 /// A line of a watch. Read as it is: the general form of such events is read twice.
 #[derive(Deserialize)]
 struct Event<'a> {
     #[serde(rename = "type", borrow)]
     kind: Cow<'a, str>,
-    object: Value,
-}
-
-/// An object as a cache keeps it: who owns which field is half of many objects, and nobody's
-/// business here. A write that leaves it out leaves it as it is.
-fn kept(mut value: Value) -> Object {
-    if let Some(meta) = value["metadata"].as_object_mut() {
-        meta.remove("managedFields");
-    }
-    Object::new(value)
+    /// None if it came through the hatch.
+    object: Option<Kept>,
 }
 
 /// What is listed and watched: the path, and what else is asked for.

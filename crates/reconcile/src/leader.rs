@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use crate::Error;
 use crate::environment::Environment;
+use crate::handover::Place;
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::plan::Target;
@@ -178,6 +179,7 @@ fn requests(candidate: &Candidate, epoch: Option<&Epoch>) -> Requests {
     let origin = Origin { epoch: epoch.cloned(), ..Origin::default() };
     Requests {
         client: candidate.client.clone(),
+        place: Place::Elsewhere,
         manager: "leader-election",
         origin,
         is_brief: true,

@@ -5,10 +5,12 @@
 
 use std::any::Any;
 use std::fmt;
+use std::ops::{Deref, DerefMut};
 use std::sync::{Arc, OnceLock};
 
 use k8s_openapi::jiff::Timestamp;
 use serde::de::DeserializeOwned;
+use serde::{Serialize, Serializer};
 use serde_json::Value;
 
 use crate::Error;
@@ -42,9 +44,58 @@ impl fmt::Debug for Name {
     }
 }
 
+/// The JSON of an object, shared with others who have it. A clone is a JSON of one's own.
+pub struct Json(Arc<Value>);
+
+impl Deref for Json {
+    type Target = Value;
+
+    fn deref(&self) -> &Value {
+        &self.0
+    }
+}
+
+/// What others have too is copied first.
+impl DerefMut for Json {
+    fn deref_mut(&mut self) -> &mut Value {
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(&self.0, f)
+    }
+}
+
+impl fmt::Debug for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.0, f)
+    }
+}
+
+impl PartialEq<Json> for Value {
+    fn eq(&self, other: &Json) -> bool {
+        *self == *other.0
+    }
+}
+
+impl PartialEq<Value> for Json {
+    fn eq(&self, other: &Value) -> bool {
+        *self.0 == *other
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.0.serialize(serializer)
+    }
+}
+
 /// An object at one revision.
 pub struct Object {
-    pub value: Value,
+    /// It may lack the revision and the owners of its fields.
+    pub value: Json,
     pub name: Name,
     pub uid: String,
     pub revision: u64,
@@ -53,11 +104,18 @@ pub struct Object {
 
 impl Object {
     pub fn new(value: Value) -> Object {
-        let text = |field: &str| value["metadata"][field].as_str().unwrap_or_default();
+        let revision = value["metadata"]["resourceVersion"].as_str().unwrap_or_default();
+        let revision = revision.parse().unwrap_or(0);
+        Object::shared(Arc::new(value), revision)
+    }
+
+    /// An object that others have too.
+    pub fn shared(value: Arc<Value>, revision: u64) -> Object {
+        let metadata = &value["metadata"];
+        let text = |field: &str| metadata[field].as_str().unwrap_or_default();
         let name = Name::new(text("namespace"), text("name"));
         let uid = text("uid").to_owned();
-        let revision = text("resourceVersion").parse().unwrap_or(0);
-        Object { name, uid, revision, typed: OnceLock::new(), value }
+        Object { name, uid, revision, typed: OnceLock::new(), value: Json(value) }
     }
 
     /// The object as a type; decoded the first time it is asked for.
@@ -66,7 +124,7 @@ impl Object {
         T: DeserializeOwned + Send + Sync + 'static,
     {
         if self.typed.get().is_none() {
-            let decoded: T = T::deserialize(&self.value).map_err(|source| Error::Decode {
+            let decoded: T = T::deserialize(&*self.value).map_err(|source| Error::Decode {
                 object: self.describe(),
                 reason: source.to_string(),
             })?;

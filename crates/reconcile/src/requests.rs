@@ -3,6 +3,7 @@
 //! The cause travels in headers, because a controller knows nothing but `kube::Client`; a server
 //! that does not know them ignores them.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use http::{Method, Request};
@@ -11,6 +12,7 @@ use serde_json::{Value, json};
 use crate::Error;
 use crate::defects::{Defect, is_planted};
 use crate::follow::METADATA_ONLY;
+use crate::handover::{self, Answer, Place};
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::plan::{Deletion, Target};
@@ -22,6 +24,8 @@ pub const RECONCILE_HEADER: &str = "x-setpoint-reconcile";
 /// The term of the leader that writes: `group=number`.
 pub const EPOCH_HEADER: &str = "x-setpoint-epoch";
 
+/// The type of the body of an apply.
+const APPLY: &str = "application/apply-patch+yaml";
 /// Objects deleted by one request.
 const DELETE_PAGE_OBJECTS_MAX: usize = 1_000;
 
@@ -44,6 +48,7 @@ pub struct Epoch {
 #[derive(Clone)]
 pub struct Requests {
     pub client: kube::Client,
+    pub place: Place,
     /// The field manager.
     pub manager: &'static str,
     pub origin: Origin,
@@ -63,7 +68,7 @@ impl Requests {
         let path = kind.path(&name.namespace, &name.name);
         let answer = self.send(Method::GET, &path, "", None).await;
         match answer.map_err(|source| Error::request(format!("read {kind} {name}"), source)) {
-            Ok(value) => Ok(Some(Object::new(value))),
+            Ok(answer) => Ok(Some(answer.object())),
             Err(error) if error.is_not_found() => Ok(None),
             Err(error) => Err(error),
         }
@@ -99,15 +104,19 @@ impl Requests {
     pub async fn create(&self, kind: Kind, object: &Value) -> Result<Object, Error> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let path = format!("{}?fieldManager={}", kind.collection(namespace), self.manager);
-        let answer = self.send(Method::POST, &path, "application/json", Some(object)).await;
+        let body = Some(Cow::Borrowed(object));
+        let answer = self.send(Method::POST, &path, "application/json", body).await;
         let what = || format!("create {kind} {}", Object::new(object.clone()).name);
-        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+        answer.map(Answer::object).map_err(|source| Error::request(what(), source))
     }
 
     /// Posts to any path: bindings, evictions, reviews.
     pub async fn post(&self, path: &str, body: &Value) -> Result<Value, Error> {
-        let answer = self.send(Method::POST, path, "application/json", Some(body)).await;
-        answer.map_err(|source| Error::request(format!("post to {path}"), source))
+        let body = Some(Cow::Borrowed(body));
+        let answer = self.send(Method::POST, path, "application/json", body).await;
+        answer
+            .map(Answer::value)
+            .map_err(|source| Error::request(format!("post to {path}"), source))
     }
 
     /// Server-side apply; fields that others own are taken over.
@@ -131,10 +140,9 @@ impl Requests {
         let mut object = object.clone();
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.kind);
-        let body_type = "application/apply-patch+yaml";
-        let answer = self.send(Method::PATCH, &path, body_type, Some(&object)).await;
+        let answer = self.send(Method::PATCH, &path, APPLY, Some(Cow::Borrowed(&object))).await;
         let what = || format!("apply {kind} {}/{}", meta("namespace"), meta("name"));
-        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+        answer.map(Answer::object).map_err(|source| Error::request(what(), source))
     }
 
     /// A merge patch of an object that was seen, if it is still the one.
@@ -148,14 +156,18 @@ impl Requests {
         }
         let path = format!("{}?fieldManager={}", target_path(target), self.manager);
         let body_type = "application/merge-patch+json";
-        let answer = self.send(Method::PATCH, &path, body_type, Some(&patch)).await;
+        let answer = self.send(Method::PATCH, &path, body_type, Some(Cow::Owned(patch))).await;
         let what = || format!("patch {target}");
-        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+        answer.map(Answer::object).map_err(|source| Error::request(what(), source))
     }
 
     /// Replaces an object that was seen, or a part of it, if it still says what it said.
     pub async fn replace(&self, target: &Target, object: &Value) -> Result<Object, Error> {
-        let mut object = object.clone();
+        self.replace_by(target, object.clone()).await
+    }
+
+    /// The same by an object that nobody else needs.
+    pub async fn replace_by(&self, target: &Target, mut object: Value) -> Result<Object, Error> {
         object["apiVersion"] = json!(target.kind.api_version());
         object["kind"] = json!(target.kind.kind);
         object["metadata"]["uid"] = json!(target.uid);
@@ -163,9 +175,10 @@ impl Requests {
             object["metadata"]["resourceVersion"] = json!(revision.to_string());
         }
         let path = format!("{}?fieldManager={}", target_path(target), self.manager);
-        let answer = self.send(Method::PUT, &path, "application/json", Some(&object)).await;
+        let body = Some(Cow::Owned(object));
+        let answer = self.send(Method::PUT, &path, "application/json", body).await;
         let what = || format!("replace {target}");
-        answer.map(Object::new).map_err(|source| Error::request(what(), source))
+        answer.map(Answer::object).map_err(|source| Error::request(what(), source))
     }
 
     /// Deletes every object of a kind in a namespace, a page at a time.
@@ -176,9 +189,10 @@ impl Requests {
         loop {
             let collection = kind.collection(namespace);
             let path = format!("{collection}?limit={DELETE_PAGE_OBJECTS_MAX}{next}");
-            let answer = self.send(Method::DELETE, &path, "application/json", Some(&body)).await;
+            let body = Some(Cow::Borrowed(&body));
+            let answer = self.send(Method::DELETE, &path, "application/json", body).await;
             let what = || format!("delete every {kind} in {namespace}");
-            let answer = answer.map_err(|source| Error::request(what(), source))?;
+            let answer = answer.map_err(|source| Error::request(what(), source))?.object().value;
             next = match answer["metadata"]["continue"].as_str() {
                 None | Some("") => return Ok(()),
                 Some(token) => format!("&continue={}", escape(token)),
@@ -207,9 +221,11 @@ impl Requests {
             body["propagationPolicy"] = json!(propagation.name());
         }
         let path = target_path(target);
-        let answer = self.send(Method::DELETE, &path, "application/json", Some(&body)).await;
+        let body = Some(Cow::Owned(body));
+        let answer = self.send(Method::DELETE, &path, "application/json", body).await;
         let answer = answer.map_err(|source| Error::request(format!("delete {target}"), source))?;
-        Ok((answer["kind"] == target.kind.kind).then(|| Object::new(answer)))
+        let answer = answer.object();
+        Ok((answer.value["kind"] == target.kind.kind).then_some(answer))
     }
 
     async fn send(
@@ -217,8 +233,12 @@ impl Requests {
         method: Method,
         path: &str,
         body_type: &str,
-        body: Option<&Value>,
-    ) -> Result<Value, kube::Error> {
+        body: Option<Cow<'_, Value>>,
+    ) -> Result<Answer, kube::Error> {
+        // What a deletion or an apply says is read from its text.
+        let is_given = self.place == Place::InProcess
+            && (body_type != APPLY && matches!(method, Method::POST | Method::PUT | Method::PATCH));
+        let is_asked = is_given || body_type == APPLY || method == Method::DELETE;
         // A deletion answers with the object or with a status.
         let answers_object = matches!(method, Method::POST | Method::PUT | Method::PATCH);
         let mut request = Request::builder().method(method).uri(path);
@@ -237,9 +257,17 @@ impl Requests {
         if let Some(epoch) = &self.origin.epoch {
             request = request.header(EPOCH_HEADER, format!("{}={}", epoch.group, epoch.number));
         }
-        let body = body.map(serde_json::to_vec).transpose().map_err(kube::Error::SerdeError)?;
-        let request = request.body(body.unwrap_or_default()).map_err(kube::Error::HttpError)?;
-        self.client.request(request).await
+        if is_given {
+            let request = request.body(Vec::new()).map_err(kube::Error::HttpError)?;
+            return handover::send(&self.client, request, body.map(Cow::into_owned)).await;
+        }
+        let body = body.as_deref().map(serde_json::to_vec).transpose();
+        let body = body.map_err(kube::Error::SerdeError)?.unwrap_or_default();
+        let request = request.body(body).map_err(kube::Error::HttpError)?;
+        if self.place == Place::InProcess && is_asked {
+            return handover::send(&self.client, request, None).await;
+        }
+        self.client.request(request).await.map(Answer::Parsed)
     }
 }
 

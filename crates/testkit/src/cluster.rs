@@ -75,9 +75,11 @@ impl Cluster {
         local_client(&self.server, User::authenticated(name, groups.iter().copied()))
     }
 
-    /// What controllers are given.
+    /// What controllers are given, as in the program: objects change hands without their text.
     pub fn context(&self) -> Context {
-        self.context_of(self.admin())
+        let client = self.admin();
+        let caches = Arc::new(Caches::in_process(client.clone(), self.environment.clone()));
+        Context { caches, ..self.context_of(client) }
     }
 
     /// The same, for those who come by another way.

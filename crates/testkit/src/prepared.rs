@@ -73,6 +73,7 @@ pub async fn start_server(
     let configurations = Configurations::load(store.clone(), &registry).await;
     let configurations = configurations.map_err(|error| error.message).expect("no webhooks");
     let server = Arc::new(Server {
+        offers: Arc::default(),
         store,
         registry: Served::new(registry),
         definitions: Default::default(),

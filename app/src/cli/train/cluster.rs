@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result, bail};
 use futures::AsyncBufReadExt;
 use http::Request;
 use kube::config::{KubeConfigOptions, Kubeconfig};
+use reconcile::handover::Place;
 use reconcile::plan::Target as Seen;
 use reconcile::requests::{Origin, Requests};
 use reconcile::{Kind, Name, Object};
@@ -42,7 +43,8 @@ impl Cluster {
         let config = kube::Config::from_custom_kubeconfig(config, &options).await;
         let client = kube::Client::try_from(config.with_context(reading)?).with_context(reading)?;
         let origin = Origin::default();
-        let requests = Requests { client, manager: MANAGER, origin, is_brief: false };
+        let place = Place::Elsewhere;
+        let requests = Requests { client, manager: MANAGER, origin, place, is_brief: false };
         Ok(Cluster { requests, namespace: target.namespace.clone() })
     }
 

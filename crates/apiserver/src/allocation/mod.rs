@@ -80,7 +80,7 @@ pub async fn release(
     }
 }
 
-fn is_service(request: &Request) -> bool {
+pub fn is_service(request: &Request) -> bool {
     request.resource.kind == "Service" && request.resource.group.is_empty()
 }
 

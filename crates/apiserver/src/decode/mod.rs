@@ -112,6 +112,12 @@ pub fn read_custom(value: &mut Value, version: &Version) -> Result<Vec<String>, 
     version.read(value).map_err(|violation| Error::Type(violation.to_string()))
 }
 
+/// A value that came without a text, with what its type does not know of it.
+pub fn given(value: Value, unknown: Result<Vec<String>, Error>) -> Result<Object, Error> {
+    let problems = unknown?.iter().map(|path| unknown_field(path)).collect();
+    Ok(Object { value, problems })
+}
+
 fn problems(
     body: &[u8],
     format: Format,

@@ -6,8 +6,8 @@
 use serde_json::Value;
 
 use super::create::create_object;
-use super::get::represent;
 use super::patch::unbind;
+use super::saved::Saved;
 use super::update::expect_place;
 use super::write::{change, normalise};
 use super::{Request, bounds};
@@ -48,11 +48,11 @@ pub async fn apply(server: &Server, request: &Request) -> Result<Answer, Error> 
         let changed = change(server, request, |current| merged(server, request, current, &config));
         match changed.await {
             Err(error) if error.code == 404 && request.target.subresource.is_empty() => {}
-            outcome => return Ok(represent(server, request, 200, &outcome?.object())),
+            outcome => return Ok(outcome?.saved().represent(server, request, 200)),
         }
         match create(server, request, &config).await {
             Err(error) if error.reason == "AlreadyExists" => {}
-            created => return Ok(represent(server, request, 201, &created?)),
+            created => return Ok(created?.represent(server, request, 201)),
         }
     }
     let why = "others keep creating and deleting it; please try again";
@@ -113,7 +113,7 @@ fn merged(
     Ok(applied.object)
 }
 
-async fn create(server: &Server, request: &Request, config: &Value) -> Result<Value, Error> {
+async fn create(server: &Server, request: &Request, config: &Value) -> Result<Saved, Error> {
     let (target, resource) = (&request.target, &request.resource);
     let asked = Attributes {
         verb: "create",

@@ -5,8 +5,8 @@
 use serde_json::Value;
 use store::{Mutation, Precondition};
 
-use super::get::represent;
-use super::write::{Change, Committed, commit_charged, decode, encode, expect_kind};
+use super::saved::Saved;
+use super::write::{Change, Committed, commit_charged, decode, expect_kind};
 use super::{Request, bounds, write};
 use crate::admission::resource_quota::Written;
 use crate::admission::{self, Attributes, Changed, Operation};
@@ -32,8 +32,8 @@ const CONFLICT_RETRIES_MAX: usize = 32;
 pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error> {
     let mut object = decode(request)?;
     expect_kind(request, &mut object)?;
-    let object = create_object(server, request, object).await?;
-    Ok(represent(server, request, 201, &object))
+    let saved = create_object(server, request, object).await?;
+    Ok(saved.represent(server, request, 201))
 }
 
 /// Creates an object that was decoded; also for a PUT or an apply of what does not exist.
@@ -41,7 +41,7 @@ pub async fn create_object(
     server: &Server,
     request: &Request,
     mut object: Value,
-) -> Result<Value, Error> {
+) -> Result<Saved, Error> {
     if !object::meta(&object, "resourceVersion").is_empty() {
         return Err(Error::plain("resourceVersion should not be set on objects to be created"));
     }
@@ -63,6 +63,9 @@ pub async fn create_object(
     let is_generated = object::name(&object).is_empty() && !base.is_empty();
     let (user, requester) = (&*request.user.name, Some(&*request.user));
     let context = Context { subresource: "", user, requester, now: &now };
+    // Only what may be tried again under another name, or with what others took, is copied.
+    let is_tried_again =
+        is_generated || request.resource.custom().is_some() || allocation::is_service(request);
     let mut names = 0;
     for _ in 0..CONFLICT_RETRIES_MAX {
         if names == NAME_RETRIES_MAX {
@@ -73,7 +76,11 @@ pub async fn create_object(
         if is_generated {
             object::set_meta(&mut object, "name", ids::generated_name(&base, &*server.environment));
         }
-        let mut candidate = object.clone();
+        let mut candidate = match is_tried_again {
+            true => object.clone(),
+            false => std::mem::take(&mut object),
+        };
+        let name = object::name(&candidate).to_owned();
         begin_create(strategy, &mut candidate, &context);
         server.profile.begin(&request.resource, &mut candidate, &now);
         let mut extra = allocation::settle(server, request, &mut candidate, None).await?;
@@ -86,17 +93,15 @@ pub async fn create_object(
         }
         strategy.warnings(&candidate, None).into_iter().for_each(|it| request.warnings.add(it));
         admission::validate(server, &attributes, &candidate).await?;
-        match store(server, request, &candidate, extra).await? {
-            Committed::At(revision) => {
-                if !request.options.dry_run {
-                    object::set_meta(&mut candidate, "resourceVersion", revision.to_string());
-                }
-                return Ok(candidate);
-            }
+        let (committed, saved) = store(server, request, candidate, extra).await?;
+        match committed {
+            Committed::At(_) if request.options.dry_run => return Ok(saved),
+            Committed::At(revision) => return Ok(saved.at(revision)),
+            Committed::Overtaken if !is_tried_again => break,
             // What is written together with it is looked at again.
             Committed::Overtaken => {}
             Committed::Taken if is_generated => names += 1,
-            Committed::Taken => return Err(exists(server, request, object::name(&object)).await),
+            Committed::Taken => return Err(exists(server, request, &name).await),
         }
     }
     let why = "others keep changing what is written with it; please try again";
@@ -156,21 +161,19 @@ fn scope(resource: &Resource) -> Scope {
 async fn store(
     server: &Server,
     request: &Request,
-    object: &Value,
+    object: Value,
     extra: Vec<store::Operation>,
-) -> Result<Committed, Error> {
+) -> Result<(Committed, Saved), Error> {
     let mut request = request.clone();
-    request.target.name = object::name(object).to_owned();
+    request.target.name = object::name(&object).to_owned();
     if request.options.dry_run && write::read(server, &request).await?.is_some() {
-        return Ok(Committed::Taken);
+        return Ok((Committed::Taken, Saved::whole(object)));
     }
-    let change = Change {
-        mutation: encode(&request, object).await?,
-        when: Precondition::Absent,
-        written: Written { before: None, after: Some(object) },
-        extra,
-    };
-    commit_charged(server, &request, change).await
+    let (mutation, saved) = Saved::prepare(server, &request, object).await?;
+    let written = Written { before: None, after: Some(saved.object()) };
+    let change = Change { mutation, when: Precondition::Absent, written, extra };
+    let committed = commit_charged(server, &request, change).await?;
+    Ok((committed, saved))
 }
 
 async fn exists(server: &Server, request: &Request, name: &str) -> Error {

@@ -6,8 +6,8 @@ use serde_json::{Value, json};
 use store::{Mutation, Precondition, Timestamp};
 
 use super::Request;
-use super::get::represent;
-use super::write::{Change, Committed, body_format, commit_charged, encode, read};
+use super::saved::Saved;
+use super::write::{Change, Committed, body_format, commit_charged, read};
 use crate::admission::resource_quota::Written;
 use crate::admission::{self, Attributes, Operation};
 use crate::allocation;
@@ -53,8 +53,8 @@ pub async fn delete(server: &Server, request: &Request) -> Result<Answer, Error>
     let deleted = delete_object(server, &request, &options).await?;
     let resource = &request.resource;
     let properties = resource.strategy().properties();
-    if properties.returns_deleted_object || object::is_terminating(&deleted) {
-        return Ok(represent(server, &request, 200, &deleted));
+    if properties.returns_deleted_object || object::is_terminating(deleted.object()) {
+        return Ok(deleted.represent(server, &request, 200));
     }
     let mut status = json!({
         "kind": "Status",
@@ -64,7 +64,7 @@ pub async fn delete(server: &Server, request: &Request) -> Result<Answer, Error>
         "details": {
             "name": request.target.name,
             "kind": resource.plural,
-            "uid": object::uid(&deleted),
+            "uid": object::uid(deleted.object()),
         },
     });
     if !resource.group.is_empty() {
@@ -147,7 +147,7 @@ pub async fn delete_object(
     server: &Server,
     request: &Request,
     options: &DeleteOptions,
-) -> Result<Value, Error> {
+) -> Result<Saved, Error> {
     let about = request.resource.about();
     let name = &request.target.name;
     let attributes = Attributes::of(request, Operation::Delete, None);
@@ -158,25 +158,24 @@ pub async fn delete_object(
         let attributes = Attributes { old: Some(&current.object), ..attributes };
         admission::validate(server, &attributes, &Value::Null).await?;
         let mut extra = Vec::new();
-        let (mutation, mut object) = match plan(server, request, options, &current.object) {
-            Planned::Nothing => return Ok(current.object),
+        let (mutation, saved) = match plan(server, request, options, &current.object) {
+            Planned::Nothing => return Ok(Saved::whole(current.object)),
             Planned::Remove(object) => {
                 extra = allocation::release(server, request, &object).await?;
-                (Mutation::Delete, object)
+                (Mutation::Delete, Saved::whole(object))
             }
             Planned::Mark(mut object) => {
                 object::remove_meta(&mut object, "resourceVersion");
-                (encode(request, &object).await?, object)
+                Saved::prepare(server, request, object).await?
             }
         };
         let is_gone = mutation == Mutation::Delete;
-        let after = (!is_gone).then_some(&object);
+        let after = (!is_gone).then_some(saved.object());
         let written = Written { before: Some(&current.object), after };
         let when = Precondition::At(current.revision);
         let change = Change { mutation, when, written, extra };
         if let Committed::At(revision) = commit_charged(server, request, change).await? {
-            object::set_meta(&mut object, "resourceVersion", revision.to_string());
-            return Ok(object);
+            return Ok(saved.at(revision));
         }
     }
     Err(Error::conflict(about, name, "others keep changing it; please try again"))

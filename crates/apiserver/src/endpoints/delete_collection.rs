@@ -1,11 +1,14 @@
 //! DELETE of a collection: what a list finds, deleted one by one.
 
+use std::sync::Arc;
+
 use serde_json::{Value, json};
 use store::Entry;
 
 use super::Request;
 use super::delete::{DeleteOptions, delete_object};
 use super::list::{find, list_metadata};
+use super::saved::Saved;
 use super::selection::Selection;
 use crate::answer::Answer;
 use crate::object;
@@ -20,6 +23,7 @@ pub async fn delete_collection(server: &Server, request: &Request) -> Result<Ans
     let options = DeleteOptions::of(request)?;
     let selection = Selection::parse(&request.options, &request.resource)?;
     let found = find(server, request, &selection).await?;
+    let is_told = !request.carried.wants_object();
     let mut items: Vec<Value> = Vec::new();
     // Together, so that they share the store's syncs.
     for entries in found.entries.chunks(TOGETHER_MAX) {
@@ -28,8 +32,13 @@ pub async fn delete_collection(server: &Server, request: &Request) -> Result<Ans
             running.push(delete_one(server, request, &options, entry));
         }
         for deleted in futures::future::join_all(running).await {
-            items.extend(deleted?);
+            items.extend(deleted?.filter(|_| is_told).map(Saved::into_value));
         }
+    }
+    if request.carried.wants_object() {
+        // A part of this program knows what it deleted; it asks whether there is more.
+        let list = json!({"metadata": list_metadata(&found)});
+        return Ok(Answer::handed(200, (Arc::new(list), found.revision.0)));
     }
     let resource = &request.resource;
     Ok(Answer::value(
@@ -49,7 +58,7 @@ async fn delete_one(
     request: &Request,
     options: &DeleteOptions,
     entry: &Entry,
-) -> Result<Option<Value>, Error> {
+) -> Result<Option<Saved>, Error> {
     let object = stored(entry).object(entry.modified);
     let mut one = request.clone();
     one.options.dry_run |= options.dry_run;

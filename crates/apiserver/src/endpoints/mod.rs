@@ -11,6 +11,7 @@ pub mod list;
 pub mod patch;
 pub mod representations;
 pub mod reviews;
+pub mod saved;
 pub mod selection;
 pub mod update;
 pub mod watch;
@@ -20,6 +21,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::handover::Carried;
 use crate::identity::User;
 use crate::request::cause::Cause;
 use crate::request::negotiate::Representation;
@@ -45,6 +47,8 @@ pub struct Request {
     pub cause: Cause,
     /// What the client is told besides the answer.
     pub warnings: Warnings,
+    /// What a part of this program brought beside it.
+    pub carried: Carried,
     /// Set if the client wants to leave HTTP.
     pub upgrade: Option<Upgrade>,
 }

@@ -4,7 +4,6 @@
 
 use serde_json::Value;
 
-use super::get::represent;
 use super::write::{change, expect_kind, normalise};
 use super::{Request, apply, bounds};
 use crate::answer::Answer;
@@ -49,12 +48,10 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
     if matches!(kind, Kind::Strategic) && request.resource.builtin_type().is_none() {
         return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM));
     }
-    let body = json::parse(&request.body)
-        .map_err(|error| match error {
-            decode::Error::TooLarge => bounds::too_large(),
-            error => Error::bad_request(format!("error decoding patch: {error}")),
-        })?
-        .value;
+    let body = match request.carried.body() {
+        Some(body) => body,
+        None => parse(&request.body)?,
+    };
     let outcome = change(server, request, |current| {
         let mut object = current.clone();
         patched(request, kind, &mut object, &body)?;
@@ -64,7 +61,15 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
         Ok(object)
     })
     .await?;
-    Ok(represent(server, request, 200, &outcome.object()))
+    Ok(outcome.saved().represent(server, request, 200))
+}
+
+fn parse(body: &[u8]) -> Result<Value, Error> {
+    let parsed = json::parse(body).map_err(|error| match error {
+        decode::Error::TooLarge => bounds::too_large(),
+        error => Error::bad_request(format!("error decoding patch: {error}")),
+    })?;
+    Ok(parsed.value)
 }
 
 /// Only a revision that the patch itself names binds it to that revision.

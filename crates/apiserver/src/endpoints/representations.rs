@@ -9,7 +9,7 @@ use super::Request;
 use super::list::{Found, head, items, list_metadata};
 use crate::answer::Answer;
 use crate::conversion;
-use crate::persist::{EventType, stored};
+use crate::persist::{EventType, Stored, stored};
 use crate::registry::custom;
 use crate::request::negotiate::Representation;
 use crate::request::options::IncludeObject;
@@ -35,10 +35,14 @@ pub fn metadata_of_list(found: Found, beta: bool) -> Answer {
 }
 
 fn write_metadata(entry: &Entry, beta: bool, out: &mut Vec<u8>) {
+    write_metadata_of(stored(entry), entry.modified, beta, out);
+}
+
+pub fn write_metadata_of(stored: &Stored, revision: Revision, beta: bool, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"");
     out.extend_from_slice(meta_version(beta).as_bytes());
     out.extend_from_slice(b"\",\"metadata\":");
-    stored(entry).write_metadata(entry.modified, out);
+    stored.write_metadata(revision, out);
     out.push(b'}');
 }
 
@@ -166,6 +170,11 @@ impl EventEncoder {
             Representation::Object(_) => {
                 stored(entry).write_event(kind, revision, out);
             }
+            Representation::Metadata { beta, .. } => {
+                write_event_head(kind, out);
+                write_metadata_of(stored(entry), revision, beta, out);
+                out.extend_from_slice(b"}\n");
+            }
             _ => self.represent(kind, entry, revision, out),
         }
     }
@@ -185,7 +194,6 @@ impl EventEncoder {
                 }
                 table
             }
-            Representation::Metadata { beta, .. } => metadata_only(&object, beta),
             _ => object,
         };
         write_event(kind.name(), &object, out);
@@ -217,6 +225,12 @@ impl EventEncoder {
         };
         write_event("BOOKMARK", &object, out);
     }
+}
+
+pub fn write_event_head(kind: EventType, out: &mut Vec<u8>) {
+    out.extend_from_slice(b"{\"type\":\"");
+    out.extend_from_slice(kind.name().as_bytes());
+    out.extend_from_slice(b"\",\"object\":");
 }
 
 fn write_event(kind: &str, object: &Value, out: &mut Vec<u8>) {

@@ -2,10 +2,11 @@
 //!
 //! Upstream: apiserver/pkg/endpoints/handlers/update.go, registry/rest/update.go
 
+use std::sync::Mutex;
+
 use serde_json::Value;
 
 use super::create::create_object;
-use super::get::represent;
 use super::write::{Changed, Rules, change, decode, expect_kind, read};
 use super::{Request, bounds};
 use crate::admission::{self, Attributes, Operation};
@@ -13,6 +14,7 @@ use crate::allocation;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
 use crate::field_ownership;
+use crate::handover::lock;
 use crate::object;
 use crate::registry::strategy::{Context, begin_update, check_update};
 use crate::server::Server;
@@ -30,7 +32,7 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
         && read(server, request).await?.is_none();
     if is_new {
         let created = create_object(server, request, object).await?;
-        return Ok(represent(server, request, 201, &created));
+        return Ok(created.represent(server, request, 201));
     }
     if object::meta(&object, "resourceVersion").is_empty()
         && !properties.allows_unconditional_update
@@ -40,8 +42,16 @@ pub async fn update(server: &Server, request: &Request) -> Result<Answer, Error>
         let name = &request.target.name;
         return Err(Error::invalid(&resource.kind, &resource.group, name, &[error]));
     }
-    let outcome = change(server, request, |_| Ok(object.clone())).await?;
-    Ok(represent(server, request, 200, &outcome.object()))
+    // Who names the revision means one try; only others need a copy for the next.
+    let is_bound = !object::meta(&object, "resourceVersion").is_empty();
+    let object = Mutex::new(Some(object));
+    let draft = |_: &Value| {
+        let mut object = lock(&object);
+        let given = if is_bound { object.take() } else { object.clone() };
+        given.ok_or_else(|| Error::modified(resource.about(), &request.target.name))
+    };
+    let outcome = change(server, request, draft).await?;
+    Ok(outcome.saved().represent(server, request, 200))
 }
 
 /// Name and namespace are those of the path.

@@ -16,10 +16,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Request;
 use super::list::revision_for;
-use super::representations::EventEncoder;
+use super::representations::{EventEncoder, write_event_head};
 use super::selection::Selection;
 use crate::answer::Answer;
 use crate::field_error::FieldError;
+use crate::handover::{Follower, HATCH_OBJECTS_MAX, Hatch, Offers, lock};
 use crate::persist::{EventType, stored};
 use crate::rbac::Standing;
 use crate::request::options::{Freshness, Options};
@@ -56,6 +57,7 @@ pub async fn watch(server: &Arc<Server>, request: &Request) -> Result<Answer, Er
         stop: server.stop.clone(),
         is_over: false,
         standing: Standing::of(server, request, "watch"),
+        handing: Handing::of(server, request),
         ended: request.resource.custom().map(|version| version.life.ended()),
         _permit: permit,
     };
@@ -159,6 +161,8 @@ struct Watcher {
     stop: watch::Receiver<bool>,
     is_over: bool,
     standing: Standing,
+    /// For a part of this program.
+    handing: Option<Handing>,
     /// For custom resources: true when their definition is another or gone.
     ended: Option<watch::Receiver<bool>>,
     _permit: Permit,
@@ -266,7 +270,8 @@ impl Watcher {
         let mut batch = Some(first);
         while let Some(ready) = batch.take() {
             self.take(ready).await;
-            if self.pending.len() < PIECE_BYTES {
+            let is_full = self.handing.as_ref().is_some_and(Handing::is_full);
+            if self.pending.len() < PIECE_BYTES && !is_full {
                 batch = self.watch.as_mut().and_then(|watch| watch.next().now_or_never());
             }
         }
@@ -302,11 +307,19 @@ impl Watcher {
         for change in &batch.changes {
             let Some((kind, entry)) = self.judge(change) else { continue };
             match self.encoder.served(entry).await {
-                Ok(entry) => {
-                    self.encoder.encode(kind, &entry, batch.revision, &mut self.pending);
-                }
+                Ok(entry) => self.tell(kind, &entry, batch.revision),
                 Err(error) => return self.fail(&error),
             }
+        }
+    }
+
+    fn tell(&mut self, kind: EventType, entry: &Entry, revision: Revision) {
+        let is_handed = match &mut self.handing {
+            Some(handing) => handing.tell(kind, entry, revision, &mut self.pending),
+            None => false,
+        };
+        if !is_handed {
+            self.encoder.encode(kind, entry, revision, &mut self.pending);
         }
     }
 
@@ -334,6 +347,50 @@ impl Watcher {
         let event = json!({"type": "ERROR", "object": error.to_status()});
         self.pending.extend_from_slice(format!("{event}\n").as_bytes());
         self.close();
+    }
+}
+
+/// What a watch puts through a hatch rather than into lines.
+struct Handing {
+    hatch: Hatch,
+    offers: Arc<Offers>,
+    _follower: Follower,
+}
+
+impl Handing {
+    fn of(server: &Server, request: &Request) -> Option<Handing> {
+        let hatch = request.carried.hatch.clone()?;
+        let follower = server.offers.follow(&request.resource.prefix);
+        Some(Handing { hatch, offers: server.offers.clone(), _follower: follower })
+    }
+
+    /// Whether the one behind the hatch is to be waited for.
+    fn is_full(&self) -> bool {
+        lock(&self.hatch).len() >= HATCH_OBJECTS_MAX
+    }
+
+    /// Whether it could be told without the object's text, or with little of it.
+    fn tell(
+        &mut self,
+        kind: EventType,
+        entry: &Entry,
+        revision: Revision,
+        out: &mut Vec<u8>,
+    ) -> bool {
+        if kind == EventType::Deleted {
+            // Of what is gone only the name and the uid matter.
+            write_event_head(kind, out);
+            out.extend_from_slice(b"{\"metadata\":");
+            stored(entry).write_metadata(revision, out);
+            out.extend_from_slice(b"}}\n");
+            return true;
+        }
+        let Some(object) = self.offers.take(&entry.value) else { return false };
+        lock(&self.hatch).push_back((object, revision.0));
+        out.extend_from_slice(b"{\"type\":\"");
+        out.extend_from_slice(kind.name().as_bytes());
+        out.extend_from_slice(b"\"}\n");
+        true
     }
 }
 

@@ -6,6 +6,7 @@
 use serde_json::{Value, json};
 use store::{Commit, Mutation, Operation, Precondition, Provenance, Revision};
 
+use super::saved::Saved;
 use super::{Request, bounds, update};
 use crate::admission::resource_quota::{self, Written};
 use crate::allocation;
@@ -35,6 +36,10 @@ pub fn decode(request: &Request) -> Result<Value, Error> {
     match &request.resource.origin {
         Origin::Builtin { type_id, .. } => decode_as(request, type_id.get()),
         Origin::Custom(version) => {
+            if let Some(mut value) = request.carried.body() {
+                let unknown = decode::read_custom(&mut value, version);
+                return accept(request, decode::given(value, unknown));
+            }
             let format = body_format(request)?;
             if format == Format::Protobuf {
                 return Err(Error::unsupported_media_type(ACCEPTED_CUSTOM));
@@ -46,6 +51,10 @@ pub fn decode(request: &Request) -> Result<Value, Error> {
 
 /// Reads the body as an object of a built-in type.
 pub fn decode_as(request: &Request, of: &'static Type) -> Result<Value, Error> {
+    if let Some(mut value) = request.carried.body() {
+        let decoded = decode::strict::normalise(&mut value, of, canonical_quantity);
+        return accept(request, decode::given(value, decoded.map(|decoded| decoded.unknown)));
+    }
     let format = body_format(request)?;
     accept(request, decode::object(&request.body, format, of, canonical_quantity))
 }
@@ -182,7 +191,7 @@ impl From<Value> for Changed {
 
 /// What became of a change.
 pub enum Outcome {
-    Written(Value),
+    Written(Saved),
     /// The last finalizer went with it.
     Deleted(Value),
     Unchanged(Value),
@@ -191,9 +200,15 @@ pub enum Outcome {
 impl Outcome {
     pub fn object(self) -> Value {
         match self {
-            Outcome::Written(object) | Outcome::Deleted(object) | Outcome::Unchanged(object) => {
-                object
-            }
+            Outcome::Written(saved) => saved.into_value(),
+            Outcome::Deleted(object) | Outcome::Unchanged(object) => object,
+        }
+    }
+
+    pub fn saved(self) -> Saved {
+        match self {
+            Outcome::Written(saved) => saved,
+            Outcome::Deleted(object) | Outcome::Unchanged(object) => Saved::whole(object),
         }
     }
 }
@@ -266,30 +281,32 @@ async fn commit_change(
     changed: Changed,
     current: &Current,
 ) -> Result<Option<Outcome>, Error> {
-    let Changed { mut object, mut extra } = changed;
+    let Changed { mut object, extra } = changed;
     let is_gone = object::is_terminating(&object)
         && object::finalizers(&object).is_empty()
         && object["metadata"]["deletionGracePeriodSeconds"].as_i64().unwrap_or(0) == 0
         && !holds_namespace(request, &object);
-    let mutation = match is_gone {
-        true => Mutation::Delete,
-        false => encode(request, &object).await?,
-    };
-    if is_gone {
-        extra = allocation::release(server, request, &current.object).await?;
+    let (before, when) = (Some(&current.object), Precondition::At(current.revision));
+    if !is_gone {
+        let (mutation, saved) = Saved::prepare(server, request, object).await?;
+        let written = Written { before, after: Some(saved.object()) };
+        let change = Change { mutation, when, written, extra };
+        return Ok(match commit_charged(server, request, change).await? {
+            Committed::At(revision) => Some(Outcome::Written(saved.at(revision))),
+            Committed::Taken | Committed::Overtaken => None,
+        });
     }
-    let change = Change {
-        mutation,
-        when: Precondition::At(current.revision),
-        written: Written { before: Some(&current.object), after: (!is_gone).then_some(&object) },
-        extra,
-    };
+    let extra = allocation::release(server, request, &current.object).await?;
+    let (mutation, written) = (Mutation::Delete, Written { before, after: None });
+    let change = Change { mutation, when, written, extra };
     let Committed::At(revision) = commit_charged(server, request, change).await? else {
         return Ok(None);
     };
     object::set_meta(&mut object, "resourceVersion", revision.to_string());
-    let is_dry = request.options.dry_run;
-    Ok(Some(if is_gone && !is_dry { Outcome::Deleted(object) } else { Outcome::Written(object) }))
+    Ok(Some(match request.options.dry_run {
+        true => Outcome::Written(Saved::whole(object)),
+        false => Outcome::Deleted(object),
+    }))
 }
 
 /// A namespace goes when its own finalizers are gone too.

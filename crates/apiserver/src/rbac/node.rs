@@ -9,7 +9,7 @@
 use serde_json::Value;
 use store::PageRequest;
 
-use super::{Attributes, RoleReference};
+use super::{Attributes, Authorizer, RoleReference};
 use crate::identity::{GROUP_NODES, User};
 use crate::persist::stored;
 use crate::registry::edit::text;
@@ -20,12 +20,8 @@ const LEASES: &str = "kube-node-lease";
 
 /// Whether the user is a node's agent and may do this.
 pub async fn allows(server: &Server, user: &User, attributes: &Attributes<'_>) -> bool {
-    let Some(node) = user.name.strip_prefix(PREFIX).filter(|_| user.is_in(GROUP_NODES)) else {
-        return false;
-    };
-    let role = RoleReference { kind: "ClusterRole", name: "system:node", namespace: "" };
-    let rules = server.authorizer.rules_of(&role).unwrap_or_default();
-    if attributes.path.is_some() || !rules.iter().any(|rule| rule.allows(attributes)) {
+    let Some(node) = node_of(user) else { return false };
+    if !role_allows(&server.authorizer, user, attributes) {
         return false;
     }
     let Attributes { verb, namespace, name, .. } = *attributes;
@@ -51,6 +47,19 @@ pub async fn allows(server: &Server, user: &User, attributes: &Attributes<'_>) -
         }
         _ => true,
     }
+}
+
+/// Whether the user is a node's agent and its role says so; which objects are its own is not asked.
+pub fn role_allows(authorizer: &Authorizer, user: &User, attributes: &Attributes<'_>) -> bool {
+    let role = RoleReference { kind: "ClusterRole", name: "system:node", namespace: "" };
+    let rules = || authorizer.rules_of(&role).unwrap_or_default();
+    let is_named = node_of(user).is_some() && attributes.path.is_none();
+    is_named && rules().iter().any(|rule| rule.allows(attributes))
+}
+
+/// The node whose agent the user is.
+fn node_of(user: &User) -> Option<&str> {
+    user.name.strip_prefix(PREFIX).filter(|_| user.is_in(GROUP_NODES))
 }
 
 async fn is_bound(server: &Server, node: &str, attributes: &Attributes<'_>) -> bool {

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use tokio::sync::watch;
 
-use super::{Attributes, Authorizer};
+use super::{Attributes, Authorizer, node};
 use crate::endpoints::Request;
 use crate::identity::User;
 use crate::request::path::Target;
+use crate::selectors::fields;
 use crate::server::Server;
 
 /// Somebody who may do something, so far.
@@ -16,6 +17,8 @@ pub struct Standing {
     changes: watch::Receiver<u64>,
     user: Arc<User>,
     target: Target,
+    /// The one object that is meant, by its path or by what selects it.
+    name: String,
     verb: &'static str,
 }
 
@@ -24,10 +27,17 @@ impl Standing {
         let mut changes = server.authorizer.changes.subscribe();
         // The decision was made before; what changed since counts.
         changes.mark_changed();
+        let selected = fields::parse(&request.options.field_selector).ok();
+        let selected = selected.as_ref().and_then(|fields| fields.exact("metadata.name"));
+        let name = match request.target.name.as_str() {
+            "" => selected.unwrap_or_default(),
+            name => name,
+        };
         Standing {
             authorizer: server.authorizer.clone(),
             changes,
             user: request.user.clone(),
+            name: name.to_owned(),
             target: request.target.clone(),
             verb,
         }
@@ -53,9 +63,11 @@ impl Standing {
             resource: &target.resource,
             subresource: &target.subresource,
             namespace: &target.namespace,
-            name: &target.name,
+            name: &self.name,
             path: None,
         };
+        // What a node's agent may see of its pods was decided when it asked.
         self.authorizer.authorize(&self.user, &asked).is_allowed()
+            || node::role_allows(&self.authorizer, &self.user, &asked)
     }
 }

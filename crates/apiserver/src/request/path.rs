@@ -16,6 +16,17 @@ pub struct Target {
     pub rest: String,
 }
 
+impl Target {
+    /// Whether the request is for somebody else, behind this server.
+    pub fn is_proxied(&self) -> bool {
+        self.subresource == PROXY
+            && self.group.is_empty()
+            && ["pods", "services", "nodes"].contains(&self.resource.as_str())
+    }
+}
+
+const PROXY: &str = "proxy";
+
 /// A parsed path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Path {
@@ -30,6 +41,34 @@ pub enum Path {
 /// Segments are percent-decoded; one that decodes to something with a slash, or to nothing, is no
 /// path of ours.
 pub fn parse(path: &str) -> Path {
+    let (path, behind) = split_proxied(path);
+    let parsed = parse_own(path);
+    match (parsed, behind) {
+        (Path::Resource(target), Some(rest)) => {
+            Path::Resource(Target { rest: rest.to_owned(), ..target })
+        }
+        (parsed, _) => parsed,
+    }
+}
+
+/// What follows `/proxy` is somebody else's path, with whatever rules that has.
+fn split_proxied(path: &str) -> (&str, Option<&str>) {
+    let mut segments = path.match_indices('/').map(|(at, _)| at).skip(1);
+    let is_namespaced = path.starts_with("/api/v1/namespaces/");
+    let at = segments.nth(if is_namespaced { 5 } else { 3 });
+    let Some((begin, rest)) = at.and_then(|at| path.split_at_checked(at)) else {
+        return (path, None);
+    };
+    let Some(rest) = rest.strip_prefix("/proxy/") else { return (path, None) };
+    let parts: Vec<&str> = begin.split('/').collect();
+    let is_proxied = matches!(
+        parts[..],
+        ["", "api", "v1", "namespaces", _, "pods" | "services", _] | ["", "api", "v1", "nodes", _]
+    );
+    if is_proxied { (&path[..begin.len() + "/proxy".len()], Some(rest)) } else { (path, None) }
+}
+
+fn parse_own(path: &str) -> Path {
     let Some(segments) = segments(path) else { return Path::Other };
     let mut parts = segments.iter().map(String::as_str);
     let group = match parts.next() {
@@ -148,6 +187,10 @@ mod tests {
             ("/api/v1/namespaces/a/pods/p", "- v1 a pods p - -"),
             ("/api/v1/namespaces/a/pods/p/log", "- v1 a pods p log -"),
             ("/api/v1/namespaces/a/services/s:80/proxy/x/y", "- v1 a services s:80 proxy x/y"),
+            ("/api/v1/namespaces/a/pods/p/proxy//x%2f/../", "- v1 a pods p proxy /x%2f/../"),
+            ("/api/v1/namespaces/a/pods/p/proxy", "- v1 a pods p proxy -"),
+            ("/api/v1/nodes/n:1/proxy/x//", "- v1 - nodes n:1 proxy x//"),
+            ("/api/v1/namespaces/a/pods/p/log/proxy//", "other"),
             ("/apis/apps/v1/namespaces/a/deployments/d/scale", "apps v1 a deployments d scale -"),
             (
                 "/apis/rbac.authorization.k8s.io/v1/clusterroles/system:node",

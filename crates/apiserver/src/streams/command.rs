@@ -97,11 +97,19 @@ where
 {
     let (from_client, to_client) = tokio::io::split(socket);
     let (frames, writing) = Frames::new(to_client);
-    let (opened, waiting) = mpsc::channel(OPENED_MAX);
+    let (opened, mut waiting) = mpsc::channel(OPENED_MAX);
     let running = async {
-        let collected = collect(waiting, &request, version);
+        let collected = collect(&mut waiting, &request, version);
         if let Ok(Some(wires)) = tokio::time::timeout(CREATION_MAX, collected).await {
-            run(node, request, wires).await;
+            // Whatever else is opened is of no use, but must not hold the reader up.
+            let dropping = async {
+                while waiting.recv().await.is_some() {}
+                std::future::pending::<()>().await
+            };
+            tokio::select! {
+                () = run(node, request, wires) => {}
+                () = dropping => {}
+            }
         }
     };
     let reading = spdy::read(from_client, &frames, opened);
@@ -122,7 +130,7 @@ where
 
 /// Waits until the client has opened all the streams that it asked for.
 async fn collect(
-    mut opened: mpsc::Receiver<spdy::Stream>,
+    opened: &mut mpsc::Receiver<spdy::Stream>,
     request: &ProgramRequest,
     version: u8,
 ) -> Option<Wires> {
@@ -142,8 +150,6 @@ async fn collect(
             && (stderr.is_some() || !request.stderr)
             && (resize.is_some() || !request.tty || version < 3);
         if has_all && let Some(error) = error.take() {
-            // Whatever else is opened is of no use; the channel stays, or the reader would end.
-            tokio::spawn(async move { while opened.recv().await.is_some() {} });
             return Some(Wires { stdin, stdout, stderr, error, resize, version });
         }
     }

@@ -11,7 +11,7 @@
 //! Nothing here knows what a node is made of: it asks `connected::Node`. All queues are short, so
 //! that whoever is slow makes the other side wait; a client that goes away takes its program along.
 //!
-//! Upstream: staging/src/k8s.io/streaming/pkg/httpstream, staging/src/k8s.io/kubelet/pkg/cri/streaming
+//! Upstream: staging/src/k8s.io/streaming/pkg/httpstream, staging/src/k8s.io/cri-streaming
 
 mod channels;
 mod command;
@@ -56,6 +56,7 @@ pub enum Deed {
 pub use forward::{PORTS_MAX, Target};
 
 /// Answers with a change of protocol, and does the deed on the connection that is left.
+#[expect(clippy::disallowed_methods, reason = "it ends with its connection and with the server")]
 pub fn answer(
     server: &Arc<Server>,
     request: &Request,

@@ -4,6 +4,7 @@ pub mod binding;
 pub mod connect;
 pub mod eviction;
 mod log;
+pub mod proxy;
 pub mod scale;
 mod scale_apply;
 mod stream;

@@ -37,8 +37,11 @@ pub async fn patch(server: &Server, request: &Request) -> Result<Answer, Error> 
     if is_apply(request) {
         return scale_apply::apply(server, request).await;
     }
-    let body: Value = serde_json::from_slice(&request.body)
-        .map_err(|error| Error::bad_request(format!("error decoding patch: {error}")))?;
+    let body: Value = match request.carried.body() {
+        Some(body) => body,
+        None => serde_json::from_slice(&request.body)
+            .map_err(|error| Error::bad_request(format!("error decoding patch: {error}")))?,
+    };
     set(server, request, |current| {
         let mut wanted = current.clone();
         let applied = match media_type(&request.content_type) {

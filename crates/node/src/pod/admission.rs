@@ -11,7 +11,7 @@ use amounts::pod::{Amounts, add, of, read};
 use reconcile::Object;
 use serde_json::Value;
 
-use super::spec;
+use super::{confinement, spec};
 use crate::runtime::Refusal;
 
 /// What the pods that were taken have, by UID.
@@ -44,6 +44,9 @@ impl Ledger {
         let asked = Taken::of(pod);
         let is_known = pod.value["status"]["startTime"].is_string() || pod.is_terminating();
         if let Some(node) = node.filter(|_| !is_known) {
+            if let Some(message) = confinement::forbidden_sysctl(&pod.value) {
+                return Err(Refusal { reason: "SysctlForbidden", message });
+            }
             fits(pod, &asked, node, &taken)?;
         }
         taken.insert(pod.uid.clone(), asked);

@@ -48,6 +48,7 @@ pub fn container(
     }
     let is_started = state["running"].is_object() && seen.health.is_started;
     let is_ready = match (spec.role, stage) {
+        (Role::Ephemeral, _) => false,
         (Role::Init, _) => exit(seen).is_some_and(|exit| exit.code == 0),
         (_, Stage::Lives) => is_started && seen.health.is_ready && !seen.is_stopping,
         // It may serve until it has ended; that it gets nothing new, its endpoints say.
@@ -68,6 +69,15 @@ pub fn container(
     if !mounts.is_empty() {
         told["volumeMounts"] = Value::Array(mounts);
     }
+    // What it was started with is what it has: limits do not change while it runs.
+    let resources = &spec.value["resources"];
+    let has = |field: &str| resources[field].as_object().is_some_and(|held| !held.is_empty());
+    if last.is_some_and(Container::is_running) && (has("limits") || has("requests")) {
+        told["resources"] = resources.clone();
+        if has("requests") {
+            told["allocatedResources"] = resources["requests"].clone();
+        }
+    }
     if let Some(run) = last {
         told["containerID"] = json!(container_id(pod, run, place));
     }
@@ -85,7 +95,7 @@ pub fn exit(seen: &Seen) -> Option<&Exit> {
 /// The newest run as the status tells of it, where the machine has forgotten it: what ran counts,
 /// and what was said stays said.
 pub fn lost(pod: &Object, name: &str, now: Timestamp) -> Option<(Container, Option<String>)> {
-    let lists = ["containerStatuses", "initContainerStatuses"];
+    let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = lists.iter().filter_map(|list| pod.value["status"][list].as_array()).flatten();
     let told = all.find(|one| one["name"] == name && one["containerID"].is_string())?;
     let ended = [&told["state"]["terminated"], &told["lastState"]["terminated"]];

@@ -8,11 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use reconcile::follow::{Form, Sink, follow};
+use reconcile::handover::Place;
 use reconcile::{Context, Kind, Name, Object};
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 
-/// Objects that are followed. What goes beyond is read when its pod is looked at for another reason.
+/// Objects that are followed. What goes beyond is read when its pod is looked at for other reasons.
 const FOLLOWED_MAX: usize = 4_096;
 
 /// An object that a pod refers to.
@@ -83,8 +84,9 @@ impl Follower {
             wakes: Mutex::default(),
         });
         let mut task = JoinSet::new();
-        let (client, environment) = (context.client.clone(), context.environment.clone());
-        task.spawn(follow(followed.clone(), client, environment));
+        // One object of many: what is offered to those who follow all of them is not for this one.
+        let server = (context.client.clone(), Place::Elsewhere);
+        task.spawn(follow(followed.clone(), server, context.environment.clone()));
         Follower { followed, _task: task }
     }
 }

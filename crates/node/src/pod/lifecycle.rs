@@ -11,8 +11,9 @@ use std::time::Duration;
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Object, Wake};
 
+use super::ephemeral;
 use super::restart::{Fate, between, fate, is_changed};
-use super::spec::{Role, Spec, containers, grace, is_over};
+use super::spec::{Role, Spec, grace, is_over};
 use crate::runtime::{Container, Refusal, Sandbox, State};
 
 /// What the signal to end is given at the least, whatever is left of the grace period.
@@ -28,6 +29,8 @@ pub struct Observed {
     pub volumes: Option<Refusal>,
     /// Why this node does not take it, if it does not.
     pub rejected: Option<Refusal>,
+    /// Why it has to go, if it has: it took more than it may.
+    pub evicted: Option<Refusal>,
     /// Since when all of it is to end.
     pub ending_since: Option<Timestamp>,
     /// What its containers share.
@@ -107,6 +110,8 @@ pub enum Stage {
     Over,
     /// This node does not take it.
     Rejected,
+    /// It took more than it may.
+    Evicted,
 }
 
 /// What is to be done.
@@ -120,7 +125,7 @@ pub struct Next {
 }
 
 pub fn next(pod: &Object, observed: &Observed, now: Timestamp) -> Next {
-    let specs = containers(pod);
+    let specs = ephemeral::and_others(pod);
     let mut next =
         Next { deeds: Vec::new(), stage: Stage::Lives, wake: Wake::OnChange, is_still: false };
     forget(&specs, observed, &mut next);
@@ -131,6 +136,8 @@ pub fn next(pod: &Object, observed: &Observed, now: Timestamp) -> Next {
         next.stage = Stage::Over;
     } else if observed.rejected.is_some() {
         next.stage = Stage::Rejected;
+    } else if observed.evicted.is_some() {
+        next.stage = Stage::Evicted;
     } else if left.is_some_and(|left| left.is_zero()) {
         next.stage = Stage::Overdue;
     }
@@ -172,7 +179,10 @@ fn live(pod: &Object, specs: &[Spec<'_>], observed: &Observed, now: Timestamp, n
         next.is_still = stop_all(specs, observed, Grace::of(pod, observed, now), next);
         return;
     }
-    for spec in specs.iter().filter(|spec| spec.role != Role::Main) {
+    for spec in specs.iter().filter(|spec| spec.role == Role::Ephemeral) {
+        advance(pod, spec, seen(spec), fate(seen(spec), spec, now), next);
+    }
+    for spec in specs.iter().filter(|spec| matches!(spec.role, Role::Init | Role::Sidecar)) {
         if spec.role == Role::Init && was_initialised {
             continue;
         }

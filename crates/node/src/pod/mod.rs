@@ -1,8 +1,10 @@
 //! The life of a pod on this node: what is known of it, what is done next, what is said of it.
 
 pub mod admission;
+pub mod confinement;
 mod container_status;
 pub mod environment;
+mod ephemeral;
 pub mod follow;
 mod handlers;
 mod hooks;

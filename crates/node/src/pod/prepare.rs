@@ -12,12 +12,14 @@ use reconcile::{Error, Kind, Name, Object, Wake};
 use serde_json::Value;
 use tokio::sync::Notify;
 
+use super::confinement;
 use super::environment::{Sources, Variables, environment, expand};
 use super::follow::Key;
 use super::restart::between;
-use super::termination;
 use super::worker::Shared;
+use super::{sandbox, termination};
 use crate::agent::SERVICE;
+use crate::confinement::Security;
 use crate::machine;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, ContainerSpec, Input, Refusal};
@@ -131,12 +133,10 @@ pub fn container(
         command if command.is_empty() => Vec::new(),
         command => [command, words("args")].concat(),
     };
-    let context = |field: &str| {
-        let own = container["securityContext"][field].as_u64();
-        let of_pod = pod.value["spec"]["securityContext"][field].as_u64();
-        own.or(of_pod).and_then(|number| u32::try_from(number).ok())
-    };
-    let user = context("runAsUser");
+    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let users = (read("/etc/passwd"), read("/etc/group"));
+    let identity = confinement::identity(&pod.value, container, (&users.0, &users.1));
+    let user = identity.user;
     not_root(pod, container, user)?;
     let mut mounts = volumes::mounts(container, &prepared.volumes, &variables)?;
     let last_words = termination::mount(&prepared.directory, &id, container);
@@ -152,7 +152,13 @@ pub fn container(
         working_directory: container["workingDir"].as_str().map(str::to_owned),
         mounts,
         user,
-        group: context("runAsGroup"),
+        group: identity.group,
+        limits: confinement::limits(&pod.value, container, &prepared.sources.capacity),
+        security: Security {
+            groups: identity.groups,
+            ..confinement::security(&pod.value, container, hostname(pod))
+        },
+        stop_signal: confinement::stop_signal(container),
         input: Input {
             is_open: container["stdin"] == true,
             is_once: container["stdinOnce"] == true,
@@ -193,17 +199,15 @@ async fn read(
 ) -> Result<(Sources, BTreeMap<Key, u64>), Error> {
     let requests = shared.context.requests(MANAGER, Default::default());
     let namespace = &pod.name.namespace;
-    let services = shared.context.cache(SERVICE).in_namespace(namespace);
-    let api = shared.options.api;
-    let host = match api.ip() {
-        ip if ip.is_unspecified() => "127.0.0.1".to_owned(),
-        ip => ip.to_string(),
-    };
+    let mut services = shared.context.cache(SERVICE).in_namespace(namespace);
+    if let Some(connected) = &shared.options.network {
+        services = services.iter().map(|service| connected.network.told(service)).collect();
+    }
     let mut sources = Sources {
         services,
         node_address: shared.options.address.to_string(),
         capacity: machine::capacity(&shared.options.directory),
-        api: (host, api.port()),
+        api: sandbox::api(shared, pod),
         ..Sources::default()
     };
     let mut seen = BTreeMap::new();

@@ -254,7 +254,7 @@ mod tests {
         let usual = Settings::of(&json!({}));
         let second = Duration::from_secs(1);
         assert_eq!((usual.period, usual.timeout), (10 * second, second));
-        assert_eq!((usual.initial_delay, usual.successes, usual.failures), (0 * second, 1, 3));
+        assert_eq!((usual.initial_delay, usual.successes, usual.failures), (Duration::ZERO, 1, 3));
         for (settings, answers, certain) in [
             (json!({}), "+", "+"),
             (json!({}), "--+---", "..+..-"),

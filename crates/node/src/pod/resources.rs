@@ -29,17 +29,17 @@ pub fn amount(reference: &Value, container: &Value, capacity: &Value) -> Option<
     let (kind, resource) = reference["resource"].as_str()?.split_once('.')?;
     let set = &container["resources"][kind][resource];
     let held = match (kind, set.is_null()) {
-        ("limits", true) => parse(&capacity[resource]),
+        ("limits", true) => quantity(&capacity[resource]),
         (_, true) => Some(0),
-        (_, false) => parse(set),
+        (_, false) => quantity(set),
     };
-    let divisor = parse(&reference["divisor"]).filter(|divisor| *divisor > 0).unwrap_or(ONE);
+    let divisor = quantity(&reference["divisor"]).filter(|divisor| *divisor > 0).unwrap_or(ONE);
     let held = held.unwrap_or(0);
     Some(((held + divisor - 1) / divisor).to_string())
 }
 
 /// A quantity in billionths.
-fn parse(quantity: &Value) -> Option<i128> {
+pub fn quantity(quantity: &Value) -> Option<i128> {
     let text = match quantity {
         Value::Number(number) => number.to_string(),
         other => other.as_str()?.to_owned(),
@@ -74,7 +74,7 @@ mod tests {
         assert_eq!(told("requests.cpu", ""), "2");
         assert_eq!(told("limits.ephemeral-storage", "0"), "10240");
         assert_eq!(told("requests.memory", "0"), "0");
-        assert_eq!(parse(&json!("0.5")), Some(500_000_000));
-        assert_eq!(parse(&json!("many")), None);
+        assert_eq!(quantity(&json!("0.5")), Some(500_000_000));
+        assert_eq!(quantity(&json!("many")), None);
     }
 }

@@ -1,21 +1,122 @@
 //! What a pod's containers share, as its object says: names, ports of the machine, resolving.
 
-use reconcile::Object;
+use std::fs;
+use std::io;
+use std::net::IpAddr;
+use std::path::{Path, PathBuf};
+
+use reconcile::{Name, Object};
 use serde_json::Value;
 
+use super::prepare::directory;
 use super::worker::Shared;
-use crate::runtime::{Dns, HostPort, Refusal, SandboxSpec};
+use crate::agent::SERVICE;
+use crate::network::{DOMAIN, Mode, names};
+use crate::runtime::{ContainerSpec, Dns, HostPort, Mount, Refusal, SandboxSpec};
 
 /// The reason of the event when there is none.
 pub const FAILED: &str = "FailedCreatePodSandBox";
 
-/// Makes the pod's sandbox, or finds it again.
+/// Where the machine says whom it asks for names. The second has what is behind a server that only
+/// the machine itself reaches.
+const RESOLV_CONF: &str = "/etc/resolv.conf";
+const RESOLV_CONF_BEHIND: &str = "/run/systemd/resolve/resolv.conf";
+const HOSTS: &str = "/etc/hosts";
+/// The files that tell a pod its names.
+const FILES: [&str; 3] = ["hosts", "hostname", "resolv.conf"];
+
+/// Makes the pod's sandbox and the files that tell of it, or finds them again.
 pub async fn make(shared: &Shared, pod: &Object) -> Result<(), Refusal> {
-    let made = shared.runtime.sandbox(&spec(pod, Dns::default())).await;
-    made.map(drop).map_err(|refusal| Refusal {
+    let dns = resolving(shared, pod);
+    let refused = |why: String| Refusal {
         reason: FAILED,
-        message: format!("Failed to create pod sandbox: {}", refusal.message),
-    })
+        message: format!("Failed to create pod sandbox: {why}"),
+    };
+    let made = shared.runtime.sandbox(&spec(pod, dns.clone())).await;
+    let sandbox = made.map_err(|refusal| refused(refusal.message))?;
+    let addresses: Vec<String> = match sandbox.addresses[..] {
+        [] => vec![shared.options.address.to_string()],
+        ref own => own.iter().map(ToString::to_string).collect(),
+    };
+    write_files(shared, pod, &addresses, &dns).map_err(|error| refused(error.to_string()))
+}
+
+fn domain(shared: &Shared) -> &str {
+    shared.options.network.as_ref().map_or(DOMAIN, |it| &it.network.options.domain)
+}
+
+fn resolving(shared: &Shared, pod: &Object) -> Dns {
+    let read = |path: &str| names::parse_resolv_conf(&fs::read_to_string(path).unwrap_or_default());
+    let is_own = |text: &String| text.parse::<IpAddr>().is_ok_and(|address| address.is_loopback());
+    let mut machine = read(RESOLV_CONF);
+    if !is_host_network(pod) && machine.servers.iter().all(is_own) {
+        let behind = read(RESOLV_CONF_BEHIND);
+        if !behind.servers.is_empty() {
+            machine = behind;
+        }
+    }
+    let server = shared.options.network.as_ref().and_then(|it| it.server.clone());
+    let cluster = names::Cluster { domain: domain(shared).to_owned(), server };
+    names::dns(pod, &machine, &cluster)
+}
+
+fn write_files(shared: &Shared, pod: &Object, addresses: &[String], dns: &Dns) -> io::Result<()> {
+    let hosts = match is_host_network(pod) {
+        true => names::hosts_of_machine(pod, &fs::read_to_string(HOSTS).unwrap_or_default()),
+        false => names::hosts(pod, addresses, domain(shared)),
+    };
+    let hostname = format!("{}\n", names::kernel_name(pod, domain(shared)));
+    let directory = files(shared, &pod.uid);
+    fs::create_dir_all(&directory)?;
+    for (name, text) in FILES.iter().zip([hosts, hostname, names::resolv_conf(dns)]) {
+        let path = directory.join(name);
+        // Containers may have it open, and may have written to it.
+        if !path.exists() {
+            fs::write(path, text)?;
+        }
+    }
+    Ok(())
+}
+
+fn files(shared: &Shared, uid: &str) -> PathBuf {
+    directory(shared, uid).join("etc")
+}
+
+/// Lets a container see the files, where it does not have its own in their places.
+pub fn add_files(shared: &Shared, pod: &Object, container: &mut ContainerSpec) {
+    let mode = shared.options.network.as_ref().map(|it| it.network.mode);
+    if let (Some(Mode::Loopback), Some(network)) = (mode, &shared.options.network)
+        && let Ok(address) = network.dns.address()
+    {
+        container.env.push(("SETPOINT_DNS".to_owned(), address.to_string()));
+    }
+    for name in FILES {
+        let (source, target) = (files(shared, &pod.uid).join(name), Path::new("/etc").join(name));
+        let is_taken = container.mounts.iter().any(|mount| target.starts_with(&mount.target));
+        // A pod with the machine's network has the machine's name.
+        let is_foreign = name == "hostname" && is_host_network(pod);
+        if !is_taken && !is_foreign && source.exists() {
+            container.mounts.push(Mount { source, target, optional: true, ..Mount::default() });
+        }
+    }
+}
+
+/// Where the pod finds the API server.
+pub fn api(shared: &Shared, pod: &Object) -> (String, u16) {
+    let mode = shared.options.network.as_ref().map(|it| it.network.mode);
+    let service = shared.context.cache(SERVICE).get(&Name::new("default", "kubernetes"));
+    if let (Some(Mode::Namespaces), false, Some(service)) = (mode, is_host_network(pod), service) {
+        let spec = &service.value["spec"];
+        let port = spec["ports"][0]["port"].as_u64().and_then(|port| u16::try_from(port).ok());
+        if let (Some(address), Some(port)) = (spec["clusterIP"].as_str(), port) {
+            return (address.to_owned(), port);
+        }
+    }
+    let api = shared.options.api;
+    match api.ip() {
+        ip if ip.is_unspecified() => ("127.0.0.1".to_owned(), api.port()),
+        ip => (ip.to_string(), api.port()),
+    }
 }
 
 fn spec(pod: &Object, dns: Dns) -> SandboxSpec {

@@ -24,6 +24,8 @@ pub enum Role {
     /// An init container that goes on.
     Sidecar,
     Main,
+    /// Was added to look into the pod, and counts for nothing.
+    Ephemeral,
 }
 
 /// A container of a pod.

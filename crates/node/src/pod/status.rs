@@ -8,6 +8,7 @@ use reconcile::conditions::{self, Condition, Truth};
 use serde_json::{Map, Value, json};
 
 use super::container_status::{container, exit};
+use super::ephemeral;
 use super::lifecycle::{Observed, Seen, Stage};
 use super::restart::{Fate, fate};
 use super::spec::{Role, Spec, containers};
@@ -75,10 +76,27 @@ pub fn whole(
     if init.as_array().is_some_and(|list| !list.is_empty()) {
         status["initContainerStatuses"] = init;
     }
+    let added = ephemeral::containers(pod);
+    if !added.is_empty() {
+        let tell = |spec: &Spec<'_>| container(pod, spec, observed, (stage, place), now);
+        status["ephemeralContainerStatuses"] = added.iter().map(tell).collect();
+    }
     if pod.generation() > 0 {
         status["observedGeneration"] = json!(pod.generation());
     }
     set_conditions(pod, &specs, &mut status, (observed, stage), now);
+    if let Some(evicted) = observed.evicted.as_ref().filter(|_| stage == Stage::Evicted) {
+        let mut list = status["conditions"].as_array().cloned().unwrap_or_default();
+        let condition = Condition {
+            kind: "DisruptionTarget",
+            status: Truth::True,
+            reason: "TerminationByKubelet",
+            message: &evicted.message,
+            observed_generation: Some(pod.generation()).filter(|it| *it > 0),
+        };
+        conditions::set(&mut list, &condition, now);
+        status["conditions"] = Value::Array(list);
+    }
     status
 }
 
@@ -95,6 +113,7 @@ fn failure(observed: &Observed, stage: Stage) -> Option<Refusal> {
             message: "Pod was active on the node longer than the specified deadline".to_owned(),
         }),
         Stage::Rejected => observed.rejected.clone(),
+        Stage::Evicted => observed.evicted.clone(),
         _ => None,
     }
 }

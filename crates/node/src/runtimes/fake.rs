@@ -1,47 +1,141 @@
-//! A runtime that runs nothing: tests say what becomes of its containers.
+//! A runtime that runs nothing, in memory: tests say what becomes of its containers, and what goes
+//! wrong.
+//!
+//! A container does what its variable `BEHAVIOUR` says, words in pairs: `says X`, `complains X`,
+//! `exits CODE`, `dies SIGNAL`, `obeys CODE` when it is asked to stop, `ignores` that. Without the
+//! variable it runs until `finish` or `stop`.
 
 use std::collections::BTreeMap;
+use std::fs;
+use std::io::Write;
 use std::path::PathBuf;
-use std::sync::{Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use tokio::sync::watch;
 
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
     SandboxSpec, State,
 };
 
+const BEHAVIOUR: &str = "BEHAVIOUR";
+
+/// What goes wrong with a container, by its name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    RefuseStart(Refusal),
+    /// The start never returns.
+    HangStart,
+    /// Nothing ends it.
+    HangStop,
+}
+
 /// Containers run from when they are started until `finish` or `stop`.
 #[derive(Default)]
 pub struct Fake {
-    held: Mutex<BTreeMap<ContainerId, Container>>,
+    /// What goes on without us: it is found again by `again`.
+    world: Arc<World>,
     listener: RwLock<Option<Listener>>,
     /// What was started, in order.
     pub started: Mutex<Vec<ContainerSpec>>,
+    pub faults: Mutex<BTreeMap<String, Fault>>,
+}
+
+#[derive(Default)]
+struct World {
+    held: Mutex<BTreeMap<ContainerId, Played>>,
+    changed: watch::Sender<()>,
+    /// Where output is kept; it is dropped without.
+    directory: Option<PathBuf>,
+}
+
+/// A container that is played.
+struct Played {
+    container: Container,
+    spec: ContainerSpec,
+    obeys: Option<i32>,
+    ignores: bool,
 }
 
 impl Fake {
+    /// One that keeps output.
+    pub fn at(directory: PathBuf) -> Fake {
+        let world = World { directory: Some(directory), ..World::default() };
+        Fake { world: Arc::new(world), ..Fake::default() }
+    }
+
+    /// As after a restart of whoever uses it.
+    pub fn again(&self) -> Fake {
+        Fake { world: self.world.clone(), ..Fake::default() }
+    }
+
     /// Lets a container end.
     pub fn finish(&self, id: &ContainerId, code: i32) {
-        if let Some(container) = self.lock().get_mut(id) {
-            let now = Timestamp::UNIX_EPOCH;
-            let exit = Exit { began: now, ended: now, code, signal: None, reason: None };
-            container.state = State::Exited(exit);
-        }
-        self.tell(&id.pod);
+        self.end(id, (code, None));
     }
 
-    fn tell(&self, pod: &str) {
+    fn end(&self, id: &ContainerId, (code, signal): (i32, Option<i32>)) {
+        if let Some(played) = self.lock().get_mut(id) {
+            let now = Timestamp::UNIX_EPOCH;
+            let exit = Exit { began: now, ended: now, code, signal, reason: None };
+            played.container.state = State::Exited(exit);
+        }
+        self.world.changed.send_replace(());
         let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(listener) = &*listener {
-            listener(pod);
+            listener(&id.pod);
         }
     }
 
-    fn lock(&self) -> MutexGuard<'_, BTreeMap<ContainerId, Container>> {
-        self.held.lock().unwrap_or_else(PoisonError::into_inner)
+    /// Plays what a container does by itself; how it ended, if it did.
+    fn play(&self, spec: &ContainerSpec, played: &mut Played) -> Option<(i32, Option<i32>)> {
+        let behaviour = value(spec, BEHAVIOUR)?;
+        let words: Vec<&str> = behaviour.split_whitespace().collect();
+        for pair in words.chunks_exact(2) {
+            let number = pair[1].parse().unwrap_or(0);
+            match pair[0] {
+                "says" => self.write(&spec.id, "stdout", pair[1]),
+                "complains" => self.write(&spec.id, "stderr", pair[1]),
+                "exits" => return Some((number, None)),
+                "dies" => return Some((128 + number, Some(number))),
+                "obeys" => played.obeys = Some(number),
+                "ignores" => played.ignores = true,
+                "waits" => return None,
+                other => panic!("no container behaves as {other:?}"),
+            }
+        }
+        Some((0, None))
     }
+
+    fn write(&self, id: &ContainerId, stream: &str, text: &str) {
+        let path = self.log(id);
+        let line = format!("{} {stream} F {text}\n", Timestamp::UNIX_EPOCH);
+        let folder = path.parent().map(fs::create_dir_all);
+        if folder.is_some_and(|made| made.is_ok()) {
+            let file = fs::File::options().create(true).append(true).open(path);
+            let _ = file.and_then(|mut file| file.write_all(line.as_bytes()));
+        }
+    }
+
+    fn fault(&self, id: &ContainerId) -> Option<Fault> {
+        let faults = self.faults.lock().unwrap_or_else(PoisonError::into_inner);
+        faults.get(&id.name).cloned()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<ContainerId, Played>> {
+        self.world.held.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn is_running(&self, id: &ContainerId) -> bool {
+        self.lock().get(id).is_some_and(|played| played.container.is_running())
+    }
+}
+
+fn value(spec: &ContainerSpec, name: &str) -> Option<String> {
+    let found = spec.env.iter().find(|(known, _)| known == name);
+    found.map(|(_, value)| value.clone())
 }
 
 #[async_trait::async_trait]
@@ -68,8 +162,8 @@ impl PodRuntime for Fake {
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
         let mut all: BTreeMap<String, Vec<Container>> = BTreeMap::new();
-        for (id, container) in self.lock().iter() {
-            all.entry(id.pod.clone()).or_default().push(container.clone());
+        for (id, played) in self.lock().iter() {
+            all.entry(id.pod.clone()).or_default().push(played.container.clone());
         }
         all
     }
@@ -79,40 +173,132 @@ impl PodRuntime for Fake {
     }
 
     async fn start(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
+        match self.fault(&spec.id) {
+            Some(Fault::RefuseStart(refusal)) => return Err(refusal),
+            Some(Fault::HangStart) => std::future::pending().await,
+            Some(Fault::HangStop) | None => {}
+        }
+        let program = spec.command.first().cloned().unwrap_or_default();
+        if program.starts_with('/') && !fs::exists(&program).unwrap_or(false) {
+            let message = format!("there is no {program:?}");
+            return Err(Refusal { reason: "RunContainerError", message });
+        }
+        if self.lock().contains_key(&spec.id) {
+            return Ok(());
+        }
         let state = State::Running { since: Timestamp::UNIX_EPOCH };
         let (id, image) = (spec.id.clone(), spec.image.clone());
         let container = Container { id, image, failures: spec.failures, state };
-        self.lock().entry(spec.id.clone()).or_insert(container);
+        let mut played = Played { container, spec: spec.clone(), obeys: None, ignores: false };
+        let ended = self.play(spec, &mut played);
+        self.lock().insert(spec.id.clone(), played);
         self.started.lock().unwrap_or_else(PoisonError::into_inner).push(spec.clone());
+        if let Some(ended) = ended {
+            self.end(&spec.id, ended);
+        }
         Ok(())
     }
 
-    async fn stop(&self, id: &ContainerId, _: Duration) -> Result<(), Refusal> {
-        if self.lock().get(id).is_some_and(Container::is_running) {
-            self.finish(id, 143);
+    async fn stop(&self, id: &ContainerId, grace: Duration) -> Result<(), Refusal> {
+        let found = self
+            .lock()
+            .get(id)
+            .map(|played| (played.container.is_running(), played.obeys, played.ignores));
+        let Some((true, obeys, ignores)) = found else { return Ok(()) };
+        if self.fault(id) == Some(Fault::HangStop) {
+            let message = format!("{:?} does not end", id.name);
+            tokio::time::sleep(grace).await;
+            return Err(Refusal { reason: "KillContainerError", message });
+        }
+        let ended = match obeys {
+            _ if ignores || grace.is_zero() => {
+                tokio::time::sleep(grace).await;
+                (128 + libc::SIGKILL, Some(libc::SIGKILL))
+            }
+            Some(code) => (code, None),
+            None => (128 + libc::SIGTERM, Some(libc::SIGTERM)),
+        };
+        if self.is_running(id) {
+            self.end(id, ended);
         }
         Ok(())
     }
 
     async fn ended(&self, id: &ContainerId) {
-        if self.lock().get(id).is_some_and(Container::is_running) {
-            std::future::pending::<()>().await;
+        let mut changed = self.world.changed.subscribe();
+        while self.is_running(id) {
+            let _ = changed.changed().await;
         }
     }
 
     async fn remove(&self, id: &ContainerId) {
-        self.lock().remove(id);
+        if !self.is_running(id) {
+            let _ = fs::remove_file(self.log(id));
+            self.lock().remove(id);
+        }
     }
 
     async fn remove_pod(&self, pod: &str) {
+        for container in self.of_pod(pod) {
+            let _ = fs::remove_file(self.log(&container.id));
+        }
         self.lock().retain(|id, _| id.pod != pod);
     }
 
-    fn log(&self, _: &ContainerId) -> PathBuf {
-        PathBuf::new()
+    fn log(&self, id: &ContainerId) -> PathBuf {
+        let file = format!("{}_{}_{}.log", id.pod, id.name, id.attempt);
+        self.world.directory.as_ref().map_or_else(PathBuf::new, |directory| directory.join(file))
     }
 
-    async fn exec(&self, _: &ContainerId, _: &[String]) -> Result<Executed, Refusal> {
-        Ok(Executed { code: 0, output: Vec::new() })
+    /// Of a shell's words `echo $NAME` and `exit CODE` are understood; all else does nothing.
+    async fn exec(&self, id: &ContainerId, command: &[String]) -> Result<Executed, Refusal> {
+        let spec = self.lock().get(id).map(|played| played.spec.clone());
+        let Some(spec) = spec.filter(|_| self.is_running(id)) else {
+            let message = format!("container {:?} does not run", id.name);
+            return Err(Refusal { reason: "ExecError", message });
+        };
+        let mut executed = Executed { code: 0, output: Vec::new() };
+        let script = command.last().filter(|_| command.len() == 3 && command[0] == "sh");
+        for step in script.into_iter().flat_map(|script| script.split(';')) {
+            if let Some(name) = step.trim().strip_prefix("echo $") {
+                executed.output.extend(value(&spec, name).unwrap_or_default().into_bytes());
+                executed.output.push(b'\n');
+            }
+            if let Some(code) = step.trim().strip_prefix("exit ") {
+                executed.code = code.parse().unwrap_or(0);
+            }
+        }
+        Ok(executed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract;
+
+    #[tokio::test]
+    async fn what_runs_nothing_fulfils_the_contract() {
+        let name = format!("setpoint-fake-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let fake = Fake::at(directory.clone());
+        contract::check(&|| Arc::new(fake.again())).await;
+        let _ = fs::remove_dir_all(directory);
+    }
+
+    #[tokio::test]
+    async fn what_is_to_go_wrong_goes_wrong() {
+        let fake = Fake::default();
+        let spec = contract::shell("faults", "");
+        let refusal = Refusal { reason: "RunContainerError", message: "no".to_owned() };
+        let set = |fault| fake.faults.lock().unwrap().insert("main".to_owned(), fault);
+        set(Fault::RefuseStart(refusal.clone()));
+        assert_eq!(fake.start(&spec).await, Err(refusal));
+        set(Fault::HangStart);
+        assert!(tokio::time::timeout(Duration::from_millis(5), fake.start(&spec)).await.is_err());
+        set(Fault::HangStop);
+        fake.start(&spec).await.expect("it starts");
+        let stopped = fake.stop(&spec.id, Duration::ZERO).await;
+        assert_eq!(stopped.map_err(|refusal| refusal.reason), Err("KillContainerError"));
     }
 }

@@ -35,13 +35,17 @@ pub async fn beat(context: Context, count: u32) {
 }
 
 async fn renew(context: &Context, index: u32) -> Result<(), Error> {
-    let requests = context.requests(NAME, Default::default());
+    let requests = context.requests(NAME, Default::default()).brief();
     let node = name(index);
     let at = context.environment.now().strftime("%Y-%m-%dT%H:%M:%S.%6fZ").to_string();
     let key = Name::new(NAMESPACE, node.as_str());
-    if let Some(lease) = requests.get(LEASE, &key).await? {
-        let patch = json!({"spec": {"renewTime": at, "holderIdentity": node}});
-        return requests.patch(&Target::of(LEASE, &lease), &patch).await.map(|_| ());
+    // There nearly always is one, so it is not looked for first.
+    let (uid, revision, subresource) = (String::new(), None, "");
+    let target = Target { kind: LEASE, name: key, uid, revision, subresource };
+    let patch = json!({"spec": {"renewTime": at, "holderIdentity": node}});
+    match requests.patch(&target, &patch).await {
+        Err(error) if error.is_not_found() => {}
+        renewed => return renewed.map(|_| ()),
     }
     let lease = json!({
         "apiVersion": "coordination.k8s.io/v1",

@@ -92,7 +92,8 @@ fn a_pod_that_never_starts_says_why_once() {
 
 #[test]
 fn a_deleted_pod_goes_after_its_stop_time() {
-    let mut value = pod(json!({"simulated.setpoint.dev/stop": "4s"}), "Always", json!({})).value;
+    let mut value =
+        pod(json!({"simulated.setpoint.dev/stop": "4s"}), "Always", json!({})).value.clone();
     value["metadata"]["deletionTimestamp"] = json!("1970-01-01T00:02:10Z");
     value["metadata"]["deletionGracePeriodSeconds"] = json!(30);
     let pod = Object::new(value);

@@ -26,7 +26,7 @@ pub async fn find(shared: &Shared, pod: &Object, volume: &Value) -> Result<Volum
     let name = Name::new(&*pod.name.namespace, claim_name.as_str());
     let found = requests.get(CLAIM, &name).await.map_err(|error| error.said())?;
     let found = found.ok_or_else(|| format!("persistentvolumeclaim {claim_name:?} not found"))?;
-    if claim.is_null() && !found.controller().is_some_and(|owner| owner == pod.uid) {
+    if claim.is_null() && found.controller().is_none_or(|owner| owner != pod.uid) {
         let (claim, pod) = (&found.name, &pod.name);
         return Err(format!("PVC {claim} was not created for pod {pod} (pod is not owner)"));
     }

@@ -30,9 +30,18 @@ fn is_mounted(path: &Path) -> bool {
     device(path).zip(around).is_some_and(|(own, around)| own != around)
 }
 
-/// Removes a pod's directory with what is mounted in it. Namespaces of others may hold on to a
-/// mount, so what is in memory is deleted before.
+/// Removes a pod's directory with what is mounted in it.
 pub fn remove(directory: &Path) -> io::Result<()> {
+    unmount(directory)?;
+    match fs::remove_dir_all(directory) {
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Takes away what is mounted in a pod's directory. Namespaces of others may hold on to a mount, so
+/// what is in memory is deleted before.
+pub fn unmount(directory: &Path) -> io::Result<()> {
     let children = |path: &Path| -> Vec<_> {
         let entries = fs::read_dir(path).into_iter().flatten().flatten();
         entries.filter(|it| it.file_type().is_ok_and(|kind| kind.is_dir())).collect()
@@ -49,10 +58,7 @@ pub fn remove(directory: &Path) -> io::Result<()> {
             }
         }
     }
-    match fs::remove_dir_all(directory) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
-        _ => Ok(()),
-    }
+    Ok(())
 }
 
 fn empty(place: &Path) {

@@ -10,7 +10,9 @@ mod host_path;
 mod memory;
 mod owner;
 mod payload;
+pub mod reclaim;
 pub(crate) mod system;
+pub mod usage;
 
 #[cfg(test)]
 mod tests;
@@ -157,6 +159,14 @@ fn memory_size(pod: &Object, volume: &Value, capacity: &Value) -> Option<u64> {
     let bounds = [Quantity::read(&volume["sizeLimit"]), limit, Quantity::read(&capacity["memory"])];
     let bounds = bounds.into_iter().flatten().filter(|bound| !bound.is_zero());
     bounds.filter_map(|bound| u64::try_from(bound.value()).ok()).min()
+}
+
+/// Takes away what is mounted for the pods of a node that has stopped; what is on disk stays.
+pub fn unmount_all(directory: &Path) -> io::Result<()> {
+    for pod in fs::read_dir(directory.join("volumes")).into_iter().flatten().flatten() {
+        memory::unmount(&pod.path())?;
+    }
+    Ok(())
 }
 
 /// Removes a pod's directory with all that is in it.

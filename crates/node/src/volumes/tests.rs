@@ -69,3 +69,116 @@ fn a_part_of_a_volume_cannot_lead_out_of_it() {
     assert!(below::prepare(&volume, "missing", Missing::Refuse).is_err());
     assert!(!volume.join("missing").exists());
 }
+
+/// What is there, the type that is said, and why it is not so.
+#[test]
+fn a_path_of_the_host_is_what_it_is_said_to_be() {
+    let directory = Directory::new("host");
+    let at = |name: &str| directory.0.join(name).display().to_string();
+    fs::create_dir(at("directory")).unwrap();
+    fs::write(at("file"), "").unwrap();
+    let _socket = std::os::unix::net::UnixListener::bind(at("socket")).unwrap();
+    for (name, kind, wrong) in [
+        ("directory", "", ""),
+        ("directory", "Directory", ""),
+        ("file", "File", ""),
+        ("socket", "Socket", ""),
+        ("file", "Directory", "directory"),
+        ("directory", "File", "file"),
+        ("none", "Directory", "directory"),
+        ("none", "File", "file"),
+        ("file", "Socket", "socket file"),
+        ("file", "CharDevice", "character device"),
+        ("file", "BlockDevice", "block device"),
+        ("file", "DirectoryOrCreate", "directory"),
+        ("directory", "FileOrCreate", "file"),
+        ("made", "DirectoryOrCreate", ""),
+        ("made-file", "FileOrCreate", ""),
+        ("unsaid", "", ""),
+    ] {
+        let volume = serde_json::json!({"path": at(name), "type": kind});
+        let told = host_path::check(&volume).map_or_else(|why| why, |_| String::new());
+        let expected = match wrong {
+            "" => String::new(),
+            what => format!("hostPath type check failed: {} is not a {what}", at(name)),
+        };
+        assert_eq!(told, expected, "{name} {kind}");
+    }
+    let device = serde_json::json!({"path": "/dev/null", "type": "CharDevice"});
+    assert!(host_path::check(&device).is_ok());
+    let mode = |name: &str| fs::metadata(at(name)).unwrap().permissions().mode() & 0o7777;
+    assert_eq!((mode("made"), mode("made-file")), (0o755, 0o644));
+}
+
+#[test]
+fn a_volume_is_given_to_the_group_whole_or_not_at_all() {
+    use std::os::unix::fs::MetadataExt;
+    let directory = Directory::new("group");
+    let inner = directory.0.join("inner");
+    fs::create_dir(&inner).unwrap();
+    fs::write(inner.join("file"), "").unwrap();
+    std::os::unix::fs::symlink("/etc/passwd", inner.join("link")).unwrap();
+    let set =
+        |path: &Path, mode| fs::set_permissions(path, fs::Permissions::from_mode(mode)).unwrap();
+    let mode = |path: &Path| fs::metadata(path).unwrap().permissions().mode() & 0o7777;
+    let group = Some(fs::metadata(&inner).unwrap().gid());
+    let owner = |policy| Owner { group, user: None, policy };
+    set(&inner.join("file"), 0o600);
+    set(&inner, 0o700);
+    set(&directory.0, 0o700);
+    owner(owner::Policy::OnRootMismatch).take(&directory.0).unwrap();
+    let modes = || [mode(&directory.0), mode(&inner), mode(&inner.join("file"))];
+    assert_eq!(modes(), [0o2770, 0o2770, 0o660]);
+    // The root fits, so that what is in it is not looked at again.
+    set(&inner.join("file"), 0o600);
+    owner(owner::Policy::OnRootMismatch).take(&directory.0).unwrap();
+    assert_eq!(mode(&inner.join("file")), 0o600);
+    owner(owner::Policy::Always).take(&directory.0).unwrap();
+    assert_eq!(mode(&inner.join("file")), 0o660);
+    assert_eq!(mode(Path::new("/etc/passwd")), 0o644);
+}
+
+#[test]
+fn a_token_is_replaced_after_four_fifths_of_its_life_or_a_day() {
+    for (seconds, due) in [(3607, 2885), (600, 480), (7 * 86_400, 86_400)] {
+        assert_eq!(payload::due_after(seconds), due);
+    }
+}
+
+#[test]
+fn memory_is_bounded_by_the_volume_the_pod_and_the_node() {
+    let pod = |limit: Option<&str>| {
+        let mut pod = serde_json::json!({"spec": {"containers": [{"name": "a"}]}});
+        if let Some(limit) = limit {
+            pod["spec"]["containers"][0]["resources"]["limits"]["memory"] = limit.into();
+        }
+        Object::new(pod)
+    };
+    let capacity = serde_json::json!({"memory": "1Gi"});
+    for (limit, size, expected) in [
+        (None, None, 1 << 30),
+        (None, Some("1Mi"), 1 << 20),
+        (Some("512Ki"), Some("1Mi"), 512 << 10),
+        (Some("4Gi"), Some("0"), 1 << 30),
+    ] {
+        let volume = serde_json::json!({"sizeLimit": size});
+        assert_eq!(memory_size(&pod(limit), &volume, &capacity), Some(expected));
+    }
+}
+
+#[test]
+fn what_is_in_a_bounded_volume_is_counted() {
+    let directory = Directory::new("usage");
+    let volume = directory.0.join("empty-dir/v/deep");
+    fs::create_dir_all(&volume).unwrap();
+    let pod = |limit: &str| {
+        Object::new(serde_json::json!({"spec": {"volumes": [{"name": "v",
+            "emptyDir": {"sizeLimit": limit}}, {"name": "w", "emptyDir": {}}]}}))
+    };
+    fs::write(volume.join("file"), vec![1; 200_000]).unwrap();
+    assert_eq!(usage::exceeded(&pod("1Mi"), &directory.0), None);
+    let told = usage::exceeded(&pod("100Ki"), &directory.0);
+    let expected = "Usage of EmptyDir volume \"v\" exceeds the limit \"100Ki\". ";
+    assert_eq!(told.as_deref(), Some(expected));
+    assert!(usage::is_bounded(&pod("1Mi")) && !usage::is_bounded(&pod("0")));
+}

@@ -78,18 +78,23 @@ pub fn decide(
     }
 }
 
+/// Why a pod whose gang has too few members waits.
+pub fn lacks_members(nodes: usize, pod: &PodInfo, count: usize, group: &Group) -> Diagnosis {
+    let (name, enough) = (&pod.name().name, group.members_min);
+    let reason = format!(
+        "pre-filter pod {name} cannot find enough sibling pods, current pods number: {count}, \
+         minMember of group: {enough}"
+    );
+    Diagnosis::because(nodes, reason, Events::NONE)
+}
+
 /// What can be said without looking at nodes one by one.
 fn refuse_early(snapshot: &Snapshot, gang: &Gang<'_>, missing: usize) -> Option<Diagnosis> {
     let nodes = snapshot.node_count();
     let count = gang.pending.len() + gang.placed;
     if gang.pending.len() < missing {
-        let name = gang.pending.first().map(|(pod, _)| &*pod.name().name).unwrap_or_default();
-        let reason = format!(
-            "pre-filter pod {name} cannot find enough sibling pods, current pods number: {count}, \
-             minMember of group: {}",
-            gang.group.members_min
-        );
-        return Some(Diagnosis::because(nodes, reason, Events::NONE));
+        let (first, _) = gang.pending.first()?;
+        return Some(lacks_members(nodes, first, count, gang.group));
     }
     if gang.placed > 0 {
         return None;

@@ -14,8 +14,9 @@ use crate::plugins::volume_binding::{self, Step};
 use crate::pod::PodInfo;
 use crate::preempt::{Preemption, preempt};
 use crate::profile::{Policy, Profile};
+use crate::run::reports::Told;
 use crate::run::reservation::{Reservation, VOLUMES_TIMEOUT};
-use crate::run::state::{Assumed, State, Told};
+use crate::run::state::{Assumed, State};
 use crate::run::work::{Report, Work};
 use crate::snapshot::Slot;
 use crate::verdict::{Diagnosis, Verdict};
@@ -68,6 +69,14 @@ impl State {
     ) {
         let profiles = self.profiles.clone();
         let nodes = self.snapshot.node_count();
+        if let Some(members) = self.groups.get(key)
+            && let Some(group) = members.group.as_ref()
+            && !members.may_suffice()
+        {
+            // Most members of a large gang come before the last: none of them looks at all others.
+            let diagnosis = gang::lacks_members(nodes, first, members.pods.len(), group);
+            return self.tell_later(first, &Arc::new(diagnosis), now);
+        }
         let Some((group, members)) = self
             .groups
             .get(key)
@@ -267,15 +276,14 @@ impl State {
         self.queue.refuse(&pod.uid, diagnosis.wakes, now);
         self.verdicts.keep(pod.name(), diagnosis);
         let report = Report { message: diagnosis.message(), nominated: nominated.into() };
-        let told = Told { pod: pod.clone(), report, not_before: now };
-        self.reports.insert(pod.uid.clone(), told);
+        self.reports.put(Told { pod: pod.clone(), report, not_before: now });
     }
 
     /// The same, if it still waits after a while: others of its gang may be on their way.
     fn tell_later(&mut self, pod: &Arc<PodInfo>, diagnosis: &Arc<Diagnosis>, now: Instant) {
         self.tell(pod, diagnosis, "", now);
-        if let Some(told) = self.reports.get_mut(&pod.uid) {
-            told.not_before = now + MEMBERS_DELAY;
+        if let Some(told) = self.reports.remove(&pod.uid) {
+            self.reports.put(Told { not_before: now + MEMBERS_DELAY, ..told });
         }
     }
 }

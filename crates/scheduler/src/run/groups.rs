@@ -2,14 +2,19 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
+use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Name, Object};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::gang::group::{Family, Group, GroupKey};
 use crate::gang::status::{self, Tally};
 use crate::pod::PodInfo;
+
+/// How long a group rests after its status was written: its members come and go by the hundred.
+const REST: Duration = Duration::from_millis(100);
 
 #[derive(Default)]
 pub struct Groups {
@@ -19,6 +24,8 @@ pub struct Groups {
     writing: BTreeSet<GroupKey>,
     /// Writes that failed in a row.
     failures: BTreeMap<GroupKey, u32>,
+    /// Groups that were written lately, and until when they rest.
+    resting: BTreeMap<GroupKey, Instant>,
     /// Groups that are not seen yet as they were last written.
     unseen: BTreeMap<GroupKey, u64>,
 }
@@ -27,6 +34,13 @@ pub struct Groups {
 pub struct Members {
     pub group: Option<Group>,
     pub pods: BTreeMap<Arc<str>, Arc<PodInfo>>,
+}
+
+impl Members {
+    /// Whether there are as many as the group asks for, or nobody knows how many those are.
+    pub fn may_suffice(&self) -> bool {
+        self.group.as_ref().is_none_or(|group| self.pods.len() >= group.members_min)
+    }
 }
 
 impl Groups {
@@ -73,9 +87,12 @@ impl Groups {
     }
 
     /// Statuses to be written; each group has at most one write under way.
-    pub fn statuses(&mut self, now: Timestamp) -> Vec<(GroupKey, Arc<Object>, Value)> {
+    pub fn statuses(&mut self, now: Timestamp, at: Instant) -> Vec<(GroupKey, Arc<Object>, Value)> {
+        self.resting.retain(|_, until| *until > at);
         let mut wanted = Vec::new();
-        let ready: Vec<GroupKey> = self.dirty.difference(&self.writing).cloned().collect();
+        let is_ready = |key: &&GroupKey| !self.resting.contains_key(*key);
+        let ready: Vec<GroupKey> =
+            self.dirty.difference(&self.writing).filter(is_ready).cloned().collect();
         for key in ready {
             self.dirty.remove(&key);
             let Some(members) = self.held.get(&key) else { continue };
@@ -88,10 +105,17 @@ impl Groups {
             let tally = Tally::of(members.pods.values());
             if let Some(status) = status::plan(key.family, group, tally, now) {
                 self.writing.insert(key.clone());
+                self.resting.insert(key.clone(), at + REST);
                 wanted.push((key, group.object.clone(), status));
             }
         }
         wanted
+    }
+
+    /// When a group has rested whose status may not be as it should.
+    pub fn next_after(&self, now: Instant) -> Option<Instant> {
+        let resting = self.resting.iter().filter(|(key, _)| self.dirty.contains(*key));
+        resting.map(|(_, until)| *until).filter(|until| *until > now).min()
     }
 
     pub fn failures(&self, key: &GroupKey) -> u32 {

@@ -3,6 +3,7 @@
 mod decide;
 mod groups;
 mod inbox;
+mod reports;
 mod reservation;
 mod settle;
 mod state;
@@ -138,7 +139,7 @@ impl Scheduler {
             let room = NOTICES_MAX.saturating_sub(self.running.notices);
             work.extend(self.state.take_notices(room));
         }
-        let statuses = self.state.groups.statuses(self.context.environment.now());
+        let statuses = self.state.groups.statuses(self.context.environment.now(), now);
         for (key, group, status) in statuses {
             let failures = self.state.groups.failures(&key);
             work.push(Work::Group { key, group, status, failures });

@@ -111,13 +111,12 @@ impl State {
 
     /// Pods that are to be told why they wait; each is told one thing at a time.
     pub fn take_reports(&mut self, room: usize, now: Instant) -> Vec<Work> {
-        let ready = self.reports.iter().filter(|(uid, told)| {
-            told.not_before <= now
-                && !self.reporting.contains(*uid)
+        let ready = self.reports.due(now).filter(|uid| {
+            !self.reporting.contains(*uid)
                 && !self.preempting.contains(*uid)
                 && !self.unseen.contains_key(*uid)
         });
-        let ready: Vec<Arc<str>> = ready.take(room).map(|(uid, _)| uid.clone()).collect();
+        let ready: Vec<Arc<str>> = ready.take(room).cloned().collect();
         let mut work = Vec::new();
         for uid in ready {
             let Some(told) = self.reports.remove(&uid) else { continue };

@@ -15,10 +15,10 @@ use crate::kinds::{BUDGET, CLAIM, CLASS, GROUP, NAMESPACE, NODE, POD, VOLCANO_GR
 use crate::pod::PodInfo;
 use crate::profile::Profile;
 use crate::queue::Queue;
-use crate::run::groups::Groups;
+use crate::run::groups::{Groups, Members};
 use crate::run::inbox::News;
+use crate::run::reports::Reports;
 use crate::run::reservation::Reservation;
-use crate::run::work::Report;
 use crate::snapshot::{Map, Snapshot};
 use crate::verdict::{Diagnosis, Verdicts};
 
@@ -35,8 +35,7 @@ pub struct State {
     pub assumed: Map<Arc<str>, Assumed>,
     /// Pods that others go for at this moment.
     pub preempting: BTreeSet<Arc<str>>,
-    /// What pods are to be told; the latest counts.
-    pub reports: BTreeMap<Arc<str>, Told>,
+    pub reports: Reports,
     pub reporting: BTreeSet<Arc<str>>,
     /// Pods that are not seen yet as they were last written.
     pub unseen: BTreeMap<Arc<str>, u64>,
@@ -45,14 +44,6 @@ pub struct State {
     pub refusals: Map<usize, (Arc<Diagnosis>, Arc<Diagnosis>)>,
     uids: BTreeMap<Name, Arc<str>>,
     events: Events,
-}
-
-/// What a pod is to be told, and when.
-#[derive(Debug)]
-pub struct Told {
-    pub pod: Arc<PodInfo>,
-    pub report: Report,
-    pub not_before: Instant,
 }
 
 /// A pod that was decided.
@@ -76,7 +67,7 @@ impl State {
             reservations_made: 0,
             assumed: Map::default(),
             preempting: BTreeSet::new(),
-            reports: BTreeMap::new(),
+            reports: Reports::default(),
             reporting: BTreeSet::new(),
             unseen: BTreeMap::new(),
             notices: VecDeque::new(),
@@ -197,7 +188,9 @@ impl State {
         }
         let is_new = !self.queue.holds(&pod.uid);
         self.queue.put(&pod, now);
-        if let (Some(key), true) = (&pod.group, is_new) {
+        if let (Some(key), true) = (&pod.group, is_new)
+            && self.groups.get(key).is_some_and(Members::may_suffice)
+        {
             self.wake_members(key, now);
         }
         Events::NONE
@@ -246,10 +239,10 @@ impl State {
     /// When something must be looked at although nothing changed.
     pub fn next_due(&self, now: Instant) -> Option<Instant> {
         let reserved = self.reservations.values().map(|one| one.deadline);
-        let told = self.reports.values().map(|told| told.not_before);
         // What is due and still there waits for room, and room wakes the loop.
-        let told = told.filter(|at| *at > now);
-        reserved.chain(told).chain(self.queue.next_due()).min()
+        let told = self.reports.next_after(now);
+        let groups = self.groups.next_after(now);
+        reserved.chain(told).chain(groups).chain(self.queue.next_due()).min()
     }
 }
 

@@ -89,7 +89,7 @@ async fn runtime(requests: &Requests, job: &TrainJob<'_>, kind: Kind) -> Result<
     let namespace = if kind.namespaced { job.namespace() } else { "" };
     let name = Name::new(namespace, job.runtime_name());
     let why = match requests.get(kind, &name).await {
-        Ok(Some(runtime)) => return Ok(runtime.value),
+        Ok(Some(runtime)) => return Ok(runtime.value.clone()),
         Ok(None) => {
             format!("{}.{} {:?} not found", kind.plural, kind.group, job.runtime_name())
         }

@@ -319,7 +319,7 @@ fn counts_are_told_in_descending_order_of_names() {
 
 #[test]
 fn a_set_may_have_its_racks_to_itself() {
-    let mut set = set(json!({}), json!({})).value;
+    let mut set = set(json!({}), json!({})).value.clone();
     set["metadata"]["annotations"] = json!({"alpha.jobset.sigs.k8s.io/exclusive-topology": "rack"});
     let object = Object::new(set.clone());
     let spec = Spec::of(&object);
@@ -329,7 +329,7 @@ fn a_set_may_have_its_racks_to_itself() {
     assert_eq!(affinity["podAffinity"][required][0]["topologyKey"], "rack");
     assert_eq!(affinity["podAntiAffinity"][required][0]["topologyKey"], "rack");
     set["metadata"]["annotations"]["alpha.jobset.sigs.k8s.io/node-selector"] = json!("true");
-    let object = Object::new(set);
+    let object = Object::new(set.clone());
     let spec = Spec::of(&object);
     let made = build::job(&spec, &spec.jobs[0], 0);
     let pod = &made["spec"]["template"]["spec"];

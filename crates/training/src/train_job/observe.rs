@@ -103,7 +103,7 @@ async fn runtime(context: &Context, job: &TrainJob<'_>, found: &Found) -> Result
             if let Some(meta) = runtime.value["metadata"].as_object_mut() {
                 meta.remove("managedFields");
             }
-            Runtime::Live(runtime.value)
+            Runtime::Live(runtime.value.clone())
         }
         None if kind == TRAINING_RUNTIME => Runtime::Missing(format!(
             "TrainingRuntime specified in TrainJob is not found: {} {:?} not found",

@@ -280,7 +280,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn whatever_comes_is_read_without_a_panic(kind in 0_u16..12, bytes: Vec<u8>, rest: Vec<u8>) {
+        fn whatever_comes_is_read_without_a_panic(
+            kind in 0_u16..12, bytes: Vec<u8>, rest: Vec<u8>,
+        ) {
             let mut all = control(kind, &bytes).to_vec();
             all.extend_from_slice(&rest);
             let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();

@@ -41,6 +41,14 @@ struct Open {
     reset: watch::Sender<bool>,
 }
 
+impl Open {
+    /// Whether anybody still has a part of it.
+    fn has_user(&self) -> bool {
+        let is_read = self.input.as_ref().is_some_and(|input| !input.is_closed());
+        is_read || self.reset.receiver_count() > 0
+    }
+}
+
 /// Hands on what the client says, until it goes away or breaks the protocol.
 pub async fn read<R>(stream: R, frames: &Frames, opened: mpsc::Sender<Stream>)
 where
@@ -97,7 +105,7 @@ impl Session<'_> {
             return self.frames.send(frame::reset(id, frame::PROTOCOL_ERROR)).await;
         }
         self.last = id;
-        self.open.retain(|_, open| open.reset.receiver_count() > 0);
+        self.open.retain(|_, open| open.has_user());
         if self.open.len() >= STREAMS_MAX {
             return self.frames.send(frame::reset(id, REFUSED)).await;
         }

@@ -8,6 +8,7 @@ use std::time::Duration;
 
 use ::http::{HeaderMap, HeaderName, HeaderValue, Request, Response, Uri, header};
 use bytes::Bytes;
+use futures::FutureExt;
 use http_body_util::{BodyExt, Empty, Limited};
 use hyper::body::Incoming;
 use hyper_util::rt::{TokioExecutor, TokioIo};
@@ -17,6 +18,7 @@ use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
+use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use super::{Answer, USER_AGENT, named, port, text, why};
@@ -202,19 +204,17 @@ fn request(target: &Target, uri: &str) -> Result<Request<Empty<Bytes>>, String> 
 }
 
 /// What carries a connection; it ends with this, so that a pod that hangs holds nothing of ours.
-pub struct Connection(tokio::task::JoinHandle<()>);
-
-impl Connection {
-    pub fn carry<E: Send>(
-        connection: impl Future<Output = Result<(), E>> + Send + 'static,
-    ) -> Connection {
-        Connection(tokio::spawn(async move { drop(connection.await) }))
-    }
+pub struct Connection {
+    _task: JoinSet<()>,
 }
 
-impl Drop for Connection {
-    fn drop(&mut self) {
-        self.0.abort();
+impl Connection {
+    pub fn carry<E: 'static>(
+        connection: impl Future<Output = Result<(), E>> + Send + 'static,
+    ) -> Connection {
+        let mut task = JoinSet::new();
+        task.spawn(connection.map(drop));
+        Connection { _task: task }
     }
 }
 

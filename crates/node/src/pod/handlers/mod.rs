@@ -71,12 +71,8 @@ pub async fn probe(
     if handler["tcpSocket"].is_object() {
         return ask_tcp(&handler["tcpSocket"], asked.container, &own, timeout).await;
     }
-    let service = &handler["grpc"];
-    if service.is_object() {
-        return match port(&service["port"], asked.container) {
-            Ok(port) => grpc::probe((&own, port), text(&service["service"]), timeout).await,
-            Err(why) => Answer::Unknown(why),
-        };
+    if handler["grpc"].is_object() {
+        return ask_grpc(&handler["grpc"], &own, timeout).await;
     }
     Answer::Unknown("missing probe handler".to_owned())
 }
@@ -94,6 +90,14 @@ pub async fn ask_tcp(socket: &Value, container: &Value, own: &str, timeout: Dura
     let host = named(&socket["host"]).unwrap_or(own);
     match port(&socket["port"], container) {
         Ok(port) => connect(host, port, timeout).await,
+        Err(why) => Answer::Unknown(why),
+    }
+}
+
+/// Asks for the health of a service.
+pub async fn ask_grpc(service: &Value, own: &str, timeout: Duration) -> Answer {
+    match port(&service["port"], &Value::Null) {
+        Ok(port) => grpc::probe((own, port), text(&service["service"]), timeout).await,
         Err(why) => Answer::Unknown(why),
     }
 }

@@ -122,9 +122,12 @@ fn a_pod_that_was_taken_stays_so() {
     assert!(ledger.admit(&next, Some(&node())).is_err());
 }
 
+fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
+    json!({"key": key, "operator": operator, "values": values})
+}
+
 #[test]
 fn affinity_is_as_the_scheduler_has_it() {
-    let expression = |key: &str, operator: &str, values: &[&str]| json!({"key": key, "operator": operator, "values": values});
     for (expressions, expected) in [
         (vec![expression("zone", "In", &["a", "b"])], true),
         (vec![expression("zone", "NotIn", &["a"])], false),
@@ -137,8 +140,9 @@ fn affinity_is_as_the_scheduler_has_it() {
         (vec![], false),
     ] {
         let mut value = asks("x", "");
-        value["spec"]["affinity"]["nodeAffinity"] = json!({"requiredDuringSchedulingIgnoredDuringExecution": {"nodeSelectorTerms":
-                [{"matchExpressions": expressions}]}});
+        let terms = json!({"nodeSelectorTerms": [{"matchExpressions": expressions}]});
+        let affinity = &mut value["spec"]["affinity"]["nodeAffinity"];
+        affinity["requiredDuringSchedulingIgnoredDuringExecution"] = terms;
         let taken = Ledger::default().admit(&Object::new(value), Some(&node())).is_ok();
         assert_eq!(taken, expected, "{expressions:?}");
     }

@@ -49,12 +49,21 @@ fn one(variable: Value) -> String {
     }
 }
 
+fn key_of(kind: &str, name: &str, key: &str, optional: bool) -> Value {
+    json!({"valueFrom": {kind: {"name": name, "key": key, "optional": optional}}})
+}
+
+fn amount(resource: &str, divisor: &str) -> Value {
+    json!({"valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": divisor}}})
+}
+
 #[test]
 fn a_variable_has_the_value_that_its_source_says() {
     let field = |path: &str| json!({"valueFrom": {"fieldRef": {"fieldPath": path}}});
-    let map = |name: &str, key: &str, optional: bool| json!({"valueFrom": {"configMapKeyRef": {"name": name, "key": key, "optional": optional}}});
-    let secret = |name: &str, key: &str, optional: bool| json!({"valueFrom": {"secretKeyRef": {"name": name, "key": key, "optional": optional}}});
-    let amount = |resource: &str, divisor: &str| json!({"valueFrom": {"resourceFieldRef": {"resource": resource, "divisor": divisor}}});
+    let map =
+        |name: &str, key: &str, optional: bool| key_of("configMapKeyRef", name, key, optional);
+    let secret =
+        |name: &str, key: &str, optional: bool| key_of("secretKeyRef", name, key, optional);
     for (variable, expected) in [
         (json!({"value": "$(A)-$$(A)-$(B)-$A"}), "1-$(A)-$(B)-$A"),
         (json!({}), ""),

@@ -42,67 +42,44 @@ fn observed(text: &str) -> Observed {
     let mut observed = Observed::default();
     for one in text.split(' ').filter(|one| !one.is_empty()) {
         let (name, state) = one.split_once('=').unwrap();
-        let seen: &mut Seen = observed.containers.entry(name.to_owned()).or_default();
-        let attempt = u32::try_from(seen.runs.len()).unwrap();
-        let mut run = |state| {
-            let id = ContainerId::new("u", name, attempt);
-            seen.runs.push(Container { id, image: "i".into(), failures: attempt, state });
-        };
-        let parts: Vec<&str> = state.split([':', '@']).collect();
-        match parts[..] {
-            ["running"] => run(State::Running { since: at(NOW - 100) }),
-            ["stopping"] => {
-                run(State::Running { since: at(NOW - 100) });
-                seen.is_stopping = true;
-            }
-            ["ill"] => {
-                run(State::Running { since: at(NOW - 100) });
-                seen.health.is_alive = false;
-            }
-            ["unready"] => {
-                run(State::Running { since: at(NOW - 100) });
-                seen.health.is_ready = false;
-            }
-            ["exit", code, ago] => {
-                let ended = at(NOW - ago.parse::<i64>().unwrap());
-                let code = code.parse().unwrap();
-                let (signal, reason) = (None, None);
-                run(State::Exited(Exit { began: ended, ended, code, signal, reason }));
-            }
-            ["refused", times, ago] => {
-                let refusal = Refusal { reason: "RunContainerError", message: "no".into() };
-                let at = at(NOW - ago.parse::<i64>().unwrap());
-                let (times, image) = (times.parse().unwrap(), "i".to_owned());
-                seen.refused = Some(Refused { refusal, at, times, image });
-            }
-            ["unstarted"] => {
-                run(State::Running { since: at(NOW - 100) });
-                seen.health = Health { is_started: false, is_ready: false, is_alive: true };
-            }
-            ["stillborn"] => {
-                run(State::Running { since: at(NOW - 100) });
-                seen.health = Health { is_started: false, is_ready: false, is_alive: false };
-            }
-            ["long", code, ago] => {
-                let ended = at(NOW - ago.parse::<i64>().unwrap());
-                let began = at(ended.as_second() - 601);
-                let (code, signal, reason) = (code.parse().unwrap(), None, None);
-                run(State::Exited(Exit { began, ended, code, signal, reason }));
-            }
-            ["old"] => {
-                run(State::Running { since: at(NOW - 100) });
-                seen.runs.last_mut().unwrap().image = "before".to_owned();
-            }
-            ["gone", code, ago] => {
-                let ended = at(NOW - ago.parse::<i64>().unwrap());
-                let (code, signal, reason) = (code.parse().unwrap(), None, None);
-                run(State::Exited(Exit { began: ended, ended, code, signal, reason }));
-                seen.runs.last_mut().unwrap().image = "before".to_owned();
-            }
-            _ => panic!("{one}"),
-        }
+        see(observed.containers.entry(name.to_owned()).or_default(), name, state);
     }
     observed
+}
+
+fn see(seen: &mut Seen, name: &str, text: &str) {
+    let parts: Vec<&str> = text.split([':', '@']).collect();
+    let number = |text: &str| text.parse::<i64>().unwrap();
+    if let ["refused", times, ago] = parts[..] {
+        let refusal = Refusal { reason: "RunContainerError", message: "no".into() };
+        let (at, image) = (at(NOW - number(ago)), "i".to_owned());
+        seen.refused = Some(Refused { refusal, at, times: times.parse().unwrap(), image });
+        return;
+    }
+    let state = match parts[..] {
+        [how, code, ago] => {
+            let ended = at(NOW - number(ago));
+            let ran = if how == "long" { 601 } else { 0 };
+            let began = at(ended.as_second() - ran);
+            let (code, signal, reason) = (code.parse().unwrap(), None, None);
+            State::Exited(Exit { began, ended, code, signal, reason })
+        }
+        _ => State::Running { since: at(NOW - 100) },
+    };
+    let health = |is_started, is_ready, is_alive| Health { is_started, is_ready, is_alive };
+    match parts[0] {
+        "stopping" => seen.is_stopping = true,
+        "ill" => seen.health = health(true, true, false),
+        "unready" => seen.health = health(true, false, true),
+        "unstarted" => seen.health = health(false, false, true),
+        "stillborn" => seen.health = health(false, false, false),
+        "running" | "exit" | "long" | "old" | "gone" => {}
+        other => panic!("{other}"),
+    }
+    let image = if ["old", "gone"].contains(&parts[0]) { "before" } else { "i" };
+    let attempt = u32::try_from(seen.runs.len()).unwrap();
+    let id = ContainerId::new("u", name, attempt);
+    seen.runs.push(Container { id, image: image.to_owned(), failures: attempt, state });
 }
 
 /// Policy and containers, what is observed, what is decided, and the phase.

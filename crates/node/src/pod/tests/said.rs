@@ -59,6 +59,19 @@ fn a_pod_that_is_not_taken_has_failed_and_says_why() {
 }
 
 #[test]
+fn a_pod_that_took_too_much_fails_and_its_containers_end() {
+    let message = "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ".to_owned();
+    let evicted = Some(Refusal { reason: "Evicted", message });
+    let seen = Observed { evicted, ..observed("a=running") };
+    let value = pod("Always", "main:a");
+    let decided = next(&Object::new(value.clone()), &seen, at(NOW)).to_string();
+    assert_eq!(decided, "stop a #0 in 30s PodEnds; Evicted");
+    let told = status(&value, &seen);
+    assert_eq!((&told["phase"], &told["reason"]), (&json!("Failed"), &json!("Evicted")));
+    assert!(reconcile::conditions::is_true(&told, "DisruptionTarget"));
+}
+
+#[test]
 fn nothing_is_written_when_nothing_is_different() {
     for seen in ["", "a=running", "a=unready", "a=exit:0@5 a=exit:1@3", "a=refused:1@2"] {
         let mut value = pod("Always", "init:i main:a");

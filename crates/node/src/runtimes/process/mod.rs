@@ -4,40 +4,59 @@
 //! its output, and records how it ended. What runs is therefore known after a restart, with the
 //! exit codes of what ended meanwhile. A shim is watched by its pidfd.
 //!
-//! Images are names only: nothing is pulled, so a container must say its command. Mounts need a
-//! mount namespace (`mounts.rs`); without the right to make one a container with mounts is refused.
+//! Images are names only: nothing is pulled, so a container must say its command. Containers have
+//! namespaces (`world.rs`), control groups (`cgroups/`) and few rights (`credentials.rs`) as far as
+//! we may give them: root with `CAP_SYS_ADMIN` everything, others what the kernel lets users do.
+//! They see the files and the devices of the host.
 
 mod attach;
+mod capabilities;
+mod cgroups;
+mod credentials;
+mod filter;
+mod launch;
 mod mounts;
+mod namespaces;
+mod nursery;
 mod record;
+mod root;
 mod sandbox;
 pub mod shim;
 mod streams;
 pub(crate) mod system;
 mod terminal;
+mod world;
 
+#[cfg(test)]
+mod confined;
+#[cfg(test)]
+mod crash;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::net::IpAddr;
-use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use tokio::sync::watch;
 
+use crate::confinement::Processes;
+use crate::failpoints::reached;
+use crate::network::Network;
 use crate::runtime::{
-    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
-    START_MAX, Sandbox, SandboxSpec, State,
+    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
+    SandboxSpec, State,
 };
 use crate::server::streams::{Duplex, Streams, Wanted};
-use record::{Ended, Place, Started};
+use cgroups::{Cgroups, Group};
+use nursery::Nursery;
+use record::{Asked, Ended, Place, Started};
 
 /// How long after its program a shim may take to end.
 const SHIM_END_MAX: Duration = Duration::from_secs(2);
@@ -51,11 +70,18 @@ pub struct Options {
     pub directory: PathBuf,
     /// What runs `shim::main`: this program and its arguments.
     pub shim: Vec<OsString>,
+    /// How long a start may take: `START_MAX`.
+    pub start_max: Duration,
+    /// What gives pods addresses; without it they share the machine's.
+    pub network: Option<Arc<Network>>,
 }
 
 /// The runtime. It must be made and used inside a tokio runtime.
 pub struct Process {
     options: Options,
+    cgroups: Cgroups,
+    /// Started with the first container, and again when it is gone.
+    nursery: Mutex<Option<Nursery>>,
     held: Arc<Mutex<Held>>,
     listener: Arc<RwLock<Option<Listener>>>,
 }
@@ -63,6 +89,8 @@ pub struct Process {
 #[derive(Default)]
 struct Held {
     runs: BTreeMap<ContainerId, Run>,
+    /// Not yet among the runs.
+    starting: BTreeSet<ContainerId>,
     watchers: tokio::task::JoinSet<()>,
 }
 
@@ -70,48 +98,79 @@ struct Run {
     container: Container,
     place: Place,
     log: PathBuf,
-    started: Option<Started>,
+    group: Option<Group>,
+    stop_signal: i32,
+    started: Started,
     /// True when it ended.
     ended: watch::Sender<bool>,
 }
 
+/// How a run came to be known.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Found {
+    Started,
+    Again,
+}
+
 impl Process {
-    /// Finds what runs already.
+    /// Finds what runs already, and ends what runs without a record.
     pub fn open(options: Options) -> io::Result<Process> {
         fs::create_dir_all(options.directory.join("pods"))?;
         fs::create_dir_all(options.directory.join("logs"))?;
-        let process = Process { options, held: Arc::default(), listener: Arc::default() };
+        let cgroups = Cgroups::open(&options.directory);
+        let process = Process {
+            options,
+            cgroups,
+            nursery: Mutex::default(),
+            held: Arc::default(),
+            listener: Arc::default(),
+        };
         for place in Place::all(&process.options.directory)? {
             process.find_again(place)?;
+        }
+        let known: BTreeSet<String> = process.containers().into_keys().collect();
+        for pod in process.cgroups.pods().iter().filter(|pod| !known.contains(*pod)) {
+            process.cgroups.remove_pod(pod);
         }
         Ok(process)
     }
 
     /// Takes up a run whose record was found.
     fn find_again(&self, place: Place) -> io::Result<()> {
-        let Some(spec) = place.spec() else {
-            // Its record was never whole, so it never ran.
-            return place.remove();
+        let Some(started) = place.find_start() else { return Ok(()) };
+        let Some(asked) = place.asked() else { return place.remove() };
+        self.take_up(&asked, place, started, Found::Again);
+        Ok(())
+    }
+
+    /// From here on the run is known, and its end is waited for.
+    fn take_up(&self, asked: &Asked, place: Place, started: Started, found: Found) {
+        let Asked { spec, log, group, .. } = asked;
+        // What ended while nobody looked is not running, not even for a moment.
+        let has_ended = found == Found::Again && place.ended().is_some();
+        let state = match has_ended {
+            true => State::Exited(how_it_ended(&place, &started, group.as_ref())),
+            false => State::Running { since: started.at },
         };
-        let log = self.log_path(&spec);
-        let started = place.wait_for_start();
-        let Some(started) = started else { return place.remove() };
         let container = Container {
             id: spec.id.clone(),
             image: spec.image.clone(),
             failures: spec.failures,
-            state: State::Running { since: started.at },
+            state,
         };
         let run = Run {
             container,
             place,
-            log,
-            started: Some(started.clone()),
-            ended: watch::Sender::new(false),
+            log: log.clone(),
+            group: group.clone(),
+            stop_signal: spec.stop_signal.unwrap_or(libc::SIGTERM),
+            started: started.clone(),
+            ended: watch::Sender::new(has_ended),
         };
         self.lock().runs.insert(spec.id.clone(), run);
-        self.watch(spec.id, &started, None);
-        Ok(())
+        if !has_ended {
+            self.watch(spec.id.clone(), &started);
+        }
     }
 
     fn log_path(&self, spec: &ContainerSpec) -> PathBuf {
@@ -121,23 +180,25 @@ impl Process {
     }
 
     /// Waits for the end of a shim, without polling.
-    fn watch(&self, id: ContainerId, started: &Started, child: Option<Child>) {
+    fn watch(&self, id: ContainerId, started: &Started) {
         let (held, listener, started) = (self.held.clone(), self.listener.clone(), started.clone());
-        let shim = system::open_process(started.shim, started.shim_ticks);
         let watcher = async move {
-            if let Some(shim) = shim
+            if let Some(shim) = started.shim()
                 && let Ok(shim) = system::wait_on(shim)
             {
                 let _ = shim.readable().await;
             }
-            if let Some(mut child) = child {
-                // It has ended, so this does not wait; it only lets the kernel forget it.
-                let _ = child.wait();
-            }
+            let found = {
+                let held = held.lock().unwrap_or_else(PoisonError::into_inner);
+                held.runs.get(&id).map(|run| (run.place.clone(), run.group.clone()))
+            };
+            let Some((place, group)) = found else { return };
+            let look = move || how_it_ended(&place, &started, group.as_ref());
+            let Ok(exit) = tokio::task::spawn_blocking(look).await else { return };
             let ended = {
                 let mut held = held.lock().unwrap_or_else(PoisonError::into_inner);
                 let Some(run) = held.runs.get_mut(&id) else { return };
-                run.container.state = State::Exited(how_it_ended(&run.place, &started));
+                run.container.state = State::Exited(exit);
                 run.ended.clone()
             };
             ended.send_replace(true);
@@ -149,23 +210,36 @@ impl Process {
         self.lock().watchers.spawn(watcher);
     }
 
+    /// Whether containers of a pod can enter each other's namespaces.
+    fn is_mighty(&self) -> bool {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        capabilities::has(capabilities::effective(&status), capabilities::SYS_ADMIN)
+    }
+
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// What the shim recorded; without a record it was killed, and its program with it.
-fn how_it_ended(place: &Place, started: &Started) -> Exit {
-    if let Some(Ended { at, code, signal }) = place.ended() {
-        return Exit { began: started.at, ended: at, code, signal, reason: None };
+/// What the shim recorded; without a record it was killed, and what it left is ended.
+fn how_it_ended(place: &Place, started: &Started, group: Option<&Group>) -> Exit {
+    if let Some(Ended { at, code, signal, is_short_of_memory }) = place.ended() {
+        let reason = is_short_of_memory.then_some("OOMKilled");
+        return Exit { began: started.at, ended: at, code, signal, reason };
     }
-    if let Some(program) = system::open_process(started.pid, started.ticks) {
-        let _ = system::signal(&program, libc::SIGKILL);
+    for left in [started.first(), started.program(group)].into_iter().flatten() {
+        let _ = system::signal(&left, libc::SIGKILL);
     }
-    let ended = Ended { at: record::now(), code: 137, signal: Some(libc::SIGKILL) };
+    if let Some(group) = group {
+        group.end();
+        group.remove();
+    }
+    let at = record::now();
+    let signal = Some(libc::SIGKILL);
+    let ended = Ended { at, code: 137, signal, is_short_of_memory: false };
     let _ = place.write("ended.json", &ended);
     let reason = Some("ContainerStatusUnknown");
-    Exit { began: started.at, ended: ended.at, code: 137, signal: ended.signal, reason }
+    Exit { began: started.at, ended: at, code: 137, signal, reason }
 }
 
 #[async_trait::async_trait]
@@ -191,9 +265,13 @@ impl PodRuntime for Process {
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
-        let mut all: BTreeMap<String, Vec<Container>> = BTreeMap::new();
-        for run in self.lock().runs.values() {
-            all.entry(run.container.id.pod.clone()).or_default().push(run.container.clone());
+        let mut all: BTreeMap<String, Vec<Container>> =
+            self.sandboxes().into_iter().map(|pod| (pod, Vec::new())).collect();
+        for (id, run) in &self.lock().runs {
+            let of_pod = all.entry(id.pod.clone()).or_default();
+            if id.name != world::HOLDER {
+                of_pod.push(run.container.clone());
+            }
         }
         all
     }
@@ -202,10 +280,20 @@ impl PodRuntime for Process {
         let held = self.lock();
         let from = ContainerId::new(pod, "", 0);
         let runs = held.runs.range(from..).take_while(|(id, _)| id.pod == pod);
-        runs.map(|(_, run)| run.container.clone()).collect()
+        let own = runs.filter(|(id, _)| id.name != world::HOLDER);
+        own.map(|(_, run)| run.container.clone()).collect()
     }
 
     async fn start(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
+        let mut shell = spec.clone();
+        let spec = match spec.command.is_empty() && spec.input.is_terminal {
+            // Who sits at a terminal and names no program wants a shell, as images have it.
+            true => {
+                shell.command = vec!["sh".to_owned()];
+                &shell
+            }
+            false => spec,
+        };
         if spec.command.is_empty() {
             let message = format!(
                 "the process runtime pulls no images, so container {:?} (image {:?}) must say its \
@@ -217,48 +305,27 @@ impl PodRuntime for Process {
         if self.lock().runs.contains_key(&spec.id) {
             return Ok(());
         }
-        let place = Place::of(&self.options.directory, &spec.id);
-        let log = self.log_path(spec);
-        let failed = |error: io::Error| Refusal {
-            reason: "CreateContainerError",
-            message: format!("could not record container {:?}: {error}", spec.id.name),
-        };
-        place.prepare(spec, &log).map_err(failed)?;
-        let began = spawn_shim(&self.options.shim, &place).map_err(failed)?;
-        let (child, started) = tokio::time::timeout(START_MAX, began.wait(&place))
-            .await
-            .unwrap_or_else(|_| Err("it did not start within two minutes".to_owned()))
-            .map_err(|message| {
-                let _ = place.remove();
-                Refusal { reason: "RunContainerError", message }
-            })?;
-        let container = Container {
-            id: spec.id.clone(),
-            image: spec.image.clone(),
-            failures: spec.failures,
-            state: State::Running { since: started.at },
-        };
-        let ended = watch::Sender::new(false);
-        let run = Run { container, place, log, started: Some(started.clone()), ended };
-        self.lock().runs.insert(spec.id.clone(), run);
-        self.watch(spec.id.clone(), &started, Some(child));
-        Ok(())
+        if spec.security.processes == Processes::OfPod && self.is_mighty() {
+            self.hold_processes(spec).await?;
+        }
+        self.launch(spec).await
     }
 
     async fn stop(&self, id: &ContainerId, grace: Duration) -> Result<(), Refusal> {
-        let (started, mut ended) = {
+        let (started, group, stop_signal, mut ended) = {
             let held = self.lock();
             let Some(run) = held.runs.get(id) else { return Ok(()) };
-            let Some(started) = run.started.clone() else { return Ok(()) };
-            (started, run.ended.subscribe())
+            (run.started.clone(), run.group.clone(), run.stop_signal, run.ended.subscribe())
         };
         if *ended.borrow() {
             return Ok(());
         }
-        if let Some(program) = system::open_process(started.pid, started.ticks) {
+        if let Some(program) = started.program(group.as_ref()) {
             if !grace.is_zero() {
-                let _ = system::signal(&program, libc::SIGTERM);
+                let _ = system::signal(&program, stop_signal);
+                reached("stop:asked");
                 if tokio::time::timeout(grace, ended.wait_for(|it| *it)).await.is_ok() {
+                    reached("stop:ended");
                     return Ok(());
                 }
             }
@@ -268,8 +335,8 @@ impl PodRuntime for Process {
             return Ok(());
         }
         // The shim holds on to something that does not die; with it goes its record.
-        if let Some(shim) = system::open_process(started.shim, started.shim_ticks) {
-            let _ = system::signal(&shim, libc::SIGKILL);
+        for left in [started.shim(), started.first()].into_iter().flatten() {
+            let _ = system::signal(&left, libc::SIGKILL);
         }
         match tokio::time::timeout(SHIM_END_MAX, ended.wait_for(|it| *it)).await {
             Ok(_) => Ok(()),
@@ -297,14 +364,21 @@ impl PodRuntime for Process {
             }
         };
         if let Some(run) = removed {
+            reached("remove:forgotten");
             let _ = run.place.remove();
-            remove_logs(&run.log);
+            reached("remove:container");
+            launch::remove_logs(&run.log);
         }
     }
 
     async fn remove_pod(&self, pod: &str) {
-        let ids: Vec<ContainerId> = self.of_pod(pod).into_iter().map(|one| one.id).collect();
+        let mut ids: Vec<ContainerId> = self.of_pod(pod).into_iter().map(|one| one.id).collect();
         let log = ids.first().map(|id| self.log(id));
+        let holder = ContainerId::new(pod, world::HOLDER, 0);
+        if let Err(refusal) = self.stop(&holder, Duration::ZERO).await {
+            tracing::warn!(pod, %refusal, "the pod's processes are still held");
+        }
+        ids.push(holder);
         for id in ids {
             self.remove(&id).await;
         }
@@ -312,7 +386,12 @@ impl PodRuntime for Process {
         if let Some(folder) = log.as_deref().and_then(Path::parent).and_then(Path::parent) {
             let _ = fs::remove_dir_all(folder);
         }
+        reached("remove:logs");
+        let (cgroups, of) = (self.cgroups.clone(), pod.to_owned());
+        let _ = tokio::task::spawn_blocking(move || cgroups.remove_pod(&of)).await;
+        reached("remove:groups");
         let _ = fs::remove_dir_all(self.options.directory.join("pods").join(pod));
+        self.remove_sandbox(pod).await;
     }
 
     fn log(&self, id: &ContainerId) -> PathBuf {
@@ -324,12 +403,12 @@ impl PodRuntime for Process {
         let found = {
             let held = self.lock();
             let run = held.runs.get(id).filter(|run| run.container.is_running());
-            run.and_then(|run| Some((run.place.spec()?, run.started.clone()?)))
+            run.and_then(|run| Some((run.place.asked()?, run.started.clone())))
         };
-        let (spec, started) =
+        let (asked, started) =
             found.ok_or_else(|| refused(format!("container {:?} does not run", id.name)))?;
-        let mut program = shim::beside(&spec, started.pid, command)
-            .map_err(|error| refused(error.to_string()))?;
+        let mut program =
+            shim::beside(&asked, &started, command).map_err(|error| refused(error.to_string()))?;
         program.stdin(Stdio::null());
         let ran = shim::collect(program, OUTPUT_BYTES_MAX).await;
         let (code, output) = ran.map_err(|error| refused(error.to_string()))?;
@@ -363,53 +442,7 @@ impl PodRuntime for Process {
 pub fn count_running(directory: &Path) -> usize {
     let goes_on = |place: &Place| {
         let started = place.started().filter(|_| place.ended().is_none());
-        started.is_some_and(|it| system::open_process(it.shim, it.shim_ticks).is_some())
+        started.is_some_and(|it| it.shim().is_some())
     };
     Place::all(directory).unwrap_or_default().iter().filter(|place| goes_on(place)).count()
-}
-
-/// Removes a log with what was set aside of it.
-fn remove_logs(log: &Path) {
-    let (Some(folder), Some(name)) = (log.parent(), log.file_name()) else { return };
-    for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
-        let found = entry.file_name();
-        if found.to_string_lossy().starts_with(&*name.to_string_lossy()) {
-            let _ = fs::remove_file(entry.path());
-        }
-    }
-}
-
-/// A shim that was started but has not said that its program runs.
-struct Began {
-    child: Child,
-    says: File,
-}
-
-fn spawn_shim(program: &[OsString], place: &Place) -> io::Result<Began> {
-    let (first, rest) = program.split_first().ok_or(io::ErrorKind::InvalidInput)?;
-    let mut command = Command::new(first);
-    command.args(rest).env_clear().env(shim::VARIABLE, place.directory());
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::null());
-    // Not in our group: what a terminal sends to us is not for containers.
-    command.process_group(0).current_dir("/");
-    let mut child = command.spawn()?;
-    let says = child.stdout.take().ok_or(io::ErrorKind::BrokenPipe)?;
-    Ok(Began { child, says: File::from(std::os::fd::OwnedFd::from(says)) })
-}
-
-impl Began {
-    /// Returns when the shim has recorded that its program runs, or why not.
-    async fn wait(self, place: &Place) -> Result<(Child, Started), String> {
-        let Began { mut child, says } = self;
-        let said = system::read_all(says, OUTPUT_BYTES_MAX).await;
-        if let Some(started) = place.started() {
-            return Ok((child, started));
-        }
-        let _ = child.kill();
-        let _ = child.wait();
-        let said = said.unwrap_or_default();
-        let said = String::from_utf8_lossy(&said);
-        let why = said.lines().find_map(|line| line.strip_prefix(shim::REFUSED));
-        Err(why.unwrap_or("its shim ended before it started").to_owned())
-    }
 }

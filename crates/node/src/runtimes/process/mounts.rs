@@ -1,8 +1,8 @@
-//! The file system that a container with mounts sees: the host's, with its volumes in their places.
+//! The files that a container sees: the host's, with its volumes in their places.
 //!
 //! It is a root of its own in a mount namespace of its own, so that the host keeps no mark of it:
 //! every entry of `/` is bound into it, and a directory that lacks a mount point is replaced by a
-//! memory file system into which its entries are bound. Who is not root needs a user namespace.
+//! memory file system into which its entries are bound.
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -10,27 +10,15 @@ use std::io;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::system;
+use super::{namespaces, system};
 use crate::runtime::Mount;
 use crate::volumes::system::{make_read_only_below, open_below, opened};
 
 /// Entries of a directory that are bound one by one.
 const ENTRIES_MAX: usize = 4_096;
 
-/// Makes the root and enters the namespace; `None` if there is nothing to mount.
-pub fn make(mounts: &[Mount], place: &Path) -> io::Result<Option<PathBuf>> {
-    if mounts.is_empty() {
-        return Ok(None);
-    }
-    if let Err(error) = system::own_mounts() {
-        if mounts.iter().all(|one| one.optional) {
-            return Ok(None);
-        }
-        let why = "mounts need root, or a kernel that lets users make namespaces";
-        let message = format!("could not make a mount namespace: {error}; {why}");
-        return Err(io::Error::other(message));
-    }
-    mount(Path::new("none"), Path::new("/"), libc::MS_REC | libc::MS_PRIVATE)?;
+/// Makes the root, in a namespace that is ours.
+pub fn make(mounts: &[Mount], place: &Path, is_fixed: bool) -> io::Result<PathBuf> {
     let root = place.join("root");
     fs::create_dir_all(&root)?;
     memory(&root)?;
@@ -40,6 +28,7 @@ pub fn make(mounts: &[Mount], place: &Path) -> io::Result<Option<PathBuf>> {
     let mut mounts: Vec<&Mount> = mounts.iter().collect();
     mounts.sort_by_key(|one| one.target.components().count());
     let targets = mounts.iter().map(|one| clean(&one.target)).collect::<io::Result<Vec<_>>>()?;
+    let mut writable = vec![root.join("dev")];
     for (index, one) in mounts.iter().enumerate() {
         let failed = |error: io::Error| missing(one, &error);
         // Opened here and not looked up again: programs of the pod may change it meanwhile.
@@ -70,11 +59,16 @@ pub fn make(mounts: &[Mount], place: &Path) -> io::Result<Option<PathBuf>> {
         if one.read_only && one.recursive {
             make_read_only_below(&point).map_err(failed)?;
         } else if one.read_only {
-            let flags = libc::MS_BIND | libc::MS_REMOUNT | libc::MS_RDONLY;
-            mount(Path::new("none"), &point, flags).map_err(failed)?;
+            namespaces::read_only(&point, false).map_err(failed)?;
+        } else {
+            writable.push(point);
         }
     }
-    Ok(Some(root))
+    if is_fixed {
+        namespaces::read_only(&root, true)?;
+        writable.iter().try_for_each(|point| namespaces::writable(point))?;
+    }
+    Ok(root)
 }
 
 fn missing(one: &Mount, error: &io::Error) -> io::Error {
@@ -175,10 +169,10 @@ fn memory(place: &Path) -> io::Result<()> {
     system::mount(c"tmpfs", &text(place)?, (Some(c"tmpfs"), 0))
 }
 
-fn mount(source: &Path, target: &Path, flags: u64) -> io::Result<()> {
+pub fn mount(source: &Path, target: &Path, flags: u64) -> io::Result<()> {
     system::mount(&text(source)?, &text(target)?, (None, flags))
 }
 
-fn text(path: &Path) -> io::Result<CString> {
+pub fn text(path: &Path) -> io::Result<CString> {
     CString::new(path.as_os_str().as_bytes()).map_err(|_| io::ErrorKind::InvalidInput.into())
 }

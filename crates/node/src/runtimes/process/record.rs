@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Write};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -13,6 +14,8 @@ use reconcile::environment::System;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::cgroups::Group;
+use super::{system, world};
 use crate::runtime::{ContainerId, ContainerSpec};
 
 /// How long a shim that lives may take to say that its program runs, after a restart of ours.
@@ -29,6 +32,37 @@ pub struct Started {
     pub ticks: u64,
     pub shim: i32,
     pub shim_ticks: u64,
+    /// The first process of its namespaces; 0 for a plain process.
+    #[serde(default)]
+    pub init: i32,
+    #[serde(default)]
+    pub init_ticks: u64,
+    /// Of the machine: after another boot no number means anything.
+    #[serde(default)]
+    pub boot: String,
+}
+
+impl Started {
+    /// The shim, if it is still there.
+    pub fn shim(&self) -> Option<OwnedFd> {
+        self.process(self.shim, self.shim_ticks)
+    }
+
+    /// The first process of its namespaces, if it has any and it is still there.
+    pub fn first(&self) -> Option<OwnedFd> {
+        if self.init > 0 { self.process(self.init, self.init_ticks) } else { None }
+    }
+
+    /// The program, if it is still there and where it was put.
+    pub fn program(&self, group: Option<&Group>) -> Option<OwnedFd> {
+        let found = self.process(self.pid, self.ticks)?;
+        group.is_none_or(|group| group.holds(self.pid)).then_some(found)
+    }
+
+    fn process(&self, pid: i32, ticks: u64) -> Option<OwnedFd> {
+        let is_this_boot = self.boot.is_empty() || self.boot == system::boot();
+        if is_this_boot { system::open_process(pid, ticks) } else { None }
+    }
 }
 
 /// The program has ended.
@@ -37,6 +71,9 @@ pub struct Ended {
     pub at: Timestamp,
     pub code: i32,
     pub signal: Option<i32>,
+    /// It was killed because its memory was used up.
+    #[serde(default)]
+    pub is_short_of_memory: bool,
 }
 
 /// What the shim is asked to do.
@@ -44,6 +81,12 @@ pub struct Ended {
 pub struct Asked {
     pub spec: ContainerSpec,
     pub log: PathBuf,
+    /// Its control group, where there are any.
+    #[serde(default)]
+    pub group: Option<Group>,
+    /// The file of the network namespace to join; `None` for the machine's.
+    #[serde(default)]
+    pub network: Option<PathBuf>,
 }
 
 /// Where the records of a run are.
@@ -52,8 +95,11 @@ pub struct Place(PathBuf);
 
 impl Place {
     pub fn of(directory: &Path, id: &ContainerId) -> Place {
-        let pod = directory.join("pods").join(&id.pod).join("containers");
-        Place(pod.join(&id.name).join(id.attempt.to_string()))
+        let pod = directory.join("pods").join(&id.pod);
+        if id.name == world::HOLDER {
+            return Place(pod.join("holder/0/0"));
+        }
+        Place(pod.join("containers").join(&id.name).join(id.attempt.to_string()))
     }
 
     pub fn at(directory: PathBuf) -> Place {
@@ -64,8 +110,10 @@ impl Place {
     pub fn all(directory: &Path) -> io::Result<Vec<Place>> {
         let mut places = Vec::new();
         for pod in children(&directory.join("pods"))? {
-            for container in children(&pod.join("containers")).unwrap_or_default() {
-                places.extend(children(&container).unwrap_or_default().into_iter().map(Place));
+            for kind in ["holder", "containers"] {
+                for container in children(&pod.join(kind)).unwrap_or_default() {
+                    places.extend(children(&container).unwrap_or_default().into_iter().map(Place));
+                }
             }
         }
         places.truncate(RUNS_MAX);
@@ -76,24 +124,40 @@ impl Place {
         &self.0
     }
 
+    fn pod(&self) -> &Path {
+        self.0.ancestors().nth(3).unwrap_or(&self.0)
+    }
+
+    /// The first processes of the pod's containers that began, whether they live or not: the
+    /// holder's before the others.
+    pub fn siblings(&self) -> Vec<(bool, (i32, u64))> {
+        let mut found = Vec::new();
+        let boot = system::boot();
+        for kind in ["holder", "containers"] {
+            for container in children(&self.pod().join(kind)).unwrap_or_default() {
+                for run in children(&container).unwrap_or_default() {
+                    let started = Place(run).started().filter(|it| it.init > 0 && it.boot == boot);
+                    let first = started.map(|it| (kind == "holder", (it.init, it.init_ticks)));
+                    found.extend(first);
+                }
+            }
+        }
+        found
+    }
+
     /// Makes the directory and records what is asked for.
-    pub fn prepare(&self, spec: &ContainerSpec, log: &Path) -> io::Result<()> {
+    pub fn prepare(&self, asked: &Asked) -> io::Result<()> {
         let mut make = fs::DirBuilder::new();
         make.recursive(true).mode(0o700);
         make.create(&self.0)?;
-        if let Some(folder) = log.parent() {
+        if let Some(folder) = asked.log.parent() {
             make.create(folder)?;
         }
-        let asked = Asked { spec: spec.clone(), log: log.to_owned() };
-        self.write("asked.json", &asked)
+        self.write("asked.json", asked)
     }
 
     pub fn asked(&self) -> Option<Asked> {
         self.read("asked.json")
-    }
-
-    pub fn spec(&self) -> Option<ContainerSpec> {
-        self.asked().map(|asked| asked.spec)
     }
 
     pub fn started(&self) -> Option<Started> {
@@ -104,15 +168,26 @@ impl Place {
         self.read("ended.json")
     }
 
-    /// The start of a run that was found: a shim that lives and has not said so yet is waited for.
-    pub fn wait_for_start(&self) -> Option<Started> {
+    /// The start of a run that was found. A shim that lives and has not said so yet is waited for,
+    /// and killed if that takes too long. Without one the run never began, and never will: what
+    /// there is of it is removed while we hold what its shim would have to.
+    pub fn find_start(&self) -> Option<Started> {
         let mut waited = Duration::ZERO;
         loop {
             if let Some(started) = self.started() {
                 return Some(started);
             }
-            if !self.is_held() || waited > FOUND_START_MAX {
-                return self.started();
+            if let Ok(_held) = self.hold() {
+                let started = self.started();
+                if started.is_none() {
+                    let _ = self.remove();
+                }
+                return started;
+            }
+            if waited > FOUND_START_MAX
+                && let Some(shim) = self.holder()
+            {
+                let _ = system::signal(&shim, libc::SIGKILL);
             }
             std::thread::sleep(LOOK);
             waited += LOOK;
@@ -121,14 +196,28 @@ impl Place {
 
     /// Held by the shim for as long as it lives.
     pub fn hold(&self) -> io::Result<File> {
-        let file = File::create(self.0.join("lock"))?;
+        let path = self.0.join("lock");
+        let mut file = File::options().create(true).truncate(false).write(true).open(path)?;
         file.try_lock().map_err(io::Error::from)?;
+        let own = i32::try_from(std::process::id()).unwrap_or(0);
+        let ticks = system::began(own).unwrap_or(0);
+        file.set_len(0)?;
+        write!(file, "{own} {ticks}")?;
         Ok(file)
     }
 
-    fn is_held(&self) -> bool {
-        let Ok(file) = File::open(self.0.join("lock")) else { return false };
-        file.try_lock_shared().is_err()
+    /// Whoever holds it.
+    pub fn holder(&self) -> Option<OwnedFd> {
+        let text = fs::read_to_string(self.0.join("lock")).ok()?;
+        let (pid, ticks) = text.split_once(' ')?;
+        system::open_process(pid.parse().ok()?, ticks.parse().ok()?)
+    }
+
+    /// Only one container of a pod at a time makes its world, so that they find each other's.
+    pub fn hold_pod(&self) -> io::Result<File> {
+        let file = File::create(self.pod().join("world.lock"))?;
+        file.lock()?;
+        Ok(file)
     }
 
     pub fn write(&self, name: &str, record: &impl Serialize) -> io::Result<()> {

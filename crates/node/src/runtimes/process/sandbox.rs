@@ -1,16 +1,46 @@
 //! What the processes of a pod share: the network that `network` makes for it.
+//!
+//! The shim joins it before it does anything else, so that all it starts is in it.
 
-use crate::runtime::{Refusal, Sandbox, SandboxSpec};
+use std::fs::File;
+use std::io;
+use std::path::Path;
 
 use super::Process;
+use crate::network;
+use crate::runtime::{Refusal, Sandbox, SandboxSpec};
 
 impl Process {
     pub(super) async fn make_sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
-        let _ = spec;
-        Ok(Sandbox::default())
+        match &self.options.network {
+            Some(network) => network.make(spec).await,
+            None => Ok(Sandbox::default()),
+        }
     }
 
-    pub(super) fn find_sandbox(&self, _: &str) -> Option<Sandbox> {
-        Some(Sandbox::default())
+    /// A pod that has none shares the machine's.
+    pub(super) fn find_sandbox(&self, pod: &str) -> Option<Sandbox> {
+        let found = self.options.network.as_ref().and_then(|network| network.find(pod));
+        Some(found.unwrap_or_default())
     }
+
+    /// The pods that have one of their own.
+    pub(super) fn sandboxes(&self) -> Vec<String> {
+        self.options.network.as_ref().map(|network| network.pods()).unwrap_or_default()
+    }
+
+    pub(super) async fn remove_sandbox(&self, pod: &str) {
+        let Some(network) = self.options.network.clone() else { return };
+        let pod = pod.to_owned();
+        // It waits for the kernel.
+        let _ = tokio::task::spawn_blocking(move || network.remove(&pod)).await;
+    }
+}
+
+/// Puts this process into a network, given by the file of its namespace.
+pub fn join(file: &Path) -> io::Result<()> {
+    let joined = File::open(file).and_then(|file| network::enter(&file));
+    joined.map_err(|error| {
+        io::Error::other(format!("could not join the network {}: {error}", file.display()))
+    })
 }

@@ -8,15 +8,19 @@ use std::io::{self, Read, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, ExitCode, Stdio};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, Stdio};
+use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::thread::{self, JoinHandle};
 
-use super::attach::{self, Ends, Hub};
+use super::attach::{self, Ends, Hub, Kept};
+use super::cgroups::Group;
+use super::namespaces::{self, Entrance};
 use super::record::{self, Asked, Ended, Place, Started};
-use super::{mounts, system};
+use super::world::{self, World};
+use super::{credentials, nursery, sandbox, system};
 use crate::runtime::ContainerSpec;
 
-/// Names the directory of the run.
+/// Says that this process makes shims, and for which runtime: names its directory.
 pub const VARIABLE: &str = "SETPOINT_CONTAINER";
 /// Before the reason why the program does not run.
 pub const REFUSED: &str = "refused: ";
@@ -26,54 +30,151 @@ const LINE_BYTES_MAX: usize = 16 << 10;
 const LOG_BYTES_MAX: u64 = 10 << 20;
 const LOGS_ASIDE: u32 = 4;
 
-/// Runs a container if this process was started for that; it then never returns to the rest.
+/// Makes shims if this process was started for that, and is one in its copies; it then never
+/// returns to the rest.
 pub fn main_if_asked() -> Option<ExitCode> {
-    let directory = std::env::var_os(VARIABLE)?;
-    Some(match run(&Place::at(PathBuf::from(directory))) {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            println!("{REFUSED}{error}");
-            ExitCode::FAILURE
+    std::env::var_os(VARIABLE)?;
+    match nursery::run() {
+        Ok(Some(directory)) => {
+            let ran = run(&Place::at(directory));
+            if let Err(error) = &ran {
+                println!("{REFUSED}{error}");
+            }
+            // A copy has nothing of the original to put in order.
+            namespaces::leave(i32::from(ran.is_err()))
         }
-    })
+        Ok(None) => Some(ExitCode::SUCCESS),
+        Err(_) => Some(ExitCode::FAILURE),
+    }
 }
 
 fn run(place: &Place) -> io::Result<()> {
-    let asked = place.asked();
-    let Asked { spec, log } = asked.ok_or_else(|| io::Error::other("there is no record"))?;
     let _held = place.hold()?;
+    // Read while it is held: whoever gives up a run takes both away.
+    let asked = place.asked().ok_or_else(|| io::Error::other("there is no record"))?;
+    let Asked { log, group, network, .. } = &asked;
+    // Where we are tells which run this is.
+    std::env::set_current_dir(place.directory())?;
     system::new_session();
     system::adopt_orphans()?;
-    let root = mounts::make(&spec.mounts, place.directory())?;
-    let log = Log::open(log)?;
-    let (mut child, ends) = start(&spec, root)?;
-    let pid = i32::try_from(child.id()).unwrap_or(0);
-    let own = i32::try_from(std::process::id()).unwrap_or(0);
-    let ticks = |pid| system::began(pid).ok_or_else(|| io::Error::other("/proc is not mounted"));
-    let at = record::now();
-    let started = Started { at, pid, ticks: ticks(pid)?, shim: own, shim_ticks: ticks(own)? };
-    place.write("started.json", &started)?;
-    let hub = Hub::open(place, &spec.input, ends.held_by(&mut child));
-    let copies = keep_output(&mut child, log, &hub);
-    // Whoever started us reads until here.
-    system::close_output()?;
-    let (code, signal) = wait(pid);
-    copies.into_iter().for_each(|copy| drop(copy.join()));
-    place.write("ended.json", &Ended { at: record::now(), code, signal })
+    // Before anything else, so that all that is started is in it.
+    network.as_deref().map(sandbox::join).transpose()?;
+    let made = begin(place, &asked, Log::open(log.clone())?);
+    let ended = made.map(|(waiter, copies)| {
+        let ended = waiter.join().unwrap_or(KILLED);
+        copies.into_iter().for_each(|copy| drop(copy.join()));
+        ended
+    });
+    let is_short = group.as_ref().is_some_and(Group::was_short_of_memory);
+    if let Some(group) = group {
+        group.end();
+        group.remove();
+    }
+    let (code, signal) = ended?;
+    let is_short_of_memory = is_short && code == KILLED.0;
+    place.write("ended.json", &Ended { at: record::now(), code, signal, is_short_of_memory })
 }
 
-fn start(spec: &ContainerSpec, root: Option<PathBuf>) -> io::Result<(Child, Ends)> {
+/// Makes everything the container needs, starts its program, and records that.
+fn begin(place: &Place, asked: &Asked, log: Log) -> io::Result<(Waiter, Vec<JoinHandle<()>>)> {
+    let Asked { spec, group, .. } = asked;
+    if let Some(group) = group {
+        group.make(&spec.limits)?;
+    }
+    let alone = place.hold_pod()?;
+    let world = world::make(spec, place, group.as_ref())?;
+    let init = world.as_ref().map_or((0, 0), |world| (world.init, world.ticks));
+    let (mut begun, waiter) = spawn(asked, world)?;
+    let own = i32::try_from(std::process::id()).unwrap_or(0);
+    let started = Started {
+        at: record::now(),
+        pid: begun.pid,
+        ticks: begun.ticks,
+        shim: own,
+        shim_ticks: system::began(own).unwrap_or(0),
+        init: init.0,
+        init_ticks: init.1,
+        boot: system::boot(),
+    };
+    place.write("started.json", &started)?;
+    drop(alone);
+    let hub = Hub::open(place, &spec.input, std::mem::take(&mut begun.kept));
+    let copies = keep_output(&mut begun, log, &hub);
+    // Whoever started us reads until here.
+    system::close_output()?;
+    Ok((waiter, copies))
+}
+
+/// A program that runs, and its output.
+struct Begun {
+    pid: i32,
+    ticks: u64,
+    stdout: Option<ChildStdout>,
+    stderr: Option<ChildStderr>,
+    /// Our end of its input.
+    kept: Kept,
+}
+
+/// Tells how the program ended, when nothing of the container runs any more.
+type Waiter = JoinHandle<(i32, Option<i32>)>;
+
+/// Starts the program from a thread of its own: which namespace of processes children are in is a
+/// matter of the thread, and one whose children are elsewhere can start no more threads. The
+/// program dies with that thread, so it is the one that waits.
+fn spawn(asked: &Asked, world: Option<World>) -> io::Result<(Begun, Waiter)> {
+    let (tell, told) = mpsc::channel();
+    let (spec, group) = (asked.spec.clone(), asked.group.clone());
+    let init = world.as_ref().map(|world| world.init);
+    if spec.id.name == world::HOLDER {
+        let pid = init.ok_or_else(|| io::Error::other("there are no namespaces here"))?;
+        let ticks = system::began(pid).unwrap_or(0);
+        let waiter = thread::spawn(move || wait(pid, None, None));
+        let kept = Kept::default();
+        return Ok((Begun { pid, ticks, stdout: None, stderr: None, kept }, waiter));
+    }
+    let waiter = thread::spawn(move || {
+        let (mut child, ends) = match start(&spec, world.as_ref(), group.as_ref()) {
+            Ok(started) => started,
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                return KILLED;
+            }
+        };
+        let pid = i32::try_from(child.id()).unwrap_or(0);
+        let kept = ends.held_by(&mut child);
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        // Once it was waited for its number means nothing, so it is looked at before.
+        let ticks = system::began(pid).unwrap_or(0);
+        let _ = tell.send(Ok(Begun { pid, ticks, stdout, stderr, kept }));
+        wait(pid, init, group.as_ref())
+    });
+    let begun = told.recv().unwrap_or_else(|_| Err(io::ErrorKind::BrokenPipe.into()))?;
+    Ok((begun, waiter))
+}
+
+fn start(
+    spec: &ContainerSpec,
+    world: Option<&World>,
+    group: Option<&Group>,
+) -> io::Result<(Child, Ends)> {
     let (first, rest) = spec.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(first);
     command.args(rest).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let ends = Ends::prepare(&mut command, spec)?;
     let directory = spec.working_directory.as_deref().unwrap_or("/");
-    if let Some(root) = root {
-        system::change_root(&mut command, &File::open(root)?, None)?;
+    let entrance = Entrance {
+        doors: group.map(Group::doors).transpose()?.unwrap_or_default(),
+        oom_score: spec.limits.oom_score,
+        spaces: world.map(World::entrance).transpose()?.unwrap_or_default(),
+        forks: false,
+    };
+    if let Some(world) = world {
+        world.join_processes()?;
     }
+    namespaces::enter(&mut command, entrance);
     system::change_directory(&mut command, directory)?;
-    system::become_user(&mut command, spec.user, spec.group);
+    credentials::take(&mut command, spec)?;
     system::die_with_parent(&mut command);
     let child = command.spawn().map_err(|error| {
         io::Error::other(format!(
@@ -85,16 +186,16 @@ fn start(spec: &ContainerSpec, root: Option<PathBuf>) -> io::Result<(Child, Ends
 }
 
 /// One thread for each stream.
-fn keep_output(child: &mut Child, log: Log, hub: &Arc<Hub>) -> Vec<std::thread::JoinHandle<()>> {
+fn keep_output(child: &mut Begun, log: Log, hub: &Arc<Hub>) -> Vec<JoinHandle<()>> {
     let log = Arc::new(Mutex::new(log));
     let mut copies = Vec::new();
     if let Some(stdout) = hub.terminal().or_else(|| child.stdout.take().map(file)) {
         let (log, hub) = (log.clone(), hub.clone());
-        copies.push(std::thread::spawn(move || copy(stdout, attach::STDOUT, &log, &hub)));
+        copies.push(thread::spawn(move || copy(stdout, attach::STDOUT, &log, &hub)));
     }
     if let Some(stderr) = child.stderr.take().map(file) {
         let hub = hub.clone();
-        copies.push(std::thread::spawn(move || copy(stderr, attach::STDERR, &log, &hub)));
+        copies.push(thread::spawn(move || copy(stderr, attach::STDERR, &log, &hub)));
     }
     copies
 }
@@ -174,15 +275,21 @@ impl Log {
     }
 }
 
+/// How it is with a program that was killed before anybody saw how it ended.
+const KILLED: (i32, Option<i32>) = (137, Some(libc::SIGKILL));
+
 /// Waits for the program, then ends what it left behind.
-fn wait(program: i32) -> (i32, Option<i32>) {
-    let mut ended = (137, Some(libc::SIGKILL));
+fn wait(program: i32, init: Option<i32>, group: Option<&Group>) -> (i32, Option<i32>) {
+    let mut ended = KILLED;
     while let Some((pid, status)) = system::wait_for_any() {
         if pid == program {
             ended = system::how(status);
             break;
         }
     }
+    // With the first process ends everything in its namespace; the group has the rest.
+    init.into_iter().for_each(system::kill_group);
+    group.map(Group::end);
     loop {
         let left = children();
         if left.is_empty() {
@@ -211,18 +318,16 @@ fn children() -> Vec<i32> {
     found
 }
 
-/// A program with the environment and the mounts of a container that runs.
-pub fn beside(spec: &ContainerSpec, pid: i32, command: &[String]) -> io::Result<Command> {
+/// A program with the environment, the namespaces and the limits of a container that runs.
+pub fn beside(asked: &Asked, started: &Started, command: &[String]) -> io::Result<Command> {
+    let Asked { spec, group, .. } = asked;
     let (first, rest) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut program = Command::new(first);
     program.args(rest).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
-    if !spec.mounts.is_empty() {
-        let namespace = File::open(format!("/proc/{pid}/ns/mnt"))?;
-        let root = File::open(format!("/proc/{pid}/root"))?;
-        system::change_root(&mut program, &root, Some(namespace))?;
-    }
+    let inside = if started.init > 0 { started.init } else { started.pid };
+    namespaces::enter(&mut program, world::door(spec, group.as_ref(), inside)?);
     system::change_directory(&mut program, spec.working_directory.as_deref().unwrap_or("/"))?;
-    system::become_user(&mut program, spec.user, spec.group);
+    credentials::take(&mut program, spec)?;
     Ok(program)
 }
 

@@ -39,13 +39,13 @@ impl Process {
         let found = {
             let held = self.lock();
             let run = held.runs.get(id).filter(|run| run.container.is_running());
-            run.and_then(|run| Some((run.place.spec()?, run.started.clone()?)))
+            run.and_then(|run| Some((run.place.asked()?, run.started.clone())))
         };
-        let (spec, started) =
+        let (asked, started) =
             found.ok_or_else(|| refused(format!("container {:?} does not run", id.name)))?;
         let first = command.first().map_or("", String::as_str);
-        let program = shim::beside(&spec, started.pid, command);
-        let opened = program.and_then(|program| start(program, wanted, spec.user));
+        let program = shim::beside(&asked, &started, command);
+        let opened = program.and_then(|program| start(program, wanted, asked.spec.user));
         opened.map_err(|error| refused(format!("could not start {first:?}: {error}")))
     }
 
@@ -83,7 +83,7 @@ impl Process {
             let from = ContainerId::new(pod, "", 0);
             let mut runs = held.runs.range(from..).take_while(|(id, _)| id.pod == pod);
             let running = runs.find(|(_, run)| run.container.is_running());
-            running.and_then(|(_, run)| run.started.as_ref().map(|started| started.pid))
+            running.map(|(_, run)| run.started.pid)
         };
         let pid = pid.ok_or_else(|| refused("no container of the pod runs".to_owned()))?;
         match dial(pid, address, port).await {

@@ -1,5 +1,5 @@
-//! The few calls of the kernel that std does not have. All unsafe code of this crate is here.
-#![expect(unsafe_code, reason = "std has neither pidfds nor namespaces")]
+//! The few calls of the kernel that std does not have: processes, descriptors, mounts.
+#![expect(unsafe_code, reason = "std has neither pidfds nor mounts")]
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -36,6 +36,12 @@ pub fn began(pid: i32) -> Option<u64> {
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
 
+/// Which boot of the machine this is.
+pub fn boot() -> String {
+    let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+    text.trim().to_owned()
+}
+
 /// Whether this process is root.
 pub fn is_root() -> bool {
     // SAFETY: the call has no arguments and cannot fail.
@@ -52,22 +58,6 @@ pub fn adopt_orphans() -> io::Result<()> {
 pub fn new_session() {
     // SAFETY: the call has no arguments. It fails where we lead a group already, which is fine.
     let _ = unsafe { libc::setsid() };
-}
-
-/// From here on mounts of this thread and its children are theirs alone. Who is not root gets a
-/// user namespace around it in which he is himself.
-pub fn own_mounts() -> io::Result<()> {
-    if is_root() {
-        // SAFETY: the call takes a flag.
-        return check(unsafe { libc::unshare(libc::CLONE_NEWNS) });
-    }
-    // SAFETY: the calls have no arguments and cannot fail.
-    let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    // SAFETY: the call takes flags.
-    check(unsafe { libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNS) })?;
-    fs::write("/proc/self/setgroups", "deny")?;
-    fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
-    fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
 /// `mount(2)`.
@@ -90,7 +80,8 @@ pub fn die_with_parent(command: &mut Command) {
             // Who leads a session leads a group already.
             let _ = libc::setpgid(0, 0);
             check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))?;
-            if libc::getppid() != parent {
+            // In a namespace of processes of its own nobody is seen there.
+            if ![0, parent].contains(&libc::getppid()) {
                 libc::_exit(127);
             }
         }
@@ -98,24 +89,6 @@ pub fn die_with_parent(command: &mut Command) {
     };
     // SAFETY: the closure allocates nothing.
     unsafe { command.pre_exec(before) };
-}
-
-/// The program sees another root, in the mount namespace that is given or in ours.
-pub fn change_root(command: &mut Command, root: &File, namespace: Option<File>) -> io::Result<()> {
-    let root = root.try_clone()?;
-    let before = move || {
-        // SAFETY: these calls are allowed between fork and exec; the descriptors are open.
-        unsafe {
-            if let Some(namespace) = &namespace {
-                check(libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNS))?;
-            }
-            check(libc::fchdir(root.as_raw_fd()))?;
-            check(libc::chroot(c".".as_ptr()))
-        }
-    };
-    // SAFETY: the closure allocates nothing.
-    unsafe { command.pre_exec(before) };
-    Ok(())
 }
 
 /// Where the program begins; to be said after its root.
@@ -126,27 +99,6 @@ pub fn change_directory(command: &mut Command, directory: &str) -> io::Result<()
     // SAFETY: the closure allocates nothing.
     unsafe { command.pre_exec(before) };
     Ok(())
-}
-
-/// Whom the program runs as; to be said after its root and its directory.
-pub fn become_user(command: &mut Command, user: Option<u32>, group: Option<u32>) {
-    let before = move || {
-        // SAFETY: these calls are allowed between fork and exec and take numbers only.
-        unsafe {
-            if let Some(group) = group.or(user.map(|_| 0)) {
-                check(libc::setgroups(0, std::ptr::null()))?;
-                check(libc::setgid(group))?;
-            }
-            match user {
-                Some(user) => check(libc::setuid(user)),
-                None => Ok(()),
-            }
-        }
-    };
-    if user.is_some() || group.is_some() {
-        // SAFETY: the closure allocates nothing.
-        unsafe { command.pre_exec(before) };
-    }
 }
 
 /// From here on this thread's sockets are in another network.
@@ -168,6 +120,14 @@ pub fn kill_group(pid: i32) {
     unsafe {
         libc::kill(-pid, libc::SIGKILL);
         libc::kill(pid, libc::SIGKILL);
+    }
+}
+
+/// Kills processes by their numbers, which must have just been read from a place that is ours.
+pub fn kill_all(processes: &[i32]) {
+    for pid in processes {
+        // SAFETY: the call takes numbers only.
+        unsafe { libc::kill(*pid, libc::SIGKILL) };
     }
 }
 
@@ -227,6 +187,7 @@ pub fn wait_on(descriptor: impl Into<OwnedFd>) -> io::Result<AsyncFd<File>> {
     registered.map_err(|error| error.into_parts().1)
 }
 
-fn check(result: i32) -> io::Result<()> {
+/// What a call of the kernel answered.
+pub fn check(result: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }

@@ -124,9 +124,8 @@ impl AsyncWrite for Terminal {
     ) -> Poll<io::Result<usize>> {
         loop {
             let mut ready = ready!(self.0.poll_write_ready(context))?;
-            match ready.try_io(|file| file.get_ref().write(bytes)) {
-                Ok(written) => return Poll::Ready(written),
-                Err(_) => {}
+            if let Ok(written) = ready.try_io(|file| file.get_ref().write(bytes)) {
+                return Poll::Ready(written);
             }
         }
     }

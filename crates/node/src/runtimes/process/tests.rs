@@ -1,4 +1,5 @@
-//! Real processes. The shim of a test is the test program itself, asked to run the first test.
+//! Real processes. The shim of a test is the test program itself, asked to run the first test; so
+//! is the user without privilege, asked to run the second.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +14,28 @@ fn shim() {
     }
 }
 
-struct Directory(PathBuf);
+/// Says where the contract is to be checked by somebody without privilege.
+const UNPRIVILEGED: &str = "SETPOINT_TEST_UNPRIVILEGED";
+
+#[tokio::test]
+async fn unprivileged() {
+    let Some(path) = std::env::var_os(UNPRIVILEGED) else { return };
+    let path = PathBuf::from(path);
+    contract::check(&|| open(&path)).await;
+    let runtime = open(&path);
+    let spec = contract::shell("groups", "id -u; id -g; exit 0");
+    runtime.start(&spec).await.expect("it starts");
+    assert_eq!(contract::ended(&runtime, &spec.id).await.code, 0);
+    assert_eq!(confined::written(&runtime, &spec), "65534\n65534\n");
+    // Whom it may not become it does not become.
+    let mut other = contract::shell("other", "id -u");
+    other.user = Some(0);
+    let refusal = runtime.start(&other).await.expect_err("it is not root");
+    assert_eq!(refusal.reason, "RunContainerError", "{refusal}");
+    runtime.remove_pod("groups").await;
+}
+
+pub struct Directory(pub PathBuf);
 
 impl Drop for Directory {
     fn drop(&mut self) {
@@ -21,54 +43,74 @@ impl Drop for Directory {
     }
 }
 
-fn directory(name: &str) -> Directory {
+pub fn directory(name: &str) -> Directory {
     let path = std::env::temp_dir().join(format!("setpoint-{name}-{}", std::process::id()));
     Directory(path)
 }
 
-fn options(directory: &Directory) -> Options {
-    let program = std::env::current_exe().expect("a test has a file");
+pub fn options(directory: &Path) -> Options {
+    let program = std::env::current_exe().expect("a test has a file").into_os_string();
     let test = "runtimes::process::tests::shim";
-    let shim = [program.into_os_string(), "--exact".into(), test.into(), "--nocapture".into()];
-    Options { directory: directory.0.clone(), shim: shim.into() }
+    // With one thread a test runs in the first thread of its process, as a shim does.
+    let arguments = ["--exact", test, "--nocapture", "--test-threads=1"].map(OsString::from);
+    Options {
+        directory: directory.to_owned(),
+        shim: std::iter::once(program).chain(arguments).collect(),
+        start_max: crate::runtime::START_MAX,
+        network: None,
+    }
 }
 
-fn open(directory: &Directory) -> Arc<dyn PodRuntime> {
+pub fn open(directory: &Path) -> Arc<dyn PodRuntime> {
     Arc::new(Process::open(options(directory)).expect("it opens"))
 }
 
 #[tokio::test]
 async fn processes_fulfil_the_contract() {
     let directory = directory("contract");
-    contract::check(open(&directory)).await;
+    contract::check(&|| open(&directory.0)).await;
+    assert!(Cgroups::open(&directory.0).pods().is_empty());
 }
 
 #[tokio::test]
-async fn what_runs_is_found_again_and_its_exit_code_is_kept() {
-    let directory = directory("again");
-    let first = open(&directory);
-    let spec = contract::shell("again", "sleep 0.3; exit 7");
-    first.start(&spec).await.expect("it starts");
-    drop(first);
-    let second = open(&directory);
-    assert!(second.of_pod(&spec.id.pod)[0].is_running());
-    // Starting what runs is no second start.
-    second.start(&spec).await.expect("it runs");
-    assert_eq!(second.of_pod(&spec.id.pod).len(), 1);
-    let exit = contract::ended(&second, &spec.id).await;
-    assert_eq!((exit.code, exit.signal), (7, None));
-    drop(second);
-    let third = open(&directory);
-    assert_eq!(contract::ended(&third, &spec.id).await.code, 7);
-    third.remove_pod(&spec.id.pod).await;
-    assert!(third.containers().is_empty());
-    assert!(!directory.0.join("pods").join(&spec.id.pod).exists());
+async fn processes_without_privilege_fulfil_the_contract() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+    if !system::is_root() {
+        // Then the contract was checked without privilege already.
+        return;
+    }
+    let directory = directory("unprivileged");
+    fs::create_dir_all(&directory.0).expect("a directory");
+    fs::set_permissions(&directory.0, fs::Permissions::from_mode(0o777)).expect("it is ours");
+    let program = std::env::current_exe().expect("a test has a file");
+    let mut command = std::process::Command::new(program);
+    command.args(["--exact", "runtimes::process::tests::unprivileged", "--nocapture"]);
+    command.env(UNPRIVILEGED, &directory.0).uid(65534).gid(65534).current_dir("/");
+    let ran = tokio::task::spawn_blocking(move || command.output()).await.expect("it ran");
+    let ran = ran.expect("it ran");
+    let told = String::from_utf8_lossy(&ran.stdout) + String::from_utf8_lossy(&ran.stderr);
+    assert!(ran.status.success() && told.contains("1 passed"), "{told}");
+}
+
+#[tokio::test]
+async fn a_start_that_hangs_is_given_up_and_holds_up_nobody() {
+    let directory = directory("hung");
+    let mut options = options(&directory.0);
+    options.shim = ["sleep", "987"].map(OsString::from).into();
+    options.start_max = Duration::from_millis(300);
+    let hung: Arc<dyn PodRuntime> = Arc::new(Process::open(options).expect("it opens"));
+    let refusal = hung.start(&contract::shell("hung", "true")).await.expect_err("it hangs");
+    assert_eq!(refusal.reason, "RunContainerError");
+    assert!(refusal.message.starts_with("it did not start within"), "{refusal}");
+    assert!(hung.containers().is_empty());
+    assert!(!directory.0.join("pods/hung/containers/main/0").exists());
 }
 
 #[tokio::test]
 async fn what_a_program_leaves_behind_ends_with_it() {
     let directory = directory("orphans");
-    let runtime = open(&directory);
+    let runtime = open(&directory.0);
     let file = directory.0.join("left");
     // Both leave the group of the program: one by a session, one by being orphaned.
     let script =
@@ -83,7 +125,7 @@ async fn what_a_program_leaves_behind_ends_with_it() {
 #[tokio::test]
 async fn volumes_are_where_they_are_mounted_and_the_host_keeps_no_mark() {
     let directory = directory("mounts");
-    let runtime = open(&directory);
+    let runtime = open(&directory.0);
     let volume = directory.0.join("volume");
     fs::create_dir_all(volume.join("inner")).expect("a directory");
     fs::write(volume.join("file"), "from the volume\n").expect("a file");
@@ -91,7 +133,8 @@ async fn volumes_are_where_they_are_mounted_and_the_host_keeps_no_mark() {
         "mounts",
         "cat /setpoint-test/deep/file /run/setpoint-test/x/file; \
          echo new >/setpoint-test/deep/made; \
-         echo no >/run/setpoint-test/x/file || echo read-only",
+         echo no >/run/setpoint-test/x/file || echo read-only; \
+         until test -e /setpoint-test/deep/done; do sleep 0.01; done",
     );
     let mount = |target: &str, read_only| crate::runtime::Mount {
         source: volume.clone(),
@@ -100,27 +143,22 @@ async fn volumes_are_where_they_are_mounted_and_the_host_keeps_no_mark() {
         ..Default::default()
     };
     spec.mounts = vec![mount("/setpoint-test/deep", false), mount("/run/setpoint-test/x", true)];
-    if let Err(error) = runtime.start(&spec).await {
-        assert!(!system::is_root(), "{error}");
-        return;
-    }
+    runtime.start(&spec).await.expect("it starts");
     let inside = runtime.exec(&spec.id, &["cat".into(), "/setpoint-test/deep/file".into()]).await;
+    fs::write(volume.join("done"), "").expect("a file");
     contract::ended(&runtime, &spec.id).await;
     let log = fs::read_to_string(runtime.log(&spec.id)).expect("a log");
     assert_eq!(log.matches("stdout F from the volume").count(), 2, "{log}");
     assert!(log.contains("stdout F read-only"), "{log}");
     assert!(volume.join("made").exists());
     assert!(!Path::new("/setpoint-test").exists() && !Path::new("/run/setpoint-test").exists());
-    // The program may have been faster.
-    if let Ok(inside) = inside {
-        assert_eq!(inside.output, b"from the volume\n");
-    }
+    assert_eq!(inside.expect("it runs").output, b"from the volume\n");
 }
 
 #[tokio::test]
 async fn a_shim_that_is_killed_takes_its_program_with_it() {
     let directory = directory("killed");
-    let runtime = open(&directory);
+    let runtime = open(&directory.0);
     let spec = contract::shell("killed", "sleep 987");
     runtime.start(&spec).await.expect("it starts");
     let started = Place::of(&directory.0, &spec.id).started().expect("a record");
@@ -139,7 +177,7 @@ async fn a_shim_that_is_killed_takes_its_program_with_it() {
 #[tokio::test]
 async fn a_program_that_floods_its_log_fills_no_disk() {
     let directory = directory("flood");
-    let runtime = open(&directory);
+    let runtime = open(&directory.0);
     let spec = contract::shell(
         "flood",
         "yes 0123456789012345678901234567890123456789 | head -n 900000; echo last",

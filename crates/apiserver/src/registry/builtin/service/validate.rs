@@ -127,7 +127,7 @@ pub fn validate_ordinary(address: &Field<'_>, errors: &mut Errors) {
         let shown = address.as_text();
         errors.push(address.invalid(format!("may not be unspecified ({shown})")));
     }
-    if parsed.is_loopback() {
+    if parsed.is_loopback() && !checks::is_of_pods(parsed) {
         errors.push(address.invalid("may not be in the loopback range (127.0.0.0/8, ::1/128)"));
     }
     let (local, multicast) = match parsed {

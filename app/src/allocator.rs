@@ -1,0 +1,55 @@
+//! The allocator: mimalloc, asked for no alignment that it gives anyway.
+//!
+//! Asked for one, it has a fast path only for sizes that are powers of two. Most of what we
+//! allocate is not: a node of a map in JSON has 632 bytes, and would take the slow path every time.
+#![expect(unsafe_code, reason = "an allocator cannot be anything else")]
+
+use std::alloc::{GlobalAlloc, Layout};
+
+use libmimalloc_sys::{mi_malloc, mi_realloc, mi_zalloc};
+use mimalloc::MiMalloc;
+
+/// What every block is aligned to: sizes are rounded up to whole words, and pages begin at more.
+const ALIGNED: usize = size_of::<usize>();
+
+pub struct Allocator;
+
+// SAFETY: every block comes from mimalloc, has the size that was asked for, and is aligned as was
+// asked for: to a word at least, and by mimalloc's own rules beyond that.
+unsafe impl GlobalAlloc for Allocator {
+    #[inline]
+    unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
+        match layout.align() {
+            // SAFETY: any size may be asked for.
+            ..=ALIGNED => unsafe { mi_malloc(layout.size()) }.cast(),
+            // SAFETY: the caller keeps the contract.
+            _ => unsafe { MiMalloc.alloc(layout) },
+        }
+    }
+
+    #[inline]
+    unsafe fn alloc_zeroed(&self, layout: Layout) -> *mut u8 {
+        match layout.align() {
+            // SAFETY: any size may be asked for.
+            ..=ALIGNED => unsafe { mi_zalloc(layout.size()) }.cast(),
+            // SAFETY: the caller keeps the contract.
+            _ => unsafe { MiMalloc.alloc_zeroed(layout) },
+        }
+    }
+
+    #[inline]
+    unsafe fn dealloc(&self, pointer: *mut u8, layout: Layout) {
+        // SAFETY: the block is of mimalloc, however it was asked for.
+        unsafe { MiMalloc.dealloc(pointer, layout) }
+    }
+
+    #[inline]
+    unsafe fn realloc(&self, pointer: *mut u8, layout: Layout, size: usize) -> *mut u8 {
+        match layout.align() {
+            // SAFETY: the block is of mimalloc, and nobody else uses it.
+            ..=ALIGNED => unsafe { mi_realloc(pointer.cast(), size) }.cast(),
+            // SAFETY: the caller keeps the contract.
+            _ => unsafe { MiMalloc.realloc(pointer, layout, size) },
+        }
+    }
+}

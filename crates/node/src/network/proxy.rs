@@ -1,0 +1,120 @@
+//! Keeps what this node knows of services up to date: packet rules or relays, and names.
+//!
+//! Everything is made anew from the caches when something changed, and replaced at once: nobody
+//! sees half of a change.
+
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use reconcile::{Context, Object};
+use serde_json::{Value, json};
+use tokio::sync::Notify;
+
+use super::dns::{Teller, Zone};
+use super::relay::Relay;
+use super::services::{Choice, ENDPOINT_SLICE, Protocol, Table, table};
+use super::{Mode, Network, begin, ruleset};
+use crate::agent::SERVICE;
+
+/// Changes that come together are done together.
+const GATHER: Duration = Duration::from_millis(5);
+const RETRY: Duration = Duration::from_secs(1);
+/// Ports below are not for everybody; services are found so much higher without privilege.
+const PRIVILEGED: u16 = 1_024;
+const SHIFT: u16 = 20_000;
+
+/// Runs until it is dropped; the rules stay.
+pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
+    let (services, slices) = (context.cache(SERVICE), context.cache(ENDPOINT_SLICE));
+    let changed = Arc::new(Notify::new());
+    for cache in [&services, &slices] {
+        let told = Arc::downgrade(&changed);
+        cache.subscribe(move |_| {
+            if let Some(changed) = told.upgrade() {
+                changed.notify_one();
+            }
+        });
+    }
+    services.reaches(1).await;
+    slices.reaches(1).await;
+    let mut relay = Relay::default();
+    let mut applied: Option<Table> = None;
+    loop {
+        let known: Vec<Arc<Object>> =
+            services.all().into_iter().map(|service| network.told(&service)).collect();
+        let slices = slices.all();
+        teller.tell(Zone::new(&network.options.domain, &known, &slices));
+        let mut wanted = table(&known, &slices, &network.options.node);
+        add_host_ports(&mut wanted, network);
+        let is_done =
+            applied.as_ref() == Some(&wanted) || apply(network, &mut relay, &wanted).await;
+        applied = is_done.then_some(wanted);
+        tokio::select! {
+            () = changed.notified() => {}
+            () = network.changed.notified() => {}
+            () = tokio::time::sleep(RETRY), if !is_done => {}
+        }
+        tokio::time::sleep(GATHER).await;
+    }
+}
+
+async fn apply(network: &Arc<Network>, relay: &mut Relay, wanted: &Table) -> bool {
+    if network.mode == Mode::Loopback {
+        relay.apply(wanted).await;
+        return true;
+    }
+    let (of_network, of_table) = (network.clone(), wanted.clone());
+    let done = tokio::task::spawn_blocking(move || {
+        ruleset::apply(&of_network.marks, of_network.range, &of_table)
+    });
+    match done.await {
+        Ok(Ok(())) => true,
+        Ok(Err(error)) => {
+            tracing::warn!(%error, "the rules of services were not replaced");
+            false
+        }
+        Err(_) => false,
+    }
+}
+
+fn add_host_ports(table: &mut Table, network: &Network) {
+    for (port, address) in network.host_ports() {
+        let Some(protocol) = Protocol::parse(&port.protocol) else { continue };
+        let choice = Choice { targets: vec![(address, port.container_port)], is_sticky: false };
+        match port.host_address {
+            Some(std::net::IpAddr::V4(at)) if !at.is_unspecified() => {
+                table.host_ports.insert((at, protocol, port.host_port), choice);
+            }
+            _ => {
+                table.node_ports.insert((protocol, port.host_port), choice);
+            }
+        }
+    }
+}
+
+impl Network {
+    /// A service as pods are told of it. Without privilege nobody can be reached at an address
+    /// that the machine does not have, so that services have others there.
+    pub fn told(&self, service: &Arc<Object>) -> Arc<Object> {
+        let spec = &service.value["spec"];
+        let address: Option<Ipv4Addr> = spec["clusterIP"].as_str().and_then(|it| it.parse().ok());
+        let (Mode::Loopback, Some(address)) = (self.mode, address) else {
+            return service.clone();
+        };
+        let [_, _, third, last] = address.octets();
+        let second = u8::try_from(128 + begin(&self.marks.anchor[2..]) % 127).unwrap_or(128);
+        let own = Ipv4Addr::new(127, second, third, last).to_string();
+        let mut value = service.value.clone();
+        value["spec"]["clusterIP"] = json!(own);
+        value["spec"]["clusterIPs"] = json!([own]);
+        for port in value["spec"]["ports"].as_array_mut().into_iter().flatten() {
+            if let Some(number) = port["port"].as_u64().and_then(|port| u16::try_from(port).ok())
+                && number < PRIVILEGED
+            {
+                port["port"] = Value::from(number + SHIFT);
+            }
+        }
+        Arc::new(Object::new(value))
+    }
+}

@@ -1,0 +1,234 @@
+//! Where packets to services go: from Services and EndpointSlices to a table of addresses. Pure.
+//!
+//! Upstream: pkg/proxy/topology.go, pkg/proxy/endpointslicecache.go
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
+use std::sync::Arc;
+
+use reconcile::{Kind, Name, Object};
+use serde_json::Value;
+
+pub const ENDPOINT_SLICE: Kind =
+    Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+const SERVICE_NAME: &str = "kubernetes.io/service-name";
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+    Sctp,
+}
+
+impl Protocol {
+    pub fn parse(text: &str) -> Option<Protocol> {
+        match text {
+            "TCP" | "" => Some(Protocol::Tcp),
+            "UDP" => Some(Protocol::Udp),
+            "SCTP" => Some(Protocol::Sctp),
+            _ => None,
+        }
+    }
+
+    pub fn number(self) -> u8 {
+        match self {
+            Protocol::Tcp => 6,
+            Protocol::Udp => 17,
+            Protocol::Sctp => 132,
+        }
+    }
+}
+
+/// What is reached under a port.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Choice {
+    /// One of them, by chance. With none, whoever asks is refused.
+    pub targets: Vec<(Ipv4Addr, u16)>,
+    /// The same client gets the same.
+    pub is_sticky: bool,
+}
+
+/// Everything that is forwarded.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Table {
+    /// By address of a service, protocol and port.
+    pub services: BTreeMap<(Ipv4Addr, Protocol, u16), Choice>,
+    /// On every address of the machine.
+    pub node_ports: BTreeMap<(Protocol, u16), Choice>,
+    /// At one address of the machine.
+    pub host_ports: BTreeMap<(Ipv4Addr, Protocol, u16), Choice>,
+}
+
+impl Table {
+    pub fn addresses(&self) -> BTreeSet<Ipv4Addr> {
+        self.services.keys().map(|(address, ..)| *address).collect()
+    }
+
+    /// Everybody who may be chosen, himself included.
+    pub fn targets(&self) -> BTreeSet<Ipv4Addr> {
+        let choices = self.services.values().chain(self.node_ports.values());
+        let choices = choices.chain(self.host_ports.values());
+        choices.flat_map(|choice| &choice.targets).map(|(address, _)| *address).collect()
+    }
+}
+
+/// The table of a node.
+pub fn table(services: &[Arc<Object>], slices: &[Arc<Object>], node: &str) -> Table {
+    let mut by_service: BTreeMap<Name, Vec<&Object>> = BTreeMap::new();
+    for slice in slices.iter().filter(|slice| slice.value["addressType"] == "IPv4") {
+        if let Some(service) = slice.label(SERVICE_NAME) {
+            let name = Name::new(&*slice.name.namespace, service);
+            by_service.entry(name).or_default().push(slice);
+        }
+    }
+    let mut table = Table::default();
+    let none = Vec::new();
+    for service in services {
+        add(&mut table, service, by_service.get(&service.name).unwrap_or(&none), node);
+    }
+    table
+}
+
+fn add(table: &mut Table, service: &Object, slices: &[&Object], node: &str) {
+    let spec = &service.value["spec"];
+    if spec["type"] == "ExternalName" || spec["clusterIP"] == "None" {
+        return;
+    }
+    let addresses: Vec<Ipv4Addr> = list(&spec["clusterIPs"])
+        .chain(list(&spec["externalIPs"]))
+        .chain(list(&service.value["status"]["loadBalancer"]["ingress"]).map(|one| &one["ip"]))
+        .filter_map(|text| text.as_str()?.parse().ok())
+        .collect();
+    let is_sticky = spec["sessionAffinity"] == "ClientIP";
+    let only_here = |policy: &str| spec[policy] == "Local";
+    for port in list(&spec["ports"]) {
+        let Some(protocol) = Protocol::parse(text(&port["protocol"])) else { continue };
+        let choice = |is_local: bool| {
+            let targets = targets(slices, (port, protocol), is_local.then_some(node));
+            Choice { targets, is_sticky }
+        };
+        if let Some(number) = number(&port["port"]) {
+            let choice = choice(only_here("internalTrafficPolicy"));
+            for address in &addresses {
+                table.services.insert((*address, protocol, number), choice.clone());
+            }
+        }
+        if let Some(number) = number(&port["nodePort"]) {
+            let choice = choice(only_here("externalTrafficPolicy"));
+            table.node_ports.insert((protocol, number), choice);
+        }
+    }
+}
+
+/// Those that are ready; while none is, those that end but still serve.
+fn targets(
+    slices: &[&Object],
+    (port, protocol): (&Value, Protocol),
+    only: Option<&str>,
+) -> Vec<(Ipv4Addr, u16)> {
+    let (mut ready, mut ending) = (BTreeSet::new(), BTreeSet::new());
+    for slice in slices {
+        let is_it = |found: &&Value| {
+            text(&found["name"]) == text(&port["name"])
+                && Protocol::parse(text(&found["protocol"])) == Some(protocol)
+        };
+        let found = list(&slice.value["ports"]).find(is_it);
+        let Some(number) = found.and_then(|found| number(&found["port"])) else { continue };
+        for endpoint in list(&slice.value["endpoints"]) {
+            if only.is_some_and(|node| endpoint["nodeName"] != node) {
+                continue;
+            }
+            let conditions = &endpoint["conditions"];
+            let addresses = list(&endpoint["addresses"]).take(1);
+            let addresses = addresses.filter_map(|text| text.as_str()?.parse().ok());
+            let reached = addresses.map(|address: Ipv4Addr| (address, number));
+            // What is not said counts as ready.
+            if conditions["ready"] != false {
+                ready.extend(reached);
+            } else if conditions["serving"] == true && conditions["terminating"] == true {
+                ending.extend(reached);
+            }
+        }
+    }
+    let chosen = if ready.is_empty() { ending } else { ready };
+    chosen.into_iter().collect()
+}
+
+fn number(value: &Value) -> Option<u16> {
+    value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number != 0)
+}
+
+fn list(value: &Value) -> impl Iterator<Item = &Value> {
+    value.as_array().into_iter().flatten()
+}
+
+fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn service(spec: Value) -> Arc<Object> {
+        let metadata = json!({"namespace": "n", "name": "web", "uid": "u"});
+        Arc::new(Object::new(json!({"metadata": metadata, "spec": spec})))
+    }
+
+    fn slice(endpoints: Value) -> Arc<Object> {
+        let labels = json!({"kubernetes.io/service-name": "web"});
+        Arc::new(Object::new(json!({
+            "metadata": {"namespace": "n", "name": "web-1", "uid": "s", "labels": labels},
+            "addressType": "IPv4", "endpoints": endpoints,
+            "ports": [{"name": "http", "port": 8080, "protocol": "TCP"}],
+        })))
+    }
+
+    fn endpoint(address: &str, ready: bool, terminating: bool) -> Value {
+        json!({"addresses": [address], "nodeName": "here",
+            "conditions": {"ready": ready, "serving": true, "terminating": terminating}})
+    }
+
+    #[test]
+    fn those_that_are_ready_are_reached_and_else_those_that_end() {
+        let spec = json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"],
+            "ports": [{"name": "http", "port": 80, "nodePort": 30080, "protocol": "TCP"},
+                {"name": "other", "port": 81, "protocol": "TCP"}]});
+        let ready = endpoint("10.42.0.2", true, false);
+        let ending = endpoint("10.42.0.3", false, true);
+        let starting = endpoint("10.42.0.4", false, false);
+        for (endpoints, targets) in [
+            (json!([ready, ending, starting]), vec!["10.42.0.2"]),
+            (json!([ending, starting]), vec!["10.42.0.3"]),
+            (json!([starting]), vec![]),
+        ] {
+            let table = table(&[service(spec.clone())], &[slice(endpoints)], "here");
+            let targets: Vec<(Ipv4Addr, u16)> =
+                targets.iter().map(|text| (text.parse().unwrap(), 8080)).collect();
+            let address = "10.96.0.7".parse().unwrap();
+            assert_eq!(table.services[&(address, Protocol::Tcp, 80)].targets, targets);
+            assert_eq!(table.node_ports[&(Protocol::Tcp, 30080)].targets, targets);
+            // A port that no slice has is refused.
+            assert_eq!(table.services[&(address, Protocol::Tcp, 81)].targets, []);
+        }
+    }
+
+    #[test]
+    fn a_policy_may_keep_packets_on_their_node_and_some_services_have_no_address() {
+        let spec = json!({"clusterIP": "10.96.0.7", "clusterIPs": ["10.96.0.7"],
+            "internalTrafficPolicy": "Local", "sessionAffinity": "ClientIP",
+            "ports": [{"name": "http", "port": 80, "protocol": "TCP"}]});
+        let slices = [slice(json!([endpoint("10.42.0.2", true, false)]))];
+        let key = ("10.96.0.7".parse().unwrap(), Protocol::Tcp, 80);
+        for (node, count) in [("here", 1), ("there", 0)] {
+            let table = table(&[service(spec.clone())], &slices, node);
+            assert_eq!(table.services[&key].targets.len(), count, "{node}");
+            assert!(table.services[&key].is_sticky);
+        }
+        for spec in [json!({"clusterIP": "None"}), json!({"type": "ExternalName"})] {
+            assert_eq!(table(&[service(spec)], &slices, "here"), Table::default());
+        }
+    }
+}

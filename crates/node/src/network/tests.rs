@@ -1,0 +1,196 @@
+//! The network of pods on this machine: with privilege real namespaces and rules, without it
+//! addresses of the loopback. Which of the two is tested is what the machine allows.
+
+use std::collections::BTreeSet;
+use std::io::{Read, Write};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::services::{Choice, Protocol, Table};
+use super::*;
+
+const PATIENCE: Duration = Duration::from_secs(10);
+
+/// A network whose records are gone, with everything else, when the test ends.
+struct Place {
+    directory: PathBuf,
+    network: Arc<Network>,
+}
+
+impl Place {
+    fn open(name: &str) -> Place {
+        let name = format!("setpoint-network-{name}-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let network = open(&directory);
+        Place { directory, network }
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.network.remove_all();
+        let _ = fs::remove_dir_all(&self.directory);
+    }
+}
+
+fn open(directory: &std::path::Path) -> Arc<Network> {
+    let options = Options {
+        directory: directory.to_owned(),
+        node: "here".to_owned(),
+        range: None,
+        domain: DOMAIN.to_owned(),
+    };
+    Arc::new(Network::open(options).expect("it opens"))
+}
+
+fn spec(pod: &str) -> SandboxSpec {
+    SandboxSpec { pod: pod.to_owned(), ..SandboxSpec::default() }
+}
+
+fn address(sandbox: &Sandbox) -> Ipv4Addr {
+    match sandbox.addresses[..] {
+        [IpAddr::V4(address)] => address,
+        ref other => panic!("one address: {other:?}"),
+    }
+}
+
+/// Answers `text` to whoever connects, from within a pod.
+fn serve(sandbox: &Sandbox, port: u16, text: &'static str) {
+    let (network, at) = (sandbox.network.clone(), address(sandbox));
+    let (told, ready) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        if let Some(network) = network {
+            enter(&fs::File::open(network).expect("a namespace")).expect("it is entered");
+        }
+        let listener = TcpListener::bind((at, port)).expect("the port is free");
+        told.send(()).expect("somebody waits");
+        for stream in listener.incoming() {
+            let _ = stream.expect("a connection").write_all(text.as_bytes());
+        }
+    });
+    ready.recv_timeout(PATIENCE).expect("it listens");
+}
+
+/// What is answered at an address, asked from within a pod or from the machine.
+fn ask(from: Option<&Sandbox>, to: (Ipv4Addr, u16)) -> io::Result<String> {
+    let network = from.and_then(|sandbox| sandbox.network.clone());
+    let asked = std::thread::spawn(move || {
+        if let Some(network) = network {
+            enter(&fs::File::open(network)?)?;
+        }
+        let mut stream = TcpStream::connect_timeout(&SocketAddr::from(to), PATIENCE)?;
+        stream.set_read_timeout(Some(PATIENCE))?;
+        let mut text = String::new();
+        stream.read_to_string(&mut text)?;
+        Ok(text)
+    });
+    asked.join().expect("it does not panic")
+}
+
+#[tokio::test]
+async fn pods_have_addresses_of_their_own_that_outlive_us_and_go_with_them() {
+    let mut place = Place::open("addresses");
+    let one = place.network.make(&spec("one")).await.expect("it is made");
+    let two = place.network.make(&spec("two")).await.expect("it is made");
+    assert_ne!(address(&one), address(&two));
+    assert_eq!(place.network.make(&spec("one")).await.expect("it is there"), one);
+    // Both have the same port.
+    serve(&one, 8080, "one");
+    serve(&two, 8080, "two");
+    for from in [None, Some(&one), Some(&two)] {
+        for (to, text) in [(&one, "one"), (&two, "two")] {
+            assert_eq!(ask(from, (address(to), 8080)).expect("an answer"), text);
+        }
+    }
+    place.network = open(&place.directory);
+    assert_eq!(place.network.find("one"), Some(one.clone()));
+    assert_eq!(place.network.make(&spec("one")).await.expect("it is there"), one);
+    assert_eq!(ask(None, (address(&one), 8080)).expect("an answer"), "one");
+    // What a crash left without a record goes at the next start.
+    place.network.records.remove("two");
+    place.network = open(&place.directory);
+    assert_eq!(place.network.pods(), ["one"]);
+    if let Some(network) = &two.network {
+        assert!(!network.exists(), "{network:?}");
+    }
+    place.network.remove("one");
+    if let Some(network) = &one.network {
+        assert!(!network.exists(), "{network:?}");
+    }
+    let text = fs::read_to_string("/proc/net/dev").expect("it is there");
+    assert!(!text.contains(&place.network.marks.pods), "{text}");
+    place.network.close();
+    let text = fs::read_to_string("/proc/net/dev").expect("it is there");
+    assert!(!text.contains(&place.network.marks.anchor), "{text}");
+}
+
+#[tokio::test]
+async fn services_lead_to_pods_by_rules() {
+    let place = Place::open("services");
+    let network = &place.network;
+    if network.mode == Mode::Loopback {
+        return;
+    }
+    let mut pods = Vec::new();
+    for (name, text) in [("a", "a"), ("b", "b"), ("c", "c")] {
+        let made = network.make(&spec(name)).await.expect("it is made");
+        serve(&made, 8080, text);
+        pods.push(made);
+    }
+    // An address that nobody else who tests here has.
+    let [_, _, third, _] = network.range.network.octets();
+    let service = Ipv4Addr::new(10, 98, third, 7);
+    let all: Vec<(Ipv4Addr, u16)> = pods.iter().map(|pod| (address(pod), 8080)).collect();
+    let mut table = Table::default();
+    let choice =
+        |targets: &[(Ipv4Addr, u16)], is_sticky| Choice { targets: targets.to_vec(), is_sticky };
+    let node_port = 20_000 + u16::from(third);
+    table.services.insert((service, Protocol::Tcp, 80), choice(&all, false));
+    table.services.insert((service, Protocol::Tcp, 81), choice(&all, true));
+    table.services.insert((service, Protocol::Tcp, 82), choice(&[], false));
+    table.services.insert((service, Protocol::Tcp, 83), choice(&all[..1], false));
+    table.node_ports.insert((Protocol::Tcp, node_port), choice(&all, false));
+    table.node_ports.insert((Protocol::Tcp, node_port + 256), choice(&[], false));
+    // Applied twice: the second replaces the first.
+    for _ in 0..2 {
+        ruleset::apply(&network.marks, network.range, &table).expect("the rules are taken");
+    }
+    for from in [None, Some(&pods[0])] {
+        let answers = |port| -> BTreeSet<String> {
+            let ask = |_| ask(from, (service, port)).expect("an answer");
+            (0..40).map(ask).collect()
+        };
+        assert_eq!(answers(80).len(), 3, "everybody is asked at some time");
+        assert_eq!(answers(81).len(), 1, "the same client gets the same");
+        for port in [82, 99] {
+            let refused = ask(from, (service, port)).expect_err("nobody is there");
+            assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "{port}");
+        }
+    }
+    // A pod reaches itself.
+    assert_eq!(ask(Some(&pods[0]), (service, 83)).expect("an answer"), "a");
+    for machine in [Ipv4Addr::LOCALHOST, network.range.gateway()] {
+        ask(None, (machine, node_port)).expect("an answer");
+        let refused = ask(None, (machine, node_port + 256)).expect_err("nobody is there");
+        assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
+    }
+    // The loopback of the machine is not for pods.
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    assert!(ask(Some(&pods[0]), (Ipv4Addr::LOCALHOST, port)).is_err());
+    // Services may lead there all the same: the API server often listens there only.
+    table
+        .services
+        .insert((service, Protocol::Tcp, 84), choice(&[(Ipv4Addr::LOCALHOST, port)], false));
+    ruleset::apply(&network.marks, network.range, &table).expect("the rules are taken");
+    let answering = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("a connection");
+        stream.write_all(b"machine").expect("it is sent");
+    });
+    assert_eq!(ask(Some(&pods[1]), (service, 84)).expect("an answer"), "machine");
+    answering.join().expect("it ends");
+    network.remove_all();
+    assert!(!nftables::exists(&network.marks.table).expect("it is known"));
+}

@@ -1,0 +1,162 @@
+//! What a worker does to containers: starts and stops them, with their hooks.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reconcile::Object;
+use reconcile::plan::Notice;
+
+use super::Worker;
+use crate::pod::lifecycle::{Deed, Refused, Why};
+use crate::pod::spec::{self, Spec};
+use crate::pod::{ephemeral, hooks, prepare, sandbox, termination};
+use crate::runtime::{ContainerId, Refusal};
+
+impl Worker<'_> {
+    /// Does what was decided. True if it changed what would be decided next.
+    pub(super) async fn act(&mut self, pod: &Arc<Object>, deeds: Vec<Deed>) -> bool {
+        let mut is_changed = false;
+        for deed in deeds {
+            match deed {
+                Deed::Start { name, attempt, failures } => {
+                    self.start(pod, &name, (attempt, failures)).await;
+                    is_changed = true;
+                }
+                Deed::Stop { name, attempt, grace, why } => {
+                    if why == Why::PodEnds && self.ending_since.is_none() {
+                        self.ending_since = Some(self.shared.context.environment.now());
+                    }
+                    let message = said_of_stop(&name, why);
+                    let id = ContainerId::new(self.uid, &name, attempt);
+                    self.stop(pod, id, (grace, message)).await;
+                }
+                Deed::Forget { name, attempt } => {
+                    let id = ContainerId::new(self.uid, &name, attempt);
+                    self.shared.runtime.remove(&id).await;
+                    termination::forget(&prepare::directory(self.shared, self.uid), &id);
+                }
+            }
+        }
+        is_changed
+    }
+
+    async fn start(&mut self, pod: &Arc<Object>, name: &str, (attempt, failures): (u32, u32)) {
+        let specs = ephemeral::and_others(pod);
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else { return };
+        let id = ContainerId::new(self.uid, name, attempt);
+        match self.try_start(pod, spec, (id, failures)).await {
+            Ok(()) => {
+                self.refused.remove(name);
+                self.say(pod, Notice::normal("Created", format!("Created container: {name}")))
+                    .await;
+                self.say(pod, Notice::normal("Started", format!("Started container {name}"))).await;
+            }
+            Err(refusal) => {
+                let times = self.refused.get(name).map_or(0, |refused| refused.times) + 1;
+                let message = format!("Error: {}", refusal.message);
+                self.say(pod, Notice::warning("Failed", message)).await;
+                self.refuse(spec, refusal, times);
+            }
+        }
+    }
+
+    fn refuse(&mut self, spec: &Spec<'_>, refusal: Refusal, times: u32) {
+        let (at, image) = (self.shared.context.environment.now(), spec.image().to_owned());
+        self.refused.insert(spec.name.to_owned(), Refused { refusal, at, times, image });
+    }
+
+    async fn try_start(
+        &mut self,
+        pod: &Arc<Object>,
+        spec: &Spec<'_>,
+        (id, failures): (ContainerId, u32),
+    ) -> Result<(), Refusal> {
+        let missing = || Refusal {
+            reason: "CreateContainerConfigError",
+            message: "its volumes are not there yet".to_owned(),
+        };
+        let prepared = self.prepared.as_ref().ok_or_else(missing)?;
+        let mut container = prepare::container(pod, spec.value, prepared, (id, failures))?;
+        for (name, value) in self.shared.options.devices.variables((self.uid, spec.value))? {
+            if !container.env.iter().any(|(known, _)| known == name) {
+                container.env.push((name.to_owned(), value));
+            }
+        }
+        sandbox::add_files(self.shared, pod, &mut container);
+        {
+            let _permit = self.shared.starts.acquire().await;
+            self.shared.runtime.start(&container).await?;
+        }
+        let hook = &spec.value["lifecycle"]["postStart"];
+        if hook.is_object() {
+            self.hooked.insert(container.id.clone());
+            let (shared, own) = (self.shared.clone(), spec.value.clone());
+            self.hooks.spawn(hooks::after_start(shared, container.id, own));
+        }
+        Ok(())
+    }
+
+    /// A hook after the start has ended: its container counts as started, or has to go.
+    pub(super) async fn has_run_hook(
+        &mut self,
+        pod: &Arc<Object>,
+        id: &ContainerId,
+        ran: Result<(), String>,
+    ) {
+        self.hooked.remove(id);
+        let Err(why) = ran else { return };
+        self.say(pod, Notice::warning("FailedPostStartHook", "PostStartHook failed")).await;
+        let specs = spec::containers(pod);
+        let Some(spec) = specs.iter().find(|spec| spec.name == id.name) else { return };
+        let runs = self.shared.runtime.of_pod(self.uid);
+        let failures = runs.iter().find(|run| run.id == *id).map_or(0, |run| run.failures);
+        let refusal = Refusal { reason: "PostStartHookError", message: why };
+        self.refuse(spec, refusal, failures);
+        self.stop(pod, id.clone(), (spec::grace(pod), "FailedPostStartHook".to_owned())).await;
+    }
+
+    async fn stop(
+        &mut self,
+        pod: &Arc<Object>,
+        id: ContainerId,
+        (grace, message): (Duration, String),
+    ) {
+        let is_first = self.stopping.insert(id.clone(), grace).is_none();
+        if is_first {
+            self.say(pod, Notice::normal("Killing", message)).await;
+        }
+        let (shared, pod) = (self.shared.clone(), pod.clone());
+        self.stops.spawn(async move {
+            let left = match is_first {
+                true => hooks::before_stop(&shared, &pod, &id, grace).await,
+                // It was told already, and has less time than it was told.
+                false => grace,
+            };
+            let stopped = shared.runtime.stop(&id, left).await;
+            (id, stopped)
+        });
+    }
+
+    /// What could not be stopped is tried again.
+    pub(super) async fn has_stopped(
+        &mut self,
+        pod: &Object,
+        id: &ContainerId,
+        stopped: Result<(), Refusal>,
+    ) {
+        let Err(refusal) = stopped else { return };
+        self.stopping.remove(id);
+        let message = format!("error killing pod: {}", refusal.message);
+        self.say(pod, Notice::warning("FailedKillPod", message)).await;
+    }
+}
+
+fn said_of_stop(name: &str, why: Why) -> String {
+    let because = match why {
+        Why::PodEnds => return format!("Stopping container {name}"),
+        Why::Unhealthy => "failed liveness probe",
+        Why::Unstarted => "failed startup probe",
+        Why::Changed => "definition changed",
+    };
+    format!("Container {name} {because}, will be restarted")
+}

@@ -1,0 +1,172 @@
+//! The world of a container: namespaces with a first process that makes them what they are to be,
+//! and then takes in orphans. When it is killed, nothing in its namespace of processes survives.
+//!
+//! Containers of a pod share hostname and System V IPC with whichever of them lives, and the
+//! processes of all if the pod says so; for that the pod has a shim of its own without a program,
+//! its *holder*, which is there before them. Without the right to make namespaces a user namespace
+//! is tried; where that is refused too containers are plain processes, and mounts are refused.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+
+use super::cgroups::Group;
+use super::namespaces::{self, Entrance, Space};
+use super::record::Place;
+use super::{capabilities, root, system};
+use crate::confinement::Processes;
+use crate::runtime::ContainerSpec;
+
+/// The container's name in the record of a holder, which no container can have.
+pub const HOLDER: &str = "";
+/// What the first process says when all is made.
+const READY: &[u8] = b"ready";
+/// The longest reason why it is not.
+const REASON_BYTES_MAX: u64 = 4 << 10;
+
+/// The first process of a container's namespaces.
+#[derive(Debug)]
+pub struct World {
+    pub init: i32,
+    pub ticks: u64,
+    spaces: Vec<Space>,
+}
+
+/// Makes the world of a container; `None` for a plain process. This process must have one thread.
+pub fn make(
+    spec: &ContainerSpec,
+    place: &Place,
+    group: Option<&Group>,
+) -> io::Result<Option<World>> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let is_mighty = capabilities::has(capabilities::effective(&status), capabilities::SYS_ADMIN);
+    if !is_mighty && let Err(error) = namespaces::own_user() {
+        return none(spec, &error);
+    }
+    // Who has a user namespace of his own may not enter those of others.
+    let shared = if is_mighty { shared(spec, place) } else { Vec::new() };
+    let mut flags = libc::CLONE_NEWNS;
+    let is_new = |kind| !shared.iter().any(|space: &Space| space.kind == kind);
+    if !spec.security.host_ipc && is_new(libc::CLONE_NEWIPC) {
+        flags |= libc::CLONE_NEWIPC;
+    }
+    if spec.security.hostname.is_some() && is_new(libc::CLONE_NEWUTS) {
+        flags |= libc::CLONE_NEWUTS;
+    }
+    if spec.security.processes != Processes::OfHost && is_new(libc::CLONE_NEWPID) {
+        flags |= libc::CLONE_NEWPID;
+    }
+    // What is shared of processes counts for children only, so it is joined before there is one.
+    let processes = shared.iter().find(|space| space.kind == libc::CLONE_NEWPID);
+    let own = processes.map(|_| namespaces::own_processes()).transpose()?;
+    processes.map(namespaces::join).transpose()?;
+    let doors = group.map(Group::doors).transpose()?.unwrap_or_default();
+    let has_network = namespaces::has_own_network();
+    let (mut hears, mut says) = io::pipe()?;
+    let init = match namespaces::fork_into(flags) {
+        Ok(Some(init)) => init,
+        Ok(None) => {
+            drop(hears);
+            let made = be_first(spec, (&shared, &doors), flags)
+                .and_then(|()| root::make(spec, place.directory(), has_network));
+            let _ = match &made {
+                Ok(()) => says.write_all(READY),
+                Err(error) => says.write_all(error.to_string().as_bytes()),
+            };
+            match made {
+                Ok(()) => namespaces::reap_forever(),
+                Err(_) => namespaces::leave(1),
+            }
+        }
+        Err(error) => return none(spec, &error),
+    };
+    // Else there could be no more threads of this process.
+    own.as_ref().map(namespaces::join).transpose()?;
+    drop((says, doors));
+    let mut said = Vec::new();
+    hears.by_ref().take(REASON_BYTES_MAX).read_to_end(&mut said)?;
+    if said != READY {
+        let why = String::from_utf8_lossy(&said);
+        return Err(io::Error::other(if why.is_empty() { "its world ended".into() } else { why }));
+    }
+    let ticks = system::began(init).ok_or_else(|| io::Error::other("/proc is not mounted"))?;
+    Ok(Some(World { init, ticks, spaces: namespaces::of(init)? }))
+}
+
+/// Who asks for what only a world can give is told that there is none.
+fn none(spec: &ContainerSpec, error: &io::Error) -> io::Result<Option<World>> {
+    if spec.mounts.iter().all(|one| one.optional) && !spec.security.read_only_root {
+        return Ok(None);
+    }
+    let why = "mounts need root, or a kernel that lets users make namespaces";
+    Err(io::Error::other(format!("could not make a mount namespace: {error}; {why}")))
+}
+
+/// What the first process does before anybody else is there.
+fn be_first(
+    spec: &ContainerSpec,
+    (shared, doors): (&[Space], &[File]),
+    flags: i32,
+) -> io::Result<()> {
+    namespaces::die_with_parent()?;
+    for mut door in doors {
+        door.write_all(b"0")?;
+    }
+    for space in shared.iter().filter(|space| space.kind != libc::CLONE_NEWPID) {
+        namespaces::join(space)?;
+    }
+    if let (Some(hostname), true) = (&spec.security.hostname, flags & libc::CLONE_NEWUTS != 0) {
+        namespaces::set_hostname(hostname)?;
+    }
+    Ok(())
+}
+
+/// The namespaces of other containers of the pod that this one is to be in.
+fn shared(spec: &ContainerSpec, place: &Place) -> Vec<Space> {
+    let mut wanted = Vec::new();
+    if !spec.security.host_ipc {
+        wanted.push(libc::CLONE_NEWIPC);
+    }
+    if spec.security.hostname.is_some() {
+        wanted.push(libc::CLONE_NEWUTS);
+    }
+    let lives = |(init, ticks): &(i32, u64)| system::began(*init) == Some(*ticks);
+    for (is_holder, first) in place.siblings() {
+        if !lives(&first) {
+            continue;
+        }
+        let mut wanted = wanted.clone();
+        if is_holder && spec.security.processes == Processes::OfPod {
+            wanted.push(libc::CLONE_NEWPID);
+        }
+        if let Ok(mut spaces) = namespaces::of(first.0) {
+            spaces.retain(|space| wanted.contains(&space.kind));
+            return spaces;
+        }
+    }
+    Vec::new()
+}
+
+impl World {
+    /// How a child of the shim gets in. Its thread has joined the namespace of processes.
+    pub fn entrance(&self) -> io::Result<Vec<Space>> {
+        let others = self.spaces.iter().filter(|space| space.kind != libc::CLONE_NEWPID);
+        others.map(|it| Ok(Space { file: it.file.try_clone()?, kind: it.kind })).collect()
+    }
+
+    /// From here on children of this thread are in the world's namespace of processes.
+    pub fn join_processes(&self) -> io::Result<()> {
+        let own = self.spaces.iter().filter(|space| space.kind == libc::CLONE_NEWPID);
+        own.into_iter().try_for_each(namespaces::join)
+    }
+}
+
+/// How a program that is no child of the shim gets into a container: through its first process, or
+/// the program itself where that has none.
+pub fn door(spec: &ContainerSpec, group: Option<&Group>, pid: i32) -> io::Result<Entrance> {
+    Ok(Entrance {
+        doors: group.map(Group::doors).transpose()?.unwrap_or_default(),
+        oom_score: spec.limits.oom_score,
+        spaces: namespaces::of(pid)?,
+        forks: true,
+    })
+}
