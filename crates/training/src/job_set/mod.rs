@@ -52,7 +52,7 @@ impl Reconciler for Controller {
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        Ok(observe::observe(context, object, &self.timers))
+        observe::observe(context, object, &self.timers).await
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {

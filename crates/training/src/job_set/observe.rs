@@ -5,16 +5,18 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
-use reconcile::{Context, Name, Object, conditions};
+use reconcile::{Context, Error, Name, Object, conditions};
 
 use super::network;
 use super::spec::{COMPLETED, FAILED, Spec};
 use super::volume_claims;
-use crate::kinds::{JOB, PERSISTENT_VOLUME_CLAIM, SERVICE};
+use crate::kinds::{JOB, JOB_SET, PERSISTENT_VOLUME_CLAIM, SERVICE};
 use crate::timers::Timers;
 use crate::value::text;
 
 pub struct Observed {
+    /// The set itself went, though the cache still shows it.
+    pub is_gone: bool,
     /// The Jobs that it controls.
     pub jobs: Vec<Arc<Object>>,
     /// Whether there is a service of the name that it wants, whoever made it.
@@ -25,7 +27,11 @@ pub struct Observed {
     pub until_deletion: Option<Duration>,
 }
 
-pub fn observe(context: &Context, set: &Arc<Object>, timers: &Timers) -> Observed {
+pub async fn observe(
+    context: &Context,
+    set: &Arc<Object>,
+    timers: &Timers,
+) -> Result<Observed, Error> {
     let spec = Spec::of(set);
     let namespace = &set.name.namespace;
     let service = network::service_name(&spec).map(|name| Name::new(namespace.clone(), name));
@@ -33,12 +39,21 @@ pub fn observe(context: &Context, set: &Arc<Object>, timers: &Timers) -> Observe
     let cache = context.cache(PERSISTENT_VOLUME_CLAIM);
     let is_there =
         |name: &String| cache.get(&Name::new(namespace.clone(), name.as_str())).is_some();
-    Observed {
-        jobs: context.cache(JOB).owned_by(&set.uid),
-        has_service: service.is_some_and(|name| context.cache(SERVICE).get(&name).is_some()),
+    let jobs = context.cache(JOB).owned_by(&set.uid);
+    let has_service = service.is_some_and(|name| context.cache(SERVICE).get(&name).is_some());
+    // What is made for a set that went would be collected, and made again.
+    let makes = !has_service || i64::try_from(jobs.len()).unwrap_or(i64::MAX) < spec.replicas();
+    let is_gone = makes && !spec.is_finished() && {
+        let live = context.get_live(JOB_SET, &set.name).await?;
+        live.is_none_or(|live| live.uid != set.uid || live.is_terminating())
+    };
+    Ok(Observed {
+        is_gone,
+        jobs,
+        has_service,
         claims: claims.filter(is_there).collect(),
         until_deletion: until_deletion(context, set, timers),
-    }
+    })
 }
 
 fn until_deletion(context: &Context, set: &Object, timers: &Timers) -> Option<Duration> {

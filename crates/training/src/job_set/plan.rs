@@ -20,7 +20,7 @@ use crate::kinds::{JOB, JOB_SET};
 pub fn plan(set: &Object, observed: &Observed, now: Timestamp) -> Plan {
     let spec = Spec::of(set);
     let mut plan = Plan::nothing();
-    if set.is_terminating() || spec.is_managed_elsewhere() {
+    if observed.is_gone || set.is_terminating() || spec.is_managed_elsewhere() {
         return plan;
     }
     let children = Children::sort(&observed.jobs, spec.restarts);

@@ -54,7 +54,7 @@ fn ended(kind: &str, second: u32) -> Value {
 
 fn observed(jobs: Vec<Arc<Object>>) -> Observed {
     let claims = Default::default();
-    Observed { jobs, has_service: true, claims, until_deletion: None }
+    Observed { is_gone: false, jobs, has_service: true, claims, until_deletion: None }
 }
 
 fn outcome(set: &Object, observed: &Observed) -> Vec<String> {
