@@ -134,7 +134,9 @@ fn directories_are_what_they_are_said_to_be() {
     let up = pod("up", "true", &part("../x"), &host("Directory", "host"));
     let refused = machine.run(&["apply", "-f", "-"], &up);
     assert!(refused.stderr.contains("must not contain '..'"), "{refused:?}");
-    assert!(!is_mounted("empty-dir"), "what is over holds no memory");
+    // What is over holds no memory.
+    let uid = machine.kubectl(&["get", "pod", "memory", "-o", "jsonpath={.metadata.uid}"], "");
+    machine.until("get pod memory", |_| !is_mounted(&format!("{uid}/empty-dir")));
     machine.kubectl(&["delete", "pod", "--all"], "");
 }
 

@@ -19,9 +19,12 @@ pub struct Target {
 impl Target {
     /// Whether the request is for somebody else, behind this server.
     pub fn is_proxied(&self) -> bool {
-        self.subresource == PROXY
-            && self.group.is_empty()
-            && ["pods", "services", "nodes"].contains(&self.resource.as_str())
+        let is_known = match self.resource.as_str() {
+            "pods" | "services" => !self.namespace.is_empty(),
+            "nodes" => self.namespace.is_empty(),
+            _ => false,
+        };
+        is_known && self.subresource == PROXY && self.group.is_empty()
     }
 }
 
@@ -53,19 +56,20 @@ pub fn parse(path: &str) -> Path {
 
 /// What follows `/proxy` is somebody else's path, with whatever rules that has.
 fn split_proxied(path: &str) -> (&str, Option<&str>) {
-    let mut segments = path.match_indices('/').map(|(at, _)| at).skip(1);
-    let is_namespaced = path.starts_with("/api/v1/namespaces/");
-    let at = segments.nth(if is_namespaced { 5 } else { 3 });
-    let Some((begin, rest)) = at.and_then(|at| path.split_at_checked(at)) else {
+    // Nearly every path is told by this.
+    if !path.contains("/proxy/") && !path.contains('%') {
         return (path, None);
-    };
-    let Some(rest) = rest.strip_prefix("/proxy/") else { return (path, None) };
-    let parts: Vec<&str> = begin.split('/').collect();
-    let is_proxied = matches!(
-        parts[..],
-        ["", "api", "v1", "namespaces", _, "pods" | "services", _] | ["", "api", "v1", "nodes", _]
-    );
-    if is_proxied { (&path[..begin.len() + "/proxy".len()], Some(rest)) } else { (path, None) }
+    }
+    let ends: Vec<usize> = path.match_indices('/').map(|(at, _)| at).skip(1).take(7).collect();
+    // `/api/v1/nodes/NAME/proxy`, `/api/v1/namespaces/NAMESPACE/pods/NAME/proxy`
+    for segments in [5, 7] {
+        let Some(end) = ends.get(segments - 1) else { break };
+        let (own, rest) = path.split_at(*end);
+        if matches!(parse_own(own), Path::Resource(target) if target.is_proxied()) {
+            return (own, Some(&rest[1..]));
+        }
+    }
+    (path, None)
 }
 
 fn parse_own(path: &str) -> Path {

@@ -206,7 +206,7 @@ async fn what_needs_a_node_says_so() {
         ("GET", "two/log?container=z", 400, "container z is not valid for pod two"),
         ("GET", "bound/log", 503, "node \"n1\" is not connected to this server"),
         ("POST", "bound/portforward", 503, "node \"n1\" is not connected to this server"),
-        ("GET", "http:bound:80/proxy", 503, "node \"n1\" is not connected to this server"),
+        ("GET", "http:bound:80/proxy", 400, "address not allowed: pod \"bound\" has none"),
         ("GET", "none/log", 404, "pods \"none\" not found"),
     ];
     for (method, path, code, message) in cases {

@@ -319,6 +319,10 @@ fn written(asked: &Asked) -> String {
             path += &format!("/{}", escaped(part));
         }
     }
+    if asked.is_proxied() && !asked.rest.is_empty() {
+        // Somebody else's path, which is passed on as it is.
+        return format!("{path}/{}", asked.rest);
+    }
     for part in asked.rest.split('/').filter(|part| !part.is_empty()) {
         path += &format!("/{}", escaped(part));
     }
