@@ -99,9 +99,7 @@ fn restarts_are_counted_over_a_restart_of_the_program() {
     until(&machine, "crash", ".status.containerStatuses[0].image", "other");
     let restarts: u32 = field(&machine, "crash", count).parse().expect("a number");
     assert!(restarts >= 3, "{restarts}");
-    // The first process of its namespace, it does not hear of the end before it is made to.
-    let hasty = ", restartPolicy: Never, terminationGracePeriodSeconds: 1";
-    apply(&machine, &pod("stays", "sleep 1000", hasty));
+    apply(&machine, &pod("stays", "sleep 1000", ", restartPolicy: Never"));
     machine.phase("stays", "Running");
     machine.kubectl(&["set", "image", "pod/stays", "main=other"], "");
     until(&machine, "stays", count, "1");

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::admission::Ledger;
 use super::follow::Followers;
-use super::lifecycle::{Next, Observed, Refused, Stage, next};
+use super::lifecycle::{Deed, Next, Observed, Refused, Stage, next};
 use super::probes::Probes;
 use super::restart::{Fate, fate};
 use super::spec;
@@ -144,6 +144,13 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
     Rest::Ended
 }
 
+/// Whether the end of a run is not to be told because another begins at once. In a pod that restarts
+/// nothing the server lets no container back from its end, and another image begins another run.
+fn is_followed(pod: &Object, next: &Next) -> bool {
+    let begins = |deed: &Deed| matches!(deed, Deed::Start { attempt, .. } if *attempt > 0);
+    pod.value["spec"]["restartPolicy"] == "Never" && next.deeds.iter().any(begins)
+}
+
 impl Worker<'_> {
     /// The pod, if it is still the one.
     fn pod(&self, name: &Name) -> Option<Arc<Object>> {
@@ -164,7 +171,9 @@ impl Worker<'_> {
             self.probe(&pod);
             let observed = self.observe(&pod);
             let next = next(&pod, &observed, environment.now());
-            if let Some(written) = self.report(&pod, &observed, &next).await? {
+            if !is_followed(&pod, &next)
+                && let Some(written) = self.report(&pod, &observed, &next).await?
+            {
                 pod = written;
             }
             if next.is_still && next.stage == Stage::Terminating {
