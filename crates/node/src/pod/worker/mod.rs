@@ -144,8 +144,8 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
     Rest::Ended
 }
 
-/// Whether the end of a run is not to be told because another begins at once. In a pod that restarts
-/// nothing the server lets no container back from its end, and another image begins another run.
+/// Whether the end of a run is not to be told because another begins at once. In a pod that
+/// restarts nothing the server lets no container back from its end; another image begins a run.
 fn is_followed(pod: &Object, next: &Next) -> bool {
     let begins = |deed: &Deed| matches!(deed, Deed::Start { attempt, .. } if *attempt > 0);
     pod.value["spec"]["restartPolicy"] == "Never" && next.deeds.iter().any(begins)
