@@ -190,6 +190,10 @@ impl<R: Reconciler> Runner<R> {
 
     /// Every object is looked at: at the start, and when this process begins to lead.
     fn wake_all(&self) {
+        // Who has nothing to do works as well.
+        if self.may_act() {
+            self.context.health.set(R::NAME, State::Running);
+        }
         for object in self.cache.all().into_iter().filter(|object| R::concerns(object)) {
             self.shared.wake(vec![object.name.clone()], object.revision, Urgency::AtOnce);
         }
