@@ -213,9 +213,9 @@ async fn what_needs_a_node_says_so() {
         let refused = cluster.refused(&format!("{method} {PODS}/{path}"), Value::Null).await;
         assert_eq!(refused, (code, message.to_owned()), "{path}");
     }
-    let path = "/api/v1/namespaces/default/services/kubernetes/proxy";
+    let path = "/api/v1/namespaces/default/services/nobody/proxy/";
     let (code, _) = cluster.refused(&format!("GET {path}"), Value::Null).await;
-    assert_eq!(code, 503);
+    assert_eq!(code, 404);
 }
 
 #[tokio::test]
