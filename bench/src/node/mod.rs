@@ -130,6 +130,8 @@ async fn many_pods(
             report.row("  idle with them: processor", (percent, "%"), Aim::AtMost(1.0), "");
             report.row("  memory", (usage::resident(pid), "MiB"), Aim::None, "");
         }
+        // The server ends connections that were idle for long.
+        *connection = Connection::open(target, Http::One).await?;
         let start = now();
         remove_all(target, connection).await?;
         report.row("  deleted until all are gone", millis(start.elapsed()), Aim::None, "");
