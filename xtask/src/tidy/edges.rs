@@ -25,7 +25,7 @@ const CRATES: &[(&str, Allowed)] = &[
     ("scheduler", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("node", Allowed::Only(&["reconcile", "amounts"])),
     ("training", Allowed::Only(&["reconcile", "api", "amounts"])),
-    ("inference", Allowed::Only(&["reconcile", "api"])),
+    ("inference", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("virt", Allowed::Only(&["reconcile", "api"])),
     ("testkit", Allowed::Only(&["apiserver", "store", "reconcile"])),
     ("servers", Allowed::Only(&[])),
@@ -54,7 +54,7 @@ const FOR_TESTS: &[&str] = &["servers", "testkit"];
 
 /// What the tests of one crate may use besides: an operator is tried together with the controllers
 /// that make something of its objects.
-const ALSO_FOR_TESTS: &[(&str, &str)] = &[("training", "controllers")];
+const ALSO_FOR_TESTS: &[(&str, &str)] = &[("training", "controllers"), ("inference", "controllers")];
 
 pub fn check(graph: &Graph) -> Vec<Finding> {
     let members: Vec<&str> = graph.members().map(|(package, _)| package.name.as_str()).collect();

@@ -1,0 +1,68 @@
+//! Operators for inference: graphs of model servers (NVIDIA Dynamo), and LeaderWorkerSet under
+//! them.
+//!
+//! They know a Kubernetes API and nothing else, so they run the same inside this program and
+//! beside any cluster.
+
+pub mod kinds;
+
+use std::pin::Pin;
+
+use reconcile::supervise::supervise;
+use reconcile::{Context, Reconciler, run};
+use tokio::task::JoinSet;
+
+/// A running operator.
+pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+
+/// Where the operators live, and their service account.
+pub const NAMESPACE: &str = "dynamo-system";
+pub const SERVICE_ACCOUNT: &str = "dynamo-operator-controller-manager";
+
+/// What an installation may choose.
+#[derive(Clone, Debug, Default)]
+pub struct Options {
+    /// Which operators run: on a cluster that has LeaderWorkerSet already, ours stays off.
+    pub enabled: Enabled,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Enabled {
+    pub dynamo: bool,
+    pub leader_worker_set: bool,
+}
+
+impl Default for Enabled {
+    fn default() -> Enabled {
+        Enabled { dynamo: true, leader_worker_set: true }
+    }
+}
+
+/// One operator: its name, whose it is, and how it starts.
+#[derive(Clone, Copy)]
+pub struct Entry {
+    pub name: &'static str,
+    is_enabled: fn(Enabled) -> bool,
+    start: fn(Context, &Options) -> Task,
+}
+
+/// Every operator, one line each.
+#[rustfmt::skip]
+pub const ALL: &[Entry] = &[
+];
+
+#[expect(dead_code, reason = "the first operator uses it")]
+fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
+    Box::pin(run::run(context, reconciler))
+}
+
+/// Starts the operators, and again whichever panics.
+pub fn start(context: &Context, options: &Options) -> JoinSet<()> {
+    let mut tasks = JoinSet::new();
+    for entry in ALL.iter().filter(|entry| (entry.is_enabled)(options.enabled)) {
+        let (entry, options) = (*entry, options.clone());
+        let start = move |context: Context| (entry.start)(context, &options);
+        tasks.spawn(supervise(entry.name, context.clone(), start));
+    }
+    tasks
+}
