@@ -257,8 +257,8 @@ impl<R: Reconciler> Runner<R> {
         match outcome.result {
             Ok(looked) => {
                 waiting.queue.forget_failures(&name);
-                if looked.is_report && self.settings.rest > 0 {
-                    let rest = outcome.took.saturating_mul(self.settings.rest).min(REST_MAX);
+                if let Some(thought) = looked.reported.filter(|_| self.settings.rest > 0) {
+                    let rest = thought.saturating_mul(self.settings.rest).min(REST_MAX);
                     waiting.queue.rest(&name, now + rest, now);
                 }
                 match looked.wake {
@@ -330,15 +330,17 @@ impl<R: Reconciler> Runner<R> {
     async fn attempt(&self, name: &Name, cause: Option<u64>) -> Result<Looked, Error> {
         self.catch_up(name).await?;
         let Some(object) = self.cache.get(name) else {
-            return Ok(Looked { wake: Wake::OnChange, is_report: false });
+            return Ok(Looked { wake: Wake::OnChange, reported: None });
         };
         let id = format!("{:016x}", self.context.environment.random());
         let cause = Some(cause.unwrap_or(object.revision));
         let origin = Origin { cause, reconcile: id, epoch: None };
         let requests = self.context.requests(R::MANAGER, origin);
+        let began = Instant::now();
         let observed = self.reconciler.observe(&self.context, &object).await?;
         let now = self.context.environment.now();
         let plan = self.reconciler.plan(&object, &observed, now)?;
+        let thought = began.elapsed();
         let refused;
         let mut written = Written::default();
         let mut result =
@@ -360,7 +362,7 @@ impl<R: Reconciler> Runner<R> {
         }
         let has_written = written.writes > 0;
         self.context.metrics.wrote(R::NAME, written.writes);
-        let is_report = plan.steps.is_empty() && written.writes > 0;
+        let reported = (plan.steps.is_empty() && has_written).then_some(thought);
         self.remember(name, written);
         for notice in report.into_iter().flat_map(|report| &report.notices) {
             self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
@@ -368,7 +370,7 @@ impl<R: Reconciler> Runner<R> {
         // What was made may go again before a cache that had to list saw it; then no change tells.
         let relook = if has_written { Wake::After(RELOOK) } else { Wake::OnChange };
         let wake = plan.wake.or_earlier(relook);
-        result.map(|()| Looked { wake, is_report })
+        result.map(|()| Looked { wake, reported })
     }
 
     fn remember(&self, name: &Name, written: Written) {
@@ -415,8 +417,8 @@ struct Outcome {
 /// What a reconcile that went well came to.
 struct Looked {
     wake: Wake,
-    /// It changed nothing but the object's own status.
-    is_report: bool,
+    /// How long it thought, if it changed nothing but the object's own status.
+    reported: Option<Duration>,
 }
 
 async fn sleep_until(at: Option<Instant>) {
