@@ -221,7 +221,8 @@ pub struct Registry {
 
 impl Registry {
     pub fn builtin() -> Registry {
-        Registry::default().with(facts::kinds().iter().map(|kind| Arc::new(Resource::builtin(kind))))
+        Registry::default()
+            .with(facts::kinds().iter().map(|kind| Arc::new(Resource::builtin(kind))))
     }
 
     /// The same with other resources beside it. What is built in cannot be replaced.
