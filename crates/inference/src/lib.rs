@@ -4,7 +4,12 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod field_error;
 pub mod kinds;
+pub mod leader_worker_set;
+pub mod model;
+pub mod review;
+pub mod value;
 
 use std::pin::Pin;
 
@@ -18,6 +23,8 @@ pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 /// Where the operators live, and their service account.
 pub const NAMESPACE: &str = "dynamo-system";
 pub const SERVICE_ACCOUNT: &str = "dynamo-operator-controller-manager";
+/// The service that servers ask before objects are written.
+pub const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
 
 /// What an installation may choose.
 #[derive(Clone, Debug, Default)]
@@ -49,9 +56,12 @@ pub struct Entry {
 /// Every operator, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
+        start: |context, _| run_boxed(context, leader_worker_set::Controller::default()) },
+    Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, model::Controller::default()) },
 ];
 
-#[expect(dead_code, reason = "the first operator uses it")]
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
     Box::pin(run::run(context, reconciler))
 }
