@@ -4,14 +4,22 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod field_error;
 pub mod kinds;
+pub mod leader_worker_set;
+pub mod model;
+pub mod review;
+pub mod value;
 
-use reconcile::{Context, entry};
+use reconcile::entry::{self, run_boxed};
+use reconcile::Context;
 use tokio::task::JoinSet;
 
 /// Where the operators live, and their service account.
 pub const NAMESPACE: &str = "dynamo-system";
 pub const SERVICE_ACCOUNT: &str = "dynamo-operator-controller-manager";
+/// The service that servers ask before objects are written.
+pub const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
 
 /// What an installation may choose.
 #[derive(Clone, Debug, Default)]
@@ -38,6 +46,10 @@ pub type Entry = reconcile::Entry<Enabled, Options>;
 /// Every operator, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
+        start: |context, _| run_boxed(context, leader_worker_set::Controller::default()) },
+    Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, model::Controller::default()) },
 ];
 
 /// Starts the operators, and again whichever panics.
