@@ -4,9 +4,23 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod backends;
+pub mod component;
+pub mod conversion;
+pub mod digest;
+pub mod discovery_account;
+pub mod field_error;
+pub mod graph;
 pub mod kinds;
+pub mod names;
+pub mod pods;
+pub mod scaling_adapter;
+pub mod settings;
+pub mod sync_resource;
+pub mod value;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use reconcile::supervise::supervise;
 use reconcile::{Context, Reconciler, run};
@@ -24,6 +38,7 @@ pub const SERVICE_ACCOUNT: &str = "dynamo-operator-controller-manager";
 pub struct Options {
     /// Which operators run: on a cluster that has LeaderWorkerSet already, ours stays off.
     pub enabled: Enabled,
+    pub settings: Arc<settings::Settings>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,9 +64,16 @@ pub struct Entry {
 /// Every operator, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    Entry { name: graph::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, graph::Controller::new(options.settings.clone())) },
+    Entry { name: component::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, component::Controller::new(options.settings.clone())) },
+    Entry { name: scaling_adapter::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, scaling_adapter::Controller) },
 ];
 
-#[expect(dead_code, reason = "the first operator uses it")]
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
     Box::pin(run::run(context, reconciler))
 }
