@@ -17,5 +17,6 @@ mod sandbox;
 mod stores;
 mod streams;
 mod traces;
+mod trained;
 mod training;
 mod volumes;

@@ -47,6 +47,7 @@ const OF_LISTS: [Parameter; 10] = [
 ];
 
 const READS: [&str; 2] = ["application/json", "application/yaml"];
+/// The last is not for custom resources; kubectl believes what is said here.
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
@@ -74,6 +75,7 @@ struct Thing<'a> {
     kind: &'a str,
     /// Where its schema is; none for what is only options.
     schema: Option<&'a str>,
+    patches: &'a [&'a str],
 }
 
 pub fn describe(resource: &Resource, paths: &mut Value) {
@@ -88,11 +90,13 @@ pub fn describe(resource: &Resource, paths: &mut Value) {
     };
     let item = format!("{collection}/{{name}}");
     let name = schema_name(resource);
+    let patches = &PATCHES[..if resource.builtin_type().is_some() { 4 } else { 3 }];
     let thing = Thing {
         group: &resource.group,
         version: &resource.version,
         kind: &resource.kind,
         schema: Some(&name),
+        patches,
     };
     let serves = |verb: &str| resource.serves(verb);
     if resource.namespaced {
@@ -101,11 +105,16 @@ pub fn describe(resource: &Resource, paths: &mut Value) {
     add(paths, &collection, &thing, &OF_COLLECTION, serves);
     add(paths, &item, &thing, &OF_ITEM, serves);
     for subresource in &resource.subresources {
-        describe_subresource(paths, &item, subresource, &name);
+        describe_subresource(paths, (&item, subresource), &name, patches);
     }
 }
 
-fn describe_subresource(paths: &mut Value, item: &str, subresource: &Subresource, whole: &str) {
+fn describe_subresource(
+    paths: &mut Value,
+    (item, subresource): (&str, &Subresource),
+    whole: &str,
+    patches: &[&str],
+) {
     let is_whole = subresource.name == "status";
     let thing = Thing {
         group: &subresource.group,
@@ -115,6 +124,7 @@ fn describe_subresource(paths: &mut Value, item: &str, subresource: &Subresource
             Some(id) => Some(id.get().name),
             None => is_whole.then_some(whole),
         },
+        patches,
     };
     let path = format!("{item}/{}", subresource.name);
     let serves = |verb: &str| subresource.verbs.contains(&verb);
@@ -194,7 +204,7 @@ fn operation(path: &str, thing: &Thing<'_>, verb: &str, action: &str) -> Value {
         "patch" => {
             let any = json!({"type": "object"});
             operation["requestBody"] =
-                json!({"content": content(&PATCHES, &any), "required": true});
+                json!({"content": content(thing.patches, &any), "required": true});
         }
         _ => {}
     }
