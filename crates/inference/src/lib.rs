@@ -4,26 +4,42 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod backends;
+pub mod component;
+pub mod conversion;
+pub mod digest;
+pub mod discovery_account;
+pub mod field_error;
+pub mod graph;
 pub mod kinds;
+pub mod leader_worker_set;
+pub mod model;
+pub mod names;
+pub mod pods;
+pub mod review;
+pub mod scaling_adapter;
+pub mod settings;
+pub mod sync_resource;
+pub mod value;
 
-use std::pin::Pin;
+use std::sync::Arc;
 
-use reconcile::supervise::supervise;
-use reconcile::{Context, Reconciler, run};
+use reconcile::Context;
+use reconcile::entry::{self, run_boxed};
 use tokio::task::JoinSet;
-
-/// A running operator.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where the operators live, and their service account.
 pub const NAMESPACE: &str = "dynamo-system";
 pub const SERVICE_ACCOUNT: &str = "dynamo-operator-controller-manager";
+/// The service that servers ask before objects are written.
+pub const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
 
 /// What an installation may choose.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Which operators run: on a cluster that has LeaderWorkerSet already, ours stays off.
     pub enabled: Enabled,
+    pub settings: Arc<settings::Settings>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -39,30 +55,26 @@ impl Default for Enabled {
 }
 
 /// One operator: its name, whose it is, and how it starts.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    pub name: &'static str,
-    is_enabled: fn(Enabled) -> bool,
-    start: fn(Context, &Options) -> Task,
-}
+pub type Entry = reconcile::Entry<Enabled, Options>;
 
 /// Every operator, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
+        start: |context, _| run_boxed(context, leader_worker_set::Controller::default()) },
+    Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, model::Controller::default()) },
+    Entry { name: graph::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, graph::Controller::new(options.settings.clone())) },
+    Entry { name: component::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, component::Controller::new(options.settings.clone())) },
+    Entry { name: scaling_adapter::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, scaling_adapter::Controller) },
 ];
-
-#[expect(dead_code, reason = "the first operator uses it")]
-fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
-    Box::pin(run::run(context, reconciler))
-}
 
 /// Starts the operators, and again whichever panics.
 pub fn start(context: &Context, options: &Options) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    for entry in ALL.iter().filter(|entry| (entry.is_enabled)(options.enabled)) {
-        let (entry, options) = (*entry, options.clone());
-        let start = move |context: Context| (entry.start)(context, &options);
-        tasks.spawn(supervise(entry.name, context.clone(), start));
-    }
-    tasks
+    entry::start(ALL, |_| context.clone(), (options.enabled, options))
 }
