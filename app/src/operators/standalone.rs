@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use reconcile::cache::Holds;
 use reconcile::health::Health;
 use reconcile::leader::{Candidate, Term, campaign, release};
 use reconcile::metrics::Metrics;
-use reconcile::{Caches, Context, Environment, environment};
+use reconcile::{Caches, Context, Environment, Kind, environment};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -242,13 +243,14 @@ impl Shared {
         };
         let environment: Arc<dyn Environment> = Arc::new(environment::System);
         let identity = format!("{}_{:016x}", node_name::of_host(), environment.random());
+        let caches = Caches::new(client.clone(), environment.clone());
         let mut metrics: BTreeMap<&'static str, Arc<Metrics>> = BTreeMap::new();
         for (_, operator) in plan.choice.operators() {
             let prefix = operator.metrics_prefix;
             metrics.entry(prefix).or_insert_with(|| Arc::new(Metrics::with_prefix(prefix)));
         }
         Shared {
-            caches: Arc::new(Caches::new(client.clone(), environment.clone())),
+            caches: Arc::new(caches.holding(holds(&plan.choice))),
             client,
             installation: Installation { choice: plan.choice.clone(), namespace, reached },
             environment,
@@ -311,6 +313,21 @@ impl Shared {
     }
 }
 
+/// What is held of kinds that not only our operators use. What two of them make is held whole.
+fn holds(choice: &Choice) -> BTreeMap<Kind, Holds> {
+    let mut holds = BTreeMap::new();
+    for (_, operator) in choice.operators() {
+        for kind in operator.children {
+            let theirs = Holds::ControlledBy(operator.groups);
+            let held = holds.entry(*kind).or_insert(theirs);
+            if *held != theirs {
+                *held = Holds::Everything;
+            }
+        }
+    }
+    holds
+}
+
 /// One operator of this process.
 struct Part {
     family: &'static dyn Family,
@@ -358,7 +375,7 @@ impl Part {
     async fn work(
         &self,
         shared: &Shared,
-        unknown: Vec<reconcile::Kind>,
+        unknown: Vec<Kind>,
         mut served: watch::Receiver<Option<Served>>,
     ) {
         loop {

@@ -82,6 +82,6 @@ fn webhook(
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "rules": [{"apiGroups": [group], "apiVersions": [version], "resources": [plural],
-            "operations": operations}],
+            "operations": operations, "scope": "*"}],
     })
 }

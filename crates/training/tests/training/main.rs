@@ -6,6 +6,7 @@
 
 mod admission;
 mod job_sets;
+mod rights;
 mod schemas;
 mod simulation;
 mod train_jobs;
