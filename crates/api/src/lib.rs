@@ -6,7 +6,12 @@
 
 pub mod core_types;
 pub mod definition;
+pub mod dynamo;
+pub mod dynamo_alpha;
+pub mod dynamo_component;
+pub mod dynamo_model;
 pub mod job_set;
+pub mod leader_worker_set;
 pub mod runtime_patches;
 pub mod schema;
 pub mod training;

@@ -4,20 +4,42 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod backends;
+pub mod component;
+pub mod conversion;
+pub mod digest;
+pub mod discovery_account;
+pub mod field_error;
+pub mod graph;
 pub mod kinds;
+pub mod leader_worker_set;
+pub mod model;
+pub mod names;
+pub mod pods;
+pub mod review;
+pub mod scaling_adapter;
+pub mod settings;
+pub mod sync_resource;
+pub mod value;
 
-use reconcile::{Context, entry};
+use std::sync::Arc;
+
+use reconcile::Context;
+use reconcile::entry::{self, run_boxed};
 use tokio::task::JoinSet;
 
 /// Where the operators live, and their service account.
 pub const NAMESPACE: &str = "dynamo-system";
 pub const SERVICE_ACCOUNT: &str = "dynamo-operator-controller-manager";
+/// The service that servers ask before objects are written.
+pub const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
 
 /// What an installation may choose.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
     /// Which operators run: on a cluster that has LeaderWorkerSet already, ours stays off.
     pub enabled: Enabled,
+    pub settings: Arc<settings::Settings>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -38,6 +60,18 @@ pub type Entry = reconcile::Entry<Enabled, Options>;
 /// Every operator, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
+        start: |context, _| run_boxed(context, leader_worker_set::Controller::default()) },
+    Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, model::Controller::default()) },
+    Entry { name: graph::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, graph::Controller::new(options.settings.clone())) },
+    Entry { name: component::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, component::Controller::new(options.settings.clone())) },
+    Entry { name: scaling_adapter::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, scaling_adapter::Controller) },
 ];
 
 /// Starts the operators, and again whichever panics.

@@ -1,0 +1,6 @@
+//! The operators in a cluster: the real server, the real StatefulSets under them, played pods.
+
+mod models;
+mod servers;
+mod sets;
+mod world;
