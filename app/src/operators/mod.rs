@@ -57,6 +57,9 @@ pub trait Family: Send + Sync {
         Vec::new()
     }
 
+    /// The names under which an operator tells how it is.
+    fn controllers(&self, operator: &Operator) -> Vec<&'static str>;
+
     /// Runs one of its operators until everything is to stop.
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()>;
 

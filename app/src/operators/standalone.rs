@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use reconcile::cache::Holds;
-use reconcile::health::Health;
+use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign, release};
 use reconcile::metrics::Metrics;
 use reconcile::{Caches, Context, Environment, Kind, environment};
@@ -249,6 +249,11 @@ impl Shared {
             let prefix = operator.metrics_prefix;
             metrics.entry(prefix).or_insert_with(|| Arc::new(Metrics::with_prefix(prefix)));
         }
+        let readiness = Readiness::default();
+        readiness.waits(certificates::WHAT, "they are not there yet".to_owned());
+        for (_, operator) in plan.choice.operators() {
+            readiness.waits(operator.name, "it has not started".to_owned());
+        }
         Shared {
             caches: Arc::new(caches.holding(holds(&plan.choice))),
             client,
@@ -256,7 +261,7 @@ impl Shared {
             environment,
             metrics,
             health: Arc::default(),
-            readiness: Arc::default(),
+            readiness: Arc::new(readiness),
             identity,
             stop: tasks.stop_handle().into_receiver(),
         }
@@ -389,7 +394,11 @@ impl Part {
             let entrance = shared.installation.entrance();
             let entrance = entrance.map(|url| Entrance { url, authority_pem: bundle.clone() });
             let around = Surroundings { entrance, unknown: unknown.clone() };
+            for controller in self.family.controllers(self.operator) {
+                shared.health.set(controller, State::Starting);
+            }
             let mut running = self.family.start(self.operator, &self.context, &around);
+            shared.readiness.done(self.operator.name);
             let is_another = |served: &Option<Served>| {
                 served.as_ref().is_some_and(|served| served.bundle_pem != bundle)
             };

@@ -81,6 +81,12 @@ impl Family for Training {
         }
     }
 
+    fn controllers(&self, operator: &Operator) -> Vec<&'static str> {
+        let enabled = these(&[operator.name]);
+        let entries = training::ALL.iter().filter(|entry| (entry.is_enabled)(enabled));
+        entries.map(|entry| entry.name).collect()
+    }
+
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {
         let groups = Groups {
             coscheduling: !around.unknown.contains(&COSCHEDULING_GROUP),

@@ -2,7 +2,9 @@
 //! the rights that their manifests give them and nothing else.
 
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,7 +14,9 @@ use rustls_pki_types::pem::PemObject;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::node::Machine;
 use crate::sandbox::{Ended, Sandbox, Started, text};
+use crate::training::REPORTS;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
@@ -358,4 +362,102 @@ fn certificates_are_renewed_and_made_again_while_they_are_used() {
     });
     let (code, stderr) = replica.started.stop();
     assert_eq!(code, Some(0), "{stderr}");
+}
+
+#[test]
+fn operators_beside_a_cluster_install_what_they_need_and_are_asked_by_url() {
+    let cluster = Cluster::start();
+    let kubeconfig = text(&cluster.server.ready, "kubeconfig");
+    let address = own_address();
+    // Whoever is told the URL before it is served has to choose the port.
+    let port = TcpListener::bind("0.0.0.0:0").and_then(|it| it.local_addr()).expect("one").port();
+    let (listen, url) = (format!("0.0.0.0:{port}"), format!("https://{address}:{port}"));
+    let free = ["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"];
+    let more = ["--webhook-address", &listen, "--webhook-url", &url, "--leader-elect=false"];
+    let words = ["operator", "--install", "--kubeconfig", &kubeconfig, "-o", "json"];
+    let words = [&words[..], &free, &more].concat();
+    let replica = Replica { started: cluster.sandbox.start_command(&words) };
+    replica.until_ready();
+    cluster.refuses();
+    cluster.train("good");
+    let set = cluster.kubectl("get jobset good -o json", "");
+    assert!(set.contains(&format!("{url}/apis/trainer.kubeflow.org/v1alpha1/")), "{set}");
+    let leases = cluster.kubectl(&format!("-n {NAMESPACE} get leases -o name"), "");
+    assert_eq!(leases, "", "nobody stands for election");
+    let (code, stderr) = replica.started.stop();
+    assert_eq!(code, Some(0), "{stderr}");
+}
+
+/// A copy of the program that everybody may run: the original may be where only its owner may go.
+struct Copy(PathBuf);
+
+impl Copy {
+    fn make() -> Copy {
+        let name = format!("setpoint-operator-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&directory, open).expect("it is ours");
+        std::fs::copy(env!("CARGO_BIN_EXE_setpoint"), directory.join("setpoint")).expect("copied");
+        Copy(directory)
+    }
+}
+
+impl Drop for Copy {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.0);
+    }
+}
+
+/// Trains with whatever the nodes have.
+fn plain_runtime() -> Value {
+    let container = json!({"name": "node", "image": "none"});
+    let pod = json!({"spec": {"restartPolicy": "Never", "containers": [container]}});
+    let labels = json!({"trainer.kubeflow.org/trainjob-ancestor-step": "trainer"});
+    json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "ClusterTrainingRuntime",
+        "metadata": {"name": "plain", "labels": {"trainer.kubeflow.org/framework": "plain"}},
+        "spec": {"mlPolicy": {"numNodes": 1}, "template": {"spec": {"replicatedJobs": [
+            {"name": "node", "template": {"metadata": {"labels": labels},
+                "spec": {"backoffLimit": 0, "template": pod}}}]}}}})
+}
+
+#[test]
+fn the_deployment_of_the_manifests_serves_the_cluster_that_it_runs_in() {
+    let program = Copy::make();
+    let sandbox = Sandbox::new();
+    let parts = "api,controllers,scheduler,node";
+    let started = Some(sandbox.start(&["--store", "embedded", "--components", parts]));
+    let machine = Machine { sandbox, started };
+    machine.until("get nodes", |nodes| nodes.contains(" Ready "));
+    let printed = machine.sandbox.run(&["operator", "manifests", "-o", "json"]);
+    let mut manifests = printed.json();
+    for one in manifests["items"].as_array_mut().into_iter().flatten() {
+        if one["kind"] == "Deployment" {
+            // Images are names only here, so the container says its program.
+            let container = &mut one["spec"]["template"]["spec"]["containers"][0];
+            container["command"] = json!([program.0.join("setpoint")]);
+        }
+    }
+    machine.kubectl(&["apply", "-f", "-"], &manifests.to_string());
+    let ready = "-n kubeflow-system get deployment -o jsonpath={.items[0].status.readyReplicas}";
+    machine.until(ready, |count| count == "1");
+    let refused = machine.run(&["create", "-f", "-"], &job("bad", "nothing"));
+    assert!(refused.stderr.contains("denied the request: spec.RuntimeRef:"), "{refused:?}");
+
+    // A pod finds the operators by the name of their service, and is known by its token.
+    machine.kubectl(&["create", "-f", "-"], &plain_runtime().to_string());
+    let reports = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+        "metadata": {"name": "reports"}, "spec": {"runtimeRef": {"name": "plain"},
+            "trainer": {"command": ["python3", "-c", REPORTS]}}});
+    machine.kubectl(&["create", "-f", "-"], &reports.to_string());
+    let state = "get trainjob reports -o jsonpath={.status.conditions[*].type}";
+    machine.until(state, |types| types.contains("Complete"));
+    let log = machine.kubectl(&["logs", "job/reports-node-0"], "");
+    let expected = "good 200\nempty 200\nbroken 422\nlarge 413\nwrong 422\nnobody 403\nother 403";
+    assert_eq!(log, expected);
+    let told = "get trainjob reports -o jsonpath={.status.trainerStatus.progressPercentage}";
+    assert_eq!(machine.until(told, |told| !told.is_empty()), "40");
+    machine.kubectl(&["delete", "namespace", "kubeflow-system"], "");
+    machine.kubectl(&["delete", "trainjob", "reports", "--wait=false"], "");
+    machine.until("get pods -A -o name", str::is_empty);
 }
