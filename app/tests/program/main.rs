@@ -11,6 +11,7 @@ mod kill;
 mod kubectl;
 mod network;
 mod node;
+mod operator;
 mod pods;
 mod refusals;
 mod sandbox;

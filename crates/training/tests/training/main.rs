@@ -8,6 +8,7 @@ mod examples;
 mod job_sets;
 mod oracles;
 mod rows;
+mod rights;
 mod schemas;
 mod simulation;
 mod train_jobs;
