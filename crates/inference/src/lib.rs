@@ -4,6 +4,7 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod admission;
 pub mod backends;
 pub mod component;
 pub mod conversion;
@@ -12,26 +13,26 @@ pub mod discovery_account;
 pub mod field_error;
 pub mod graph;
 pub mod kinds;
+pub mod manifests;
 pub mod names;
 pub mod pods;
+pub mod review;
 pub mod scaling_adapter;
 pub mod settings;
 pub mod sync_resource;
 pub mod value;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use reconcile::supervise::supervise;
-use reconcile::{Context, Reconciler, run};
+use reconcile::entry::run_boxed;
+use reconcile::{Context, entry};
 use tokio::task::JoinSet;
-
-/// A running operator.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where the operators live, and their service account.
 pub const NAMESPACE: &str = "dynamo-system";
 pub const SERVICE_ACCOUNT: &str = "dynamo-operator-controller-manager";
+/// The service that servers ask before objects are written.
+pub const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
 
 /// What an installation may choose.
 #[derive(Clone, Debug, Default)]
@@ -54,12 +55,7 @@ impl Default for Enabled {
 }
 
 /// One operator: its name, whose it is, and how it starts.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    pub name: &'static str,
-    is_enabled: fn(Enabled) -> bool,
-    start: fn(Context, &Options) -> Task,
-}
+pub type Entry = reconcile::Entry<Enabled, Options>;
 
 /// Every operator, one line each.
 #[rustfmt::skip]
@@ -74,17 +70,7 @@ pub const ALL: &[Entry] = &[
         start: |context, _| run_boxed(context, scaling_adapter::Controller) },
 ];
 
-fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
-    Box::pin(run::run(context, reconciler))
-}
-
 /// Starts the operators, and again whichever panics.
 pub fn start(context: &Context, options: &Options) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    for entry in ALL.iter().filter(|entry| (entry.is_enabled)(options.enabled)) {
-        let (entry, options) = (*entry, options.clone());
-        let start = move |context: Context| (entry.start)(context, &options);
-        tasks.spawn(supervise(entry.name, context.clone(), start));
-    }
-    tasks
+    entry::start(ALL, |_| context.clone(), (options.enabled, options))
 }
