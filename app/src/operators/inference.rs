@@ -3,7 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET};
+use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL};
 use inference::settings::{Gates, Settings};
 use inference::{
     Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion, manifests,
@@ -44,13 +44,22 @@ impl Family for Inference {
     }
 
     fn operators(&self) -> &'static [Operator] {
-        &[Operator {
-            name: DYNAMO,
-            lease: "dynamo.nvidia.com",
-            metrics_prefix: "dynamo_operator_",
-            needs: &[GRAPH, COMPONENT, ADAPTER],
-            uses: &[LEADER_WORKER_SET],
-        }]
+        &[
+            Operator {
+                name: DYNAMO,
+                lease: "dynamo.nvidia.com",
+                metrics_prefix: "dynamo_operator_",
+                needs: &[GRAPH, COMPONENT, ADAPTER, MODEL],
+                uses: &[LEADER_WORKER_SET],
+            },
+            Operator {
+                name: LEADER_WORKER_SETS,
+                lease: "b8b2488c.x-k8s.io",
+                metrics_prefix: "",
+                needs: &[LEADER_WORKER_SET],
+                uses: &[],
+            },
+        ]
     }
 
     fn manifests(&self, enabled: &[&str]) -> Vec<Value> {
@@ -58,8 +67,7 @@ impl Family for Inference {
     }
 
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {
-        let _ = around;
-        let gates = Gates { leader_worker_set: false };
+        let gates = Gates { leader_worker_set: !around.unknown.contains(&LEADER_WORKER_SET) };
         let settings = Arc::new(Settings { gates, ..Settings::default() });
         let enabled = these(&[operator.name]);
         inference::start(context, &Options { enabled, settings })

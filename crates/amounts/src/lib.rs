@@ -4,5 +4,6 @@
 pub mod pod;
 pub mod quantity;
 pub mod quota;
+pub mod share;
 
 pub use quantity::Quantity;

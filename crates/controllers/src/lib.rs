@@ -25,7 +25,6 @@ pub mod revisions;
 pub mod root_ca;
 pub mod service_account;
 pub mod service_pods;
-pub mod share;
 pub mod stateful_set;
 pub mod taint_eviction;
 pub mod templates;

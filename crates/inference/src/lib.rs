@@ -13,7 +13,9 @@ pub mod discovery_account;
 pub mod field_error;
 pub mod graph;
 pub mod kinds;
+pub mod leader_worker_set;
 pub mod manifests;
+pub mod model;
 pub mod names;
 pub mod pods;
 pub mod review;
@@ -24,8 +26,8 @@ pub mod value;
 
 use std::sync::Arc;
 
-use reconcile::entry::run_boxed;
-use reconcile::{Context, entry};
+use reconcile::Context;
+use reconcile::entry::{self, run_boxed};
 use tokio::task::JoinSet;
 
 /// Where the operators live, and their service account.
@@ -60,6 +62,10 @@ pub type Entry = reconcile::Entry<Enabled, Options>;
 /// Every operator, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
+        start: |context, _| run_boxed(context, leader_worker_set::Controller::default()) },
+    Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, model::Controller::default()) },
     Entry { name: graph::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, options|
             run_boxed(context, graph::Controller::new(options.settings.clone())) },

@@ -5,6 +5,7 @@ use api::dynamo::GROUP;
 use serde_json::{Value, json};
 
 use crate::admission::webhooks;
+use crate::leader_worker_set;
 use crate::settings::Settings;
 use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT};
 
@@ -16,8 +17,12 @@ const CHANGE: [&str; 3] = ["get", "patch", "update"];
 /// Everything to be applied, in order.
 pub fn all(enabled: Enabled) -> Vec<Value> {
     let mut all = vec![namespace()];
+    if enabled.leader_worker_set {
+        all.extend(leader_worker_set::manifests::all());
+    }
     if enabled.dynamo {
         all.extend(api::dynamo::definitions());
+        all.push(api::dynamo_model::definition());
     }
     all.extend(roles(enabled));
     if enabled.dynamo {
@@ -26,7 +31,7 @@ pub fn all(enabled: Enabled) -> Vec<Value> {
     all
 }
 
-/// The rights alone, for those who install the rest themselves.
+/// The rights over graphs and models alone.
 pub fn roles(enabled: Enabled) -> Vec<Value> {
     if !enabled.dynamo {
         return Vec::new();

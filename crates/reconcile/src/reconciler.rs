@@ -89,8 +89,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// Every object is looked at again this often, whatever happens; `None` is never.
     pub resync: Option<Duration>,
-    /// How many times as long as a reconcile took that did nothing but report, its object rests.
-    /// What changes meanwhile is reported at once, so that many children take few looks.
+    /// How many times as long as a reconcile thought that did nothing but report, its object rests.
+    /// What changes meanwhile is reported at once, so that many children take few looks; one that
+    /// has few children is looked at as soon as they change, however slow the disk is.
     pub rest: u32,
 }
 

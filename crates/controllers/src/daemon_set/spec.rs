@@ -1,8 +1,7 @@
 //! What a DaemonSet asks for.
 
+use amounts::share::{self, Round};
 use reconcile::Object;
-
-use crate::share::{self, Round};
 
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {

@@ -1,8 +1,7 @@
 //! What a Deployment asks for.
 
+use amounts::share::{self, Round};
 use reconcile::Object;
-
-use crate::share::{self, Round};
 
 /// What the API takes for never.
 const NEVER: i64 = i32::MAX as i64;

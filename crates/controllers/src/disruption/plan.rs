@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use amounts::share::{self, Round};
 use k8s_openapi::jiff::Timestamp;
 use reconcile::conditions::{self, Condition, Truth};
 use reconcile::plan::Notice;
@@ -10,7 +11,6 @@ use serde_json::{Map, Value, json};
 
 use super::observe::{Observed, Scale};
 use crate::pods;
-use crate::share::{self, Round};
 
 /// How long an eviction that was allowed may take to become a deletion.
 const DELETION_SECONDS_MAX: i64 = 120;

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::review::{Answer, Question};
 use crate::settings::Settings;
+use crate::{leader_worker_set, model};
 
 /// Answers an AdmissionReview; `None` if nobody knows the path.
 pub fn review(settings: &Settings, path: &str, review: &Value) -> Option<Value> {
@@ -27,7 +28,8 @@ pub fn review(settings: &Settings, path: &str, review: &Value) -> Option<Value> 
         webhooks::VALIDATE_COMPONENT | webhooks::VALIDATE_COMPONENT_LEGACY => {
             component::validate(settings, &question)
         }
-        _ => return None,
+        webhooks::VALIDATE_MODEL => model::admission::validate(&question),
+        _ => return leader_worker_set::admission::review(path, review),
     };
     Some(answer.written(review))
 }

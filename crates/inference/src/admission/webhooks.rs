@@ -1,6 +1,6 @@
 //! The objects that make a server ask.
 
-use api::dynamo::{GROUP, HUB};
+use api::dynamo::{GROUP, HUB, SPOKE};
 use serde_json::{Value, json};
 
 use crate::{NAMESPACE, WEBHOOK_SERVICE};
@@ -12,6 +12,7 @@ pub const VALIDATE_COMPONENT: &str = "/validate/nvidia.com/v1beta1/dynamocompone
 /// Where older configurations ask the same.
 pub const VALIDATE_COMPONENT_LEGACY: &str =
     "/validate-nvidia-com-v1alpha1-dynamocomponentdeployment";
+pub const VALIDATE_MODEL: &str = "/validate-nvidia-com-v1alpha1-dynamomodel";
 
 const TIMEOUT_SECONDS: u64 = 10;
 
@@ -26,6 +27,8 @@ pub fn configurations() -> [Value; 2] {
         &["CREATE"],
     );
     component["matchPolicy"] = json!("Exact");
+    let mut model = webhook("vdynamomodel.kb.io", VALIDATE_MODEL, "dynamomodels", &both);
+    model["rules"][0]["apiVersions"] = json!([SPOKE]);
     [
         configuration(
             "Mutating",
@@ -38,6 +41,7 @@ pub fn configurations() -> [Value; 2] {
             vec![
                 webhook("vdynamographdeployment.kb.io", VALIDATE_GRAPH, graphs, &both),
                 webhook("vdynamocomponentdeployment.kb.io", VALIDATE_COMPONENT, components, &both),
+                model,
             ],
         ),
     ]

@@ -1,0 +1,90 @@
+//! What the operator for LeaderWorkerSets needs to find: the kind, rights, and what asks it.
+
+use serde_json::{Value, json};
+
+use super::labels;
+use crate::{NAMESPACE, SERVICE_ACCOUNT, WEBHOOK_SERVICE};
+
+pub const DEFAULT: &str = "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset";
+pub const VALIDATE: &str = "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset";
+pub const COMPLETE_POD: &str = "/mutate--v1-pod";
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ROLE: &str = "lws-manager-role";
+
+/// Everything to be applied, in order, but for the namespace.
+pub fn all() -> Vec<Value> {
+    let mut all = vec![api::leader_worker_set::definition()];
+    all.extend(roles());
+    all.extend(webhooks());
+    all
+}
+
+/// The rights alone.
+pub fn roles() -> [Value; 2] {
+    let api_version = format!("{RBAC}/v1");
+    [
+        json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": ROLE},
+            "rules": rules()}),
+        json!({"apiVersion": api_version, "kind": "ClusterRoleBinding",
+            "metadata": {"name": "lws-manager-rolebinding"},
+            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": ROLE},
+            "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE,
+                "name": SERVICE_ACCOUNT}]}),
+    ]
+}
+
+fn rules() -> Value {
+    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
+    let read = ["get", "list", "watch"];
+    let group = [api::leader_worker_set::GROUP];
+    json!([
+        rule(&[""], &["nodes"], &["get"]),
+        rule(&[""], &["pods"], &["delete", "get", "list", "watch"]),
+        rule(&[""], &["pods/finalizers"], &["update"]),
+        rule(&[""], &["services"], &["create", "get", "list", "watch"]),
+        rule(&["", "events.k8s.io"], &["events"], &["create", "patch"]),
+        rule(&["apps"], &["controllerrevisions"], &["create", "delete", "get", "list", "watch"]),
+        rule(&["apps"], &["statefulsets"], &["create", "get", "list", "patch", "watch"]),
+        rule(&group, &["leaderworkersets"], &read),
+        rule(&group, &["leaderworkersets/finalizers"], &["update"]),
+        rule(&group, &["leaderworkersets/status"], &["get", "patch", "update"]),
+    ])
+}
+
+/// The objects that make a server ask.
+pub fn webhooks() -> [Value; 2] {
+    let sets = (api::leader_worker_set::GROUP, "leaderworkersets");
+    let both = ["CREATE", "UPDATE"];
+    let default = webhook("mleaderworkerset.kb.io", DEFAULT, sets, &both);
+    let validate = webhook("vleaderworkerset.kb.io", VALIDATE, sets, &both);
+    let mut pods = webhook("mpod.kb.io", COMPLETE_POD, ("", "pods"), &["CREATE"]);
+    pods["objectSelector"] =
+        json!({"matchExpressions": [{"key": labels::NAME, "operator": "Exists"}]});
+    [
+        configuration("Mutating", "lws-mutating-webhook-configuration", vec![default, pods]),
+        configuration("Validating", "lws-validating-webhook-configuration", vec![validate]),
+    ]
+}
+
+fn configuration(word: &str, name: &str, webhooks: Vec<Value>) -> Value {
+    json!({
+        "apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": format!("{word}WebhookConfiguration"),
+        "metadata": {"name": name},
+        "webhooks": webhooks,
+    })
+}
+
+fn webhook(name: &str, path: &str, (group, plural): (&str, &str), operations: &[&str]) -> Value {
+    json!({
+        "name": name,
+        "admissionReviewVersions": ["v1"],
+        "clientConfig": {"service":
+            {"namespace": NAMESPACE, "name": WEBHOOK_SERVICE, "path": path}},
+        "failurePolicy": "Fail",
+        "sideEffects": "None",
+        "rules": [{"apiGroups": [group], "apiVersions": ["v1"], "resources": [plural],
+            "operations": operations}],
+    })
+}
