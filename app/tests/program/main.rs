@@ -7,6 +7,7 @@ mod configuration;
 mod controller;
 mod defects;
 mod foreground;
+mod inference;
 mod kill;
 mod kubectl;
 mod network;

@@ -4,6 +4,7 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod admission;
 pub mod backends;
 pub mod component;
 pub mod conversion;
@@ -13,6 +14,7 @@ pub mod field_error;
 pub mod graph;
 pub mod kinds;
 pub mod leader_worker_set;
+pub mod manifests;
 pub mod model;
 pub mod names;
 pub mod pods;
