@@ -4,14 +4,27 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod backends;
+pub mod component;
+pub mod conversion;
+pub mod digest;
+pub mod discovery_account;
 pub mod field_error;
+pub mod graph;
 pub mod kinds;
 pub mod leader_worker_set;
 pub mod model;
+pub mod names;
+pub mod pods;
+pub mod request;
 pub mod review;
+pub mod scaling_adapter;
+pub mod settings;
+pub mod sync_resource;
 pub mod value;
 
 use std::pin::Pin;
+use std::sync::Arc;
 
 use reconcile::supervise::supervise;
 use reconcile::{Context, Reconciler, run};
@@ -31,6 +44,7 @@ pub const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
 pub struct Options {
     /// Which operators run: on a cluster that has LeaderWorkerSet already, ours stays off.
     pub enabled: Enabled,
+    pub settings: Arc<settings::Settings>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,10 +70,21 @@ pub struct Entry {
 /// Every operator, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
+    Entry { name: graph::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, graph::Controller::new(options.settings.clone())) },
+    Entry { name: component::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, component::Controller::new(options.settings.clone())) },
+    Entry { name: scaling_adapter::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, scaling_adapter::Controller) },
     Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
         start: |context, _| run_boxed(context, leader_worker_set::Controller::default()) },
     Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| run_boxed(context, model::Controller::default()) },
+    Entry { name: request::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, request::Controller::new(options.settings.clone())) },
 ];
 
 fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {

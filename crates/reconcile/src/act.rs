@@ -25,6 +25,8 @@ const STEPS_TOGETHER_MAX: usize = 256;
 pub struct Written {
     /// The newest revision written, by kind.
     pub revisions: BTreeMap<Kind, u64>,
+    /// The UIDs of what was made.
+    pub made: BTreeMap<(Kind, Name), String>,
     /// Objects that went at once.
     pub lost: Vec<(Kind, Name, String)>,
     /// How many writes there were.
@@ -41,6 +43,7 @@ impl Written {
 /// What one step led to.
 enum Done {
     At(Kind, u64),
+    Made(Kind, Object),
     Lost(Kind, Name, String),
     Nothing,
 }
@@ -69,6 +72,11 @@ pub async fn perform(
                 Ok(Done::At(kind, revision)) => {
                     written.saw(kind, revision);
                     written.writes += 1;
+                }
+                Ok(Done::Made(kind, object)) => {
+                    written.saw(kind, object.revision);
+                    written.writes += 1;
+                    written.made.insert((kind, object.name), object.uid);
                 }
                 Ok(Done::Lost(kind, name, uid)) => {
                     written.lost.push((kind, name, uid));
@@ -146,7 +154,7 @@ async fn create(
     object: &Value,
 ) -> Result<Done, Error> {
     let error = match requests.create(kind, object).await {
-        Ok(made) => return Ok(Done::At(kind, made.revision)),
+        Ok(made) => return Ok(Done::Made(kind, made)),
         Err(error) if error.is_conflict() => error,
         Err(error) => return Err(error),
     };

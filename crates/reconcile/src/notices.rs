@@ -3,7 +3,7 @@
 //! The name of an Event follows from what it says, so that a repeat is found after a restart too.
 //! An object that makes too many is held back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -15,8 +15,8 @@ use crate::Error;
 use crate::conditions::time;
 use crate::kind::Kind;
 use crate::names;
-use crate::object::Object;
-use crate::plan::{Notice, Target};
+use crate::object::{Name, Object};
+use crate::plan::{About, Notice, Repeat, Target};
 use crate::requests::Requests;
 
 pub const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
@@ -36,6 +36,8 @@ type Spent = BTreeMap<(&'static str, String), (u32, Instant)>;
 #[derive(Debug, Default)]
 pub struct Recorder {
     spent: Mutex<Spent>,
+    /// What is told once.
+    told: Mutex<BTreeSet<(String, &'static str)>>,
 }
 
 impl Recorder {
@@ -55,6 +57,34 @@ impl Recorder {
         if let Err(error) = record(requests, &event, now).await {
             tracing::debug!(object = %object.name, error = %error.chain(), "event not recorded");
         }
+    }
+
+    /// Records a notice about another object: one that was seen, or one that was made just now.
+    pub async fn record_about(
+        &self,
+        requests: &Requests,
+        about: &About,
+        made: &BTreeMap<(Kind, Name), String>,
+        now: Timestamp,
+    ) {
+        let About { kind, name, uid, notice, repeat } = about;
+        let found = uid.as_ref().or_else(|| made.get(&(*kind, name.clone())));
+        // It was there before, or went meanwhile: there is nothing to tell.
+        let Some(uid) = found else { return };
+        if *repeat == Repeat::Never && !self.is_news(uid, notice.reason) {
+            return;
+        }
+        let object = Object::new(json!({"metadata": {"namespace": &*name.namespace,
+            "name": &*name.name, "uid": uid}}));
+        self.record(requests, (*kind, &object), notice, now).await;
+    }
+
+    fn is_news(&self, uid: &str, reason: &'static str) -> bool {
+        let mut told = self.told.lock().unwrap_or_else(PoisonError::into_inner);
+        if told.len() >= OBJECTS_MAX {
+            told.clear();
+        }
+        told.insert((uid.to_owned(), reason))
     }
 
     fn may(&self, component: &'static str, uid: &str) -> bool {

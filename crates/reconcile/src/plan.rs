@@ -16,7 +16,29 @@ pub struct Plan {
     /// The whole status of the object; written only if it differs.
     pub status: Option<Value>,
     pub notices: Vec<Notice>,
+    /// What is to be said of other objects.
+    pub about: Vec<About>,
     pub wake: Wake,
+}
+
+/// A notice about another object than the one that is reconciled: one that a step makes, or one
+/// that was seen.
+#[derive(Debug, Clone, PartialEq)]
+pub struct About {
+    pub kind: Kind,
+    pub name: Name,
+    /// Of an object that was seen; what is made has one when it is made.
+    pub uid: Option<String>,
+    pub notice: Notice,
+    pub repeat: Repeat,
+}
+
+/// Whether a fact that was told is told again.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Repeat {
+    Always,
+    /// Once while this process runs.
+    Never,
 }
 
 /// One write. Every one may be repeated without harm.
@@ -235,6 +257,10 @@ impl fmt::Display for Plan {
         }
         for notice in &self.notices {
             writeln!(f, "{} {}: {}", notice.severity.name(), notice.reason, notice.message)?;
+        }
+        for About { kind, name, notice, .. } in &self.about {
+            let (severity, reason) = (notice.severity.name(), notice.reason);
+            writeln!(f, "{severity} {reason} about {kind} {name}: {}", notice.message)?;
         }
         match self.wake {
             Wake::OnChange => writeln!(f, "wake on change"),

@@ -361,9 +361,13 @@ impl<R: Reconciler> Runner<R> {
         let has_written = written.writes > 0;
         self.context.metrics.wrote(R::NAME, written.writes);
         let is_report = plan.steps.is_empty() && written.writes > 0;
+        let made = std::mem::take(&mut written.made);
         self.remember(name, written);
         for notice in report.into_iter().flat_map(|report| &report.notices) {
             self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
+        }
+        for about in report.into_iter().flat_map(|report| &report.about) {
+            self.context.recorder.record_about(&requests, about, &made, now).await;
         }
         // What was made may go again before a cache that had to list saw it; then no change tells.
         let relook = if has_written { Wake::After(RELOOK) } else { Wake::OnChange };

@@ -129,6 +129,18 @@ impl Members {
     }
 }
 
+impl Members {
+    /// Whether something of a group is of another revision.
+    pub fn is_old(&self, key: &str) -> bool {
+        let is_other = |object: &Object| object.label(labels::REVISION) != Some(key);
+        let follow = match &self.workers {
+            Workers::Here { set, .. } => is_other(set),
+            Workers::Nothing | Workers::Earlier => false,
+        };
+        is_other(&self.leader) || follow
+    }
+}
+
 pub fn is_running_and_ready(pod: &Object) -> bool {
     let status = &pod.value["status"];
     !pod.is_terminating() && status["phase"] == "Running" && conditions::is_true(status, "Ready")

@@ -289,7 +289,7 @@ fn a_changed_template_is_a_revision_and_reaches_the_last_group_first() {
     };
     let (old_key, new_key) = (key(&first), key(&second));
     let both = || vec![well(0, old_key), well(1, old_key)];
-    let updating = "UpdateInProgress+Progressing ready 2 updated 0";
+    let updating = "Progressing+UpdateInProgress ready 2 updated 0";
     let name = &second.name.name;
     let begun = outcome(&new, &told(old_key, &[&first], 0, both()));
     assert_eq!(

@@ -10,8 +10,8 @@ use http::Method;
 use serde_json::json;
 use tokio::time::Instant;
 
-use super::candidates::Candidate;
 use super::call::{self, Answered};
+use super::candidates::Candidate;
 
 /// Servers that are asked at once.
 const TOGETHER_MAX: usize = 10;

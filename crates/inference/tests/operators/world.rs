@@ -73,7 +73,8 @@ pub async fn play(context: Context) {
 
 /// The operator alone.
 pub fn options() -> Options {
-    Options { enabled: Enabled { dynamo: false, leader_worker_set: true } }
+    let enabled = Enabled { dynamo: false, leader_worker_set: true };
+    Options { enabled, ..Options::default() }
 }
 
 impl World {

@@ -1,0 +1,91 @@
+//! One component of a graph, or one of its own: pods that run it, the services that they are found
+//! by, and how they fare.
+//!
+//! Upstream: ai-dynamo/dynamo, deploy/operator/internal/controller/
+//! dynamocomponentdeployment_controller.go
+
+mod children;
+mod facts;
+mod observe;
+mod plan;
+mod status;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
+
+use crate::kinds::{
+    COMPONENT, DEPLOYMENT, INGRESS, LEADER_WORKER_SET, ROLE, ROLE_BINDING, SECRET, SERVICE,
+    SERVICE_ACCOUNT,
+};
+use crate::settings::Settings;
+
+pub use children::rolling_strategy;
+pub use facts::{Facts, Type, dynamo_namespace, nodes};
+pub use observe::Observed;
+
+pub const NAME: &str = "dynamocomponentdeployment";
+
+pub struct Controller {
+    settings: Arc<Settings>,
+}
+
+impl Controller {
+    pub fn new(settings: Arc<Settings>) -> Controller {
+        Controller { settings }
+    }
+}
+
+impl Reconciler for Controller {
+    type Observed = Observed;
+    const NAME: &'static str = NAME;
+    const KIND: Kind = COMPONENT;
+
+    fn watches(&self, watches: &mut Watches) {
+        for kind in [DEPLOYMENT, SERVICE, INGRESS] {
+            watches.owned(kind, COMPONENT);
+        }
+        if self.settings.gates.leader_worker_set {
+            watches.owned(LEADER_WORKER_SET, COMPONENT);
+        }
+        for kind in [SERVICE_ACCOUNT, ROLE, ROLE_BINDING] {
+            watches.owned(kind, COMPONENT);
+        }
+        // A secret may let images of any component of its namespace be pulled.
+        let components = watches.cache(COMPONENT);
+        watches.by(SECRET, move |change| match is_pull_secret(change) {
+            true => {
+                let namespace = &change.object().name.namespace;
+                let all = components.in_namespace(namespace);
+                all.iter().map(|component| component.name.clone()).collect::<Vec<Name>>()
+            }
+            false => Vec::new(),
+        });
+    }
+
+    async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
+        Ok(observe::observe(context, object, &self.settings))
+    }
+
+    fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
+        Ok(plan::plan(&self.settings, object, observed, now))
+    }
+
+    fn refused(
+        &self,
+        object: &Object,
+        _: &Observed,
+        error: &Error,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        Some(plan::failed(object, &error.said(), now))
+    }
+}
+
+fn is_pull_secret(change: &Change) -> bool {
+    let mut sides = [&change.old, &change.new].into_iter().flatten();
+    sides.any(|secret| secret.value["type"] == crate::pods::pull_secrets::SECRET_TYPE)
+}

@@ -1,0 +1,62 @@
+//! What a component has.
+
+use std::sync::Arc;
+
+use reconcile::{Context, Kind, Name, Object};
+
+use super::facts::Facts;
+use crate::discovery_account;
+use crate::kinds::{
+    DEPLOYMENT, INGRESS, LEADER_WORKER_SET, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT,
+};
+use crate::names;
+use crate::pods::PullSecrets;
+use crate::settings::Settings;
+
+/// Says of an account that pods of components may have it.
+const POD_ACCOUNT: &str = "nvidia.com/dynamo-component-pod";
+
+#[derive(Default)]
+pub struct Observed {
+    pub deployment: Option<Arc<Object>>,
+    pub set: Option<Arc<Object>>,
+    pub service: Option<Arc<Object>>,
+    pub model_service: Option<Arc<Object>>,
+    pub ingress: Option<Arc<Object>>,
+    /// What lets the pods of a component of its own find each other: account, role, binding.
+    pub discovery: discovery_account::Found,
+    pub secrets: PullSecrets,
+    /// The account of pods that need none in particular.
+    pub account: String,
+}
+
+pub fn observe(context: &Context, object: &Arc<Object>, settings: &Settings) -> Observed {
+    let facts = Facts::of(object);
+    let find = |kind: Kind, name: &str| {
+        context.cache(kind).get(&Name::new(object.name.namespace.clone(), name))
+    };
+    let own = facts.own_name();
+    let account = discovery_account::names_of(own);
+    let accounts = context.cache(SERVICE_ACCOUNT).in_namespace(facts.namespace());
+    let marked = accounts.iter().find(|one| one.label(POD_ACCOUNT) == Some("true"));
+    let gate = settings.gates.leader_worker_set;
+    Observed {
+        deployment: find(DEPLOYMENT, own),
+        set: gate.then(|| find(LEADER_WORKER_SET, &set_name(own))).flatten(),
+        service: find(SERVICE, &names::service(own)),
+        model_service: facts.model().and_then(|model| find(SERVICE, &names::model_service(model))),
+        ingress: find(INGRESS, &names::service(own)),
+        discovery: discovery_account::Found {
+            account: find(SERVICE_ACCOUNT, &account[0]),
+            role: find(ROLE, &account[1]),
+            binding: find(ROLE_BINDING, &account[2]),
+        },
+        secrets: PullSecrets::of(&context.cache(SECRET).in_namespace(facts.namespace())),
+        account: marked.map_or("default".to_owned(), |one| one.name.name.to_string()),
+    }
+}
+
+/// The set of a component whose replicas are many pods.
+pub fn set_name(own: &str) -> String {
+    format!("{own}-0")
+}

@@ -1,0 +1,3 @@
+//! Objects of the older version as ones of the newer, and back, with nothing lost.
+
+pub mod envelope;

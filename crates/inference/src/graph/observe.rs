@@ -1,0 +1,107 @@
+//! What a graph has.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use reconcile::{Context, Error, Kind, Name, Object};
+use serde_json::Value;
+
+use super::facts::Graph;
+use super::ssh_key;
+use crate::discovery_account;
+use crate::kinds::{
+    ADAPTER, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, ROLE, ROLE_BINDING,
+    SECRET, SERVICE_ACCOUNT,
+};
+use crate::names;
+use crate::settings::Settings;
+use crate::value::{list, text};
+
+#[derive(Default)]
+pub struct Observed {
+    /// The components that it controls.
+    pub components: Vec<Arc<Object>>,
+    pub adapters: Vec<Arc<Object>>,
+    pub discovery: discovery_account::Found,
+    /// The accounts of planners and pickers, and what binds them, by their names.
+    pub accounts: BTreeMap<String, Arc<Object>>,
+    pub bindings: BTreeMap<String, Arc<Object>>,
+    /// The roles of everybody that there are, of those that are asked for.
+    pub roles: BTreeSet<String>,
+    /// The claims that there are, of those that are asked for.
+    pub claims: BTreeSet<String>,
+    pub wait_script: Option<Arc<Object>>,
+    /// The keys of MPI: where they come from, whether they are here, and new ones.
+    pub ssh_source: Option<Arc<Object>>,
+    pub has_ssh: bool,
+    pub fresh_ssh: Option<Value>,
+    /// How many pods of each component have not ended.
+    pub pods: BTreeMap<String, usize>,
+}
+
+pub fn observe(
+    context: &Context,
+    object: &Arc<Object>,
+    settings: &Settings,
+) -> Result<Observed, Error> {
+    let graph = Graph::of(object);
+    let namespace = object.name.namespace.clone();
+    let find =
+        |kind: Kind, name: &str| context.cache(kind).get(&Name::new(namespace.clone(), name));
+    let named = |kind: Kind, names: &[&str]| {
+        let found = names.iter().filter_map(|name| Some(((*name).to_owned(), find(kind, name)?)));
+        found.collect::<BTreeMap<String, Arc<Object>>>()
+    };
+    let has_role = |name: &&str| context.cache(CLUSTER_ROLE).get(&Name::new("", *name)).is_some();
+    let roles = [settings.roles.planner.as_str(), settings.roles.picker.as_str()];
+    let claims = list(&graph.preserved["pvcs"]).iter().map(|claim| text(&claim["name"]));
+    let account = discovery_account::names_of(graph.name());
+    let mut observed = Observed {
+        components: context.cache(COMPONENT).owned_by(&object.uid),
+        adapters: context.cache(ADAPTER).owned_by(&object.uid),
+        discovery: discovery_account::Found {
+            account: find(SERVICE_ACCOUNT, &account[0]),
+            role: find(ROLE, &account[1]),
+            binding: find(ROLE_BINDING, &account[2]),
+        },
+        accounts: named(SERVICE_ACCOUNT, &[names::PLANNER_ACCOUNT, names::PICKER_ACCOUNT]),
+        bindings: named(
+            ROLE_BINDING,
+            &["planner-serviceaccount-binding", "epp-serviceaccount-binding"],
+        ),
+        roles: roles.iter().filter(|role| has_role(role)).map(|role| (*role).to_owned()).collect(),
+        claims: claims
+            .filter(|name| find(PERSISTENT_VOLUME_CLAIM, name).is_some())
+            .map(str::to_owned)
+            .collect(),
+        wait_script: find(CONFIG_MAP, &names::wait_script(graph.name())),
+        pods: pods(context, &graph),
+        ..Observed::default()
+    };
+    if graph.is_multinode() {
+        let secret = settings.ssh_secret.as_str();
+        let source = Name::new(settings.ssh_secret_namespace.as_str(), secret);
+        observed.ssh_source = context.cache(SECRET).get(&source);
+        observed.has_ssh = find(SECRET, secret).is_some();
+        if observed.ssh_source.is_none() {
+            observed.fresh_ssh = Some(ssh_key::make().map_err(|reason| Error::Other { reason })?);
+        }
+    }
+    Ok(observed)
+}
+
+/// Pods that have not ended, by the objects that they are of.
+fn pods(context: &Context, graph: &Graph<'_>) -> BTreeMap<String, usize> {
+    let mut counts = BTreeMap::new();
+    for pod in context.cache(POD).in_namespace(graph.namespace()) {
+        let has_ended =
+            matches!(pod.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
+        if pod.label(names::GRAPH) != Some(graph.name()) || has_ended {
+            continue;
+        }
+        if let Some(of) = pod.label(names::SELECTOR) {
+            *counts.entry(of.to_owned()).or_default() += 1;
+        }
+    }
+    counts
+}

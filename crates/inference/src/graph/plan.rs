@@ -1,0 +1,137 @@
+//! What a graph does next.
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::act::finalizer_patch;
+use reconcile::plan::{Notice, Target};
+use reconcile::{Object, Plan, Wake};
+use serde_json::{Map, Value, json};
+
+use super::facts::Graph;
+use super::generate;
+use super::generations::{hash_of, of_component};
+use super::observe::Observed;
+use super::program;
+use super::status;
+use crate::kinds::{COMPONENT, GRAPH};
+use crate::names;
+use crate::settings::Settings;
+
+/// When what others have to give is looked for again.
+const RETRY: std::time::Duration = std::time::Duration::from_secs(15);
+
+/// Why a graph cannot be made.
+pub struct Failure {
+    pub reason: &'static str,
+    pub message: String,
+    /// Whether only a change of the graph can help.
+    pub is_terminal: bool,
+}
+
+impl Failure {
+    pub fn of(reason: &'static str, message: impl Into<String>) -> Failure {
+        Failure { reason, message: message.into(), is_terminal: false }
+    }
+
+    fn terminal(reason: &'static str, message: impl Into<String>) -> Failure {
+        Failure { reason, message: message.into(), is_terminal: true }
+    }
+}
+
+pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Timestamp) -> Plan {
+    if object.is_terminating() {
+        let mut plan = Plan::nothing();
+        if let Some(patch) = finalizer_patch(object, names::FINALIZER, false) {
+            plan.patch(Target::unchanged(GRAPH, object), patch);
+        }
+        return plan;
+    }
+    let graph = Graph::of(object);
+    match decide(settings, &graph, observed, now) {
+        Ok(plan) => plan,
+        Err(failure) => {
+            let status = status::failed(object, failure.reason, &failure.message, now);
+            let wake = match failure.is_terminal {
+                true => Wake::OnChange,
+                false => Wake::After(RETRY),
+            };
+            Plan { status: Some(status), wake, ..Plan::nothing() }
+        }
+    }
+}
+
+fn decide(
+    settings: &Settings,
+    graph: &Graph<'_>,
+    observed: &Observed,
+    now: Timestamp,
+) -> Result<Plan, Failure> {
+    match graph.provider() {
+        None | Some(names::PROVIDER_COMPONENT) => {}
+        Some(names::PROVIDER_GROVE) => {
+            let message = "workload provider \"grove\" is selected but its API is not served";
+            return Err(Failure::terminal(status::PROVIDER_UNAVAILABLE, message));
+        }
+        Some(other) => {
+            let message = format!("unsupported workload provider {other:?}");
+            return Err(Failure::terminal(status::PROVIDER_UNSUPPORTED, message));
+        }
+    }
+    let framework = generate::framework(graph);
+    let framework = framework.map_err(|why| Failure::terminal(status::RESOURCES, why))?;
+    let hash = generate::worker_hash(graph, framework);
+    if let Some(plan) = keep_books(graph, observed, &hash) {
+        return Ok(plan);
+    }
+    program::run(settings, graph, observed, &program::Decided { framework, hash: &hash, now })
+}
+
+/// What a graph must say of itself before anything is made for it.
+fn keep_books(graph: &Graph<'_>, observed: &Observed, hash: &str) -> Option<Plan> {
+    let mut plan = Plan::nothing();
+    let mut annotations = Map::new();
+    if graph.provider().is_none() {
+        let provider = json!(names::PROVIDER_COMPONENT);
+        annotations.insert(names::PROVIDER.to_owned(), provider);
+    }
+    if graph.current_hash().is_none() && graph.workers().next().is_some() {
+        let current = adopted_hash(&mut plan, graph, observed, hash);
+        annotations.insert(names::CURRENT_HASH.to_owned(), json!(current));
+    }
+    let mut patch = finalizer_patch(graph.object, names::FINALIZER, true).unwrap_or(Value::Null);
+    if !annotations.is_empty() {
+        patch["metadata"]["annotations"] = json!(annotations);
+    }
+    if patch.is_null() {
+        return None;
+    }
+    plan.patch(Target::unchanged(GRAPH, graph.object), patch);
+    Some(plan)
+}
+
+/// The form of the workers that are there. A graph may have lost its note of it, or never had one.
+fn adopted_hash(plan: &mut Plan, graph: &Graph<'_>, observed: &Observed, hash: &str) -> String {
+    let mut found: Option<(&Object, &str)> = None;
+    let mut has_legacy = false;
+    for part in graph.workers() {
+        for object in of_component(observed, &part) {
+            let Some(own) = hash_of(object) else {
+                has_legacy = true;
+                let labels = json!({"metadata": {"labels": {names::WORKER_HASH: names::LEGACY}}});
+                plan.patch(Target::of(COMPONENT, object), labels);
+                continue;
+            };
+            // Of many the newest that is not wanted: it is what served last.
+            let is_newer =
+                |other: &Object| other.meta("creationTimestamp") < object.meta("creationTimestamp");
+            if own != hash && found.is_none_or(|(other, _)| is_newer(other)) {
+                found = Some((object, own));
+            }
+        }
+    }
+    if has_legacy {
+        let message = "Workers made before hashes were kept are replaced";
+        plan.notices.push(Notice::normal("LegacyMigrationStarted", message));
+        return names::LEGACY.to_owned();
+    }
+    found.map_or(hash, |(_, own)| own).to_owned()
+}

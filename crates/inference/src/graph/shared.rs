@@ -1,0 +1,153 @@
+//! What all components of a graph need: accounts and their rights, claims, scripts, keys.
+
+use reconcile::Plan;
+use reconcile::plan::Target;
+use serde_json::{Value, json};
+
+use super::facts::Graph;
+use super::observe::Observed;
+use crate::component::Type;
+use crate::discovery_account;
+use crate::kinds::{
+    CONFIG_MAP, GRAPH, PERSISTENT_VOLUME_CLAIM, ROLE_BINDING, SECRET, SERVICE_ACCOUNT,
+};
+use crate::names;
+use crate::settings::{Discovery, Settings};
+use crate::sync_resource::Sync;
+use crate::value::{list, text};
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const WAIT_SCRIPT: &str = include_str!("wait_for_leader.py");
+
+/// Adds what is missing; an error says what only others can give.
+pub fn sync(
+    plan: &mut Plan,
+    settings: &Settings,
+    graph: &Graph<'_>,
+    observed: &Observed,
+) -> Result<(), String> {
+    account(plan, graph, observed, (names::PLANNER_ACCOUNT, &settings.roles.planner))?;
+    if graph.components().any(|part| part.kind() == Type::Picker) {
+        account(plan, graph, observed, (names::PICKER_ACCOUNT, &settings.roles.picker))?;
+    }
+    let mut sync = Sync::new(plan, Some((GRAPH, graph.object)));
+    claims(&mut sync, graph, observed)?;
+    if discovery(settings, graph) == Discovery::Kubernetes {
+        discovery_account::sync(&mut sync, graph.namespace(), graph.name(), &observed.discovery);
+    }
+    if graph.is_multinode() {
+        let wanted = json!({
+            "metadata": {"namespace": graph.namespace(), "name": names::wait_script(graph.name()),
+                "labels": {names::GRAPH: graph.name()}},
+            "data": {"wait-for-leader.py": WAIT_SCRIPT},
+        });
+        sync.keep(CONFIG_MAP, observed.wait_script.as_deref(), wanted);
+        keys(plan, settings, graph, observed);
+    }
+    Ok(())
+}
+
+/// How the components of a graph find each other.
+fn discovery(settings: &Settings, graph: &Graph<'_>) -> Discovery {
+    match graph.object.annotation(names::DISCOVERY_BACKEND) {
+        Some("etcd") => Discovery::Etcd,
+        Some("kubernetes") => Discovery::Kubernetes,
+        _ => settings.discovery,
+    }
+}
+
+/// An account that all graphs of a namespace share, bound to a role of everybody.
+fn account(
+    plan: &mut Plan,
+    graph: &Graph<'_>,
+    observed: &Observed,
+    (name, role): (&str, &str),
+) -> Result<(), String> {
+    if !observed.roles.contains(role) {
+        return Err(format!("cluster role {role:?} does not exist: it must be installed first"));
+    }
+    let namespace = graph.namespace();
+    let meta = |object: &str| {
+        json!({"namespace": namespace, "name": object, "labels": {
+            "app.kubernetes.io/managed-by": names::OPERATOR,
+            "app.kubernetes.io/component": "rbac",
+            "app.kubernetes.io/name": name,
+        }})
+    };
+    if !observed.accounts.contains_key(name) {
+        plan.create(SERVICE_ACCOUNT, whole(SERVICE_ACCOUNT, json!({"metadata": meta(name)})));
+    }
+    let binding = format!("{name}-binding");
+    let reference = json!({"apiGroup": RBAC, "kind": "ClusterRole", "name": role});
+    let subjects = json!([{"kind": "ServiceAccount", "name": name, "namespace": namespace}]);
+    let wanted = json!({"metadata": meta(&binding), "roleRef": reference, "subjects": subjects});
+    match observed.bindings.get(&binding) {
+        None => plan.create(ROLE_BINDING, whole(ROLE_BINDING, wanted)),
+        // What a binding refers to cannot be changed: it is made anew.
+        Some(live) if live.value["roleRef"] != reference => {
+            plan.delete(Target::of(ROLE_BINDING, live));
+            plan.create(ROLE_BINDING, whole(ROLE_BINDING, wanted));
+        }
+        Some(live) if live.value["subjects"] != subjects => {
+            plan.update(ROLE_BINDING, live, "", json!({"subjects": subjects}));
+        }
+        Some(_) => {}
+    }
+    Ok(())
+}
+
+fn whole(kind: reconcile::Kind, mut object: Value) -> Value {
+    object["apiVersion"] = json!(kind.api_version());
+    object["kind"] = json!(kind.kind);
+    object
+}
+
+/// Claims that the older version asks for beside its services.
+fn claims(sync: &mut Sync<'_>, graph: &Graph<'_>, observed: &Observed) -> Result<(), String> {
+    for claim in list(&graph.preserved["pvcs"]) {
+        let name = text(&claim["name"]);
+        if observed.claims.contains(name) {
+            continue;
+        }
+        if claim["create"] != true {
+            return Err(format!(
+                "legacy top-level PVC {name:?} does not exist and create is not enabled"
+            ));
+        }
+        let wanted = json!({
+            "metadata": {"namespace": graph.namespace(), "name": name},
+            "spec": {
+                "accessModes": [claim["volumeAccessMode"]],
+                "resources": {"requests": {"storage": claim["size"]}},
+                "storageClassName": claim["storageClass"],
+            },
+        });
+        sync.keep(PERSISTENT_VOLUME_CLAIM, None, wanted);
+    }
+    Ok(())
+}
+
+/// The keys of MPI, made once and copied to where they are needed; never overwritten.
+fn keys(plan: &mut Plan, settings: &Settings, graph: &Graph<'_>, observed: &Observed) {
+    let data = match (&observed.ssh_source, &observed.fresh_ssh) {
+        (Some(source), _) => source.value["data"].clone(),
+        (None, Some(fresh)) => fresh.clone(),
+        (None, None) => return,
+    };
+    let name = settings.ssh_secret.as_str();
+    let secret = |namespace: &str| {
+        let labels = json!({"app.kubernetes.io/managed-by": names::OPERATOR});
+        whole(
+            SECRET,
+            json!({"metadata": {"namespace": namespace, "name": name, "labels": labels},
+            "type": "Opaque", "data": data}),
+        )
+    };
+    if observed.ssh_source.is_none() {
+        plan.create(SECRET, secret(&settings.ssh_secret_namespace));
+    }
+    let is_source = graph.namespace() == settings.ssh_secret_namespace;
+    if !observed.has_ssh && !is_source {
+        plan.create(SECRET, secret(graph.namespace()));
+    }
+}
