@@ -15,7 +15,7 @@ use controllers::options::Nodes;
 use node::register::Heartbeat;
 use node::simulated;
 use reconcile::health::{Health, State};
-use reconcile::leader::{Candidate, Term, campaign};
+use reconcile::leader::{self, Candidate, Term, campaign};
 use reconcile::metrics::Metrics;
 use reconcile::{Caches, Context, Environment, environment, supervise::supervise};
 use tokio::sync::watch;
@@ -23,25 +23,24 @@ use tokio::sync::watch;
 use crate::config::{self, StoreKind};
 use crate::definitions;
 use crate::node_agent::{self, Closing, Link, Runtime, Settings};
+use crate::operators::{Family, embedded};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
-use crate::training_operator::{self, Needs, Reports, Reviewer};
 
 /// Who fills the caches, and stands for election for the controllers.
 const CONTROLLERS_USER: &str = "system:kube-controller-manager";
 const CONTROLLERS_LEASE: &str = "kube-controller-manager";
 const SCHEDULER_USER: &str = "system:kube-scheduler";
 const SCHEDULER_LEASE: &str = "kube-scheduler";
-const TRAINING_LEASE: &str = "trainer.kubeflow.org";
 /// The namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
 
 /// Which parts run.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub struct Components {
     pub controllers: bool,
     pub scheduler: bool,
-    pub training: bool,
+    pub operators: Vec<&'static dyn Family>,
     pub fake_nodes: simulated::Options,
     /// How pods run on this machine, if it is a node.
     pub node: Option<Runtime>,
@@ -93,8 +92,8 @@ pub fn start(
     if plan.components.scheduler {
         start_scheduler(plan, tasks, &shared);
     }
-    if plan.components.training {
-        start_training(plan, tasks, &shared);
+    for family in &plan.components.operators {
+        start_family(plan, tasks, &shared, *family);
     }
     if let Some(runtime) = plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
@@ -164,18 +163,24 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     });
 }
 
-fn start_training(plan: &Plan, tasks: &Tasks, shared: &Shared) {
-    let term = elect(plan, tasks, shared, (CONTROLLERS_USER, TRAINING_LEASE));
-    let installer = shared.context(training_operator::installer(), alone());
-    let context = shared.context(training_operator::user(), term);
-    let reviewer = shared.context(training_operator::user(), alone());
-    shared.server.beside.set_respond(Reports(reviewer.clone()));
-    shared.server.webhook_client.within.set(Reviewer::shared(reviewer));
-    // Gangs are the scheduler's; whose definitions are there first does not matter.
-    let also = scheduler::manifests();
-    let needs = Needs { also, authority_pem: shared.authority_pem.clone() };
-    let run = training_operator::run(installer, context, needs);
-    tasks.spawn_until_stop(training_operator::NAME, run);
+/// The operators of a family, each with a term of its own.
+fn start_family(plan: &Plan, tasks: &Tasks, shared: &Shared, family: &'static dyn Family) {
+    let user = embedded::user(family);
+    let contexts = family.operators().iter().map(|operator| {
+        let term = elect(plan, tasks, shared, (CONTROLLERS_USER, operator.lease));
+        (operator, shared.context(user.clone(), term))
+    });
+    let contexts = contexts.collect();
+    embedded::connect(&shared.server, family, shared.context(user, alone()));
+    let given = embedded::Given {
+        family,
+        installer: shared.context(embedded::installer(), alone()),
+        contexts,
+        // Gangs are the scheduler's; whose definitions are there first does not matter.
+        also: scheduler::manifests(),
+        authority_pem: shared.authority_pem.clone(),
+    };
+    tasks.spawn_until_stop(family.name(), embedded::run(given));
 }
 
 /// This machine as a node. What takes time begins after the server answers.
@@ -224,6 +229,7 @@ fn elect(
         client: local_client(&shared.server, User::authenticated(user, [""; 0])),
         environment: shared.environment.clone(),
         lease,
+        namespace: leader::NAMESPACE.into(),
         identity: format!("{}_{:016x}", plan.node, shared.environment.random()),
     };
     tasks.spawn_until_stop(lease, campaign(candidate, sender));

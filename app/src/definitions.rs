@@ -12,8 +12,9 @@ const RETRY: Duration = Duration::from_secs(1);
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
 
-const KINDS: [Kind; 10] = [
+const KINDS: [Kind; 11] = [
     Kind::cluster("", "v1", "Namespace", "namespaces"),
+    Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts"),
     Kind::namespaced("", "v1", "ConfigMap", "configmaps"),
     Kind::cluster(
         "apiextensions.k8s.io",
@@ -35,15 +36,20 @@ const KINDS: [Kind; 10] = [
     training::kinds::CLUSTER_TRAINING_RUNTIME,
 ];
 
+/// The kind of a manifest, of those that are installed.
+pub fn kind_of(manifest: &Value) -> Option<Kind> {
+    KINDS.iter().find(|kind| manifest["kind"] == kind.kind).copied()
+}
+
 /// Applies every manifest, in order; tries again until all are there or everything is to stop.
 pub async fn install(context: &Context, manifests: &[Value]) {
     for manifest in manifests {
-        let Some(kind) = KINDS.iter().find(|kind| manifest["kind"] == kind.kind) else {
+        let Some(kind) = kind_of(manifest) else {
             tracing::error!(kind = %manifest["kind"], "nobody installs this kind");
             continue;
         };
         let requests = context.requests(MANAGER, Default::default());
-        while let Err(error) = requests.apply(*kind, manifest).await {
+        while let Err(error) = requests.apply(kind, manifest).await {
             if *context.stop.borrow() {
                 return;
             }

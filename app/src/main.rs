@@ -17,6 +17,7 @@ mod kubeconfig;
 mod listener;
 mod node_agent;
 mod node_name;
+mod operators;
 mod output;
 mod parts;
 mod process;
@@ -27,7 +28,6 @@ mod socket;
 mod telemetry;
 mod time;
 mod traces;
-mod training_operator;
 
 use std::process::ExitCode;
 

@@ -12,6 +12,8 @@ pub enum Format {
     Text,
     /// For programs: one object on one line.
     Json,
+    /// For programs and people.
+    Yaml,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -25,11 +27,17 @@ impl Output {
         let line = match self.format {
             Format::Text => format!("{result}\n"),
             Format::Json => format!("{}\n", serde_json::to_string(result)?),
+            Format::Yaml => yaml(result)?,
         };
         let mut stdout = io::stdout().lock();
         stdout.write_all(line.as_bytes())?;
         stdout.flush()
     }
+}
+
+/// A result as a document of YAML.
+pub fn yaml(result: &impl Serialize) -> io::Result<String> {
+    serde_saphyr::to_string(result).map_err(io::Error::other)
 }
 
 /// How things are marked as well or not: with ticks for a terminal, with words for a file.

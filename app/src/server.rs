@@ -138,9 +138,9 @@ fn describe_control(plan: &Plan, started: &Started, parts: &mut Parts) {
     if plan.components.scheduler {
         names.push("scheduler".to_owned());
     }
-    if plan.components.training {
-        names.push("trainer".to_owned());
-    }
+    let families = plan.components.operators.iter();
+    let operators = families.flat_map(|family| family.operators());
+    names.extend(operators.map(|operator| operator.name.to_owned()));
     match plan.components.fake_nodes.count {
         0 => {}
         count => names.push(format!("{count} simulated nodes")),

@@ -9,7 +9,7 @@ use node::simulated::{self, Resources};
 use tracing::warn;
 
 use super::Context;
-use super::serving::{self, KEYS_DIRECTORY, NodeResources, parse_named};
+use super::serving::{self, Component, KEYS_DIRECTORY, NodeResources, parse_named};
 use super::start;
 use crate::components::Components;
 use crate::config::{self, StoreKind};
@@ -84,6 +84,7 @@ impl Controller {
             StoreKind::Embedded => base.clone(),
             _ => base.join(NAME).join(&node),
         };
+        let operators = serving::families(&loaded, &[Component::All]);
         let fake_nodes = simulated::Options { count: 0, resources: Resources::default() };
         let node_runtime = match self.runtime {
             Runtime::None => None,
@@ -100,7 +101,7 @@ impl Controller {
             components: Components {
                 controllers: true,
                 scheduler: true,
-                training: true,
+                operators,
                 node: node_runtime,
                 fake_nodes,
                 node_resources: self.node_resources.named.clone(),

@@ -4,6 +4,7 @@ mod completions;
 mod controller;
 mod doctor;
 mod down;
+mod operator;
 mod serving;
 mod start;
 mod status;
@@ -34,6 +35,7 @@ Examples:
   setpoint down                    stop it
   setpoint train train.py --watch  train, and see how it goes
   setpoint start --store memory    run in the foreground; nothing is kept
+  setpoint operator manifests      what runs our operators on a cluster of yours
 
 Exit codes:
   0  done
@@ -70,6 +72,7 @@ commands! {
     doctor::Doctor,
     controller::Controller,
     train::Train,
+    operator::Operator,
     version::Version,
     completions::Completions,
 }
@@ -90,7 +93,7 @@ struct CommandLine {
 #[command(next_help_heading = "Options of every command")]
 struct Global {
     /// How results are printed.
-    #[arg(short, long, global = true, value_name = "text|json", default_value = "text")]
+    #[arg(short, long, global = true, value_name = "text|json|yaml", default_value = "text")]
     #[arg(hide_possible_values = true)]
     output: output::Format,
 

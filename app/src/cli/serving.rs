@@ -6,6 +6,7 @@ use std::path::{self, PathBuf};
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use node::simulated::{self, NODES_MAX, Resources};
 use tracing::{info, warn};
 
@@ -16,6 +17,7 @@ use crate::directories;
 use crate::listener::Listen;
 use crate::node_agent::Runtime;
 use crate::node_name;
+use crate::operators::{self, Family};
 use crate::server::Plan;
 use crate::telemetry;
 use crate::traces::Traces;
@@ -24,7 +26,7 @@ use crate::traces::Traces;
 pub const KEYS_DIRECTORY: &str = "pki";
 
 /// A part that can be run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Component {
     All,
     /// The API server, which everything else needs.
@@ -35,8 +37,8 @@ pub enum Component {
     Scheduler,
     /// This machine as a node that runs pods.
     Node,
-    /// TrainJob and JobSet.
-    Training,
+    /// A family of operators, by its name.
+    Operators(&'static str),
 }
 
 impl Component {
@@ -48,8 +50,34 @@ impl Component {
             Component::Controllers => "controllers",
             Component::Scheduler => "scheduler",
             Component::Node => "node",
-            Component::Training => "training",
+            Component::Operators(family) => family,
         }
+    }
+
+    /// Every part, and what it is for.
+    fn every() -> Vec<(Component, String)> {
+        let parts = [
+            (Component::All, "all of them"),
+            (Component::Api, "the API server, which everything else needs"),
+            (Component::Controllers, "what makes pods of Deployments, Jobs and the rest"),
+            (Component::Scheduler, "what gives pods a node"),
+            (Component::Node, "this machine as a node that runs pods"),
+        ];
+        let operators = operators::ALL.iter().map(|family| {
+            let names: Vec<&str> = family.operators().iter().map(|one| one.name).collect();
+            (Component::Operators(family.name()), format!("the operators {}", names.join(", ")))
+        });
+        let parts = parts.into_iter().map(|(part, help)| (part, help.to_owned()));
+        parts.chain(operators).collect()
+    }
+
+    fn parser() -> impl TypedValueParser<Value = Component> {
+        let every = Component::every().into_iter();
+        let values = every.map(|(part, help)| PossibleValue::new(part.name()).help(help));
+        PossibleValuesParser::new(values).map(|name| {
+            let every = Component::every().into_iter().map(|(part, _)| part);
+            every.into_iter().find(|part| part.name() == name).unwrap_or(Component::All)
+        })
     }
 }
 
@@ -77,6 +105,7 @@ pub struct Serving {
 
     /// The parts to run, with commas between them.
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
+    #[arg(value_parser = Component::parser())]
     pub components: Vec<Component>,
 
     /// What runs the containers of pods that are bound to this machine.
@@ -123,14 +152,14 @@ impl Serving {
         };
         let (began, output, keys) = (context.began, context.output, data.join(KEYS_DIRECTORY));
         let listen = self.listen.map_or(Listen::Usual, Listen::At);
-        let components = self.components()?;
+        let components = self.components(&loaded)?;
         Ok(Plan { began, data, keys, listen, kubeconfig_out, node, loaded, components, output })
     }
 }
 
 impl Serving {
     /// The parts to run, with what they are told.
-    fn components(&self) -> Result<Components> {
+    fn components(&self, loaded: &Loaded) -> Result<Components> {
         let has = |one: Component| {
             self.components.iter().any(|given| *given == one || *given == Component::All)
         };
@@ -146,12 +175,24 @@ impl Serving {
         Ok(Components {
             controllers: has(Component::Controllers),
             scheduler: has(Component::Scheduler),
-            training: has(Component::Training),
+            operators: families(loaded, &self.components),
             node: is_node.then_some(self.runtime),
             fake_nodes: simulated::Options { count: self.fake_nodes, resources },
             node_resources: self.node_resources.named.clone(),
         })
     }
+}
+
+/// The operators that run: those that are named, and where all parts are meant, those that the
+/// configuration does not leave out.
+pub fn families(loaded: &Loaded, asked: &[Component]) -> Vec<&'static dyn Family> {
+    let is_asked = |family: &&&'static dyn Family| {
+        let name = family.name();
+        let is_left_out = loaded.config.operators_off.contains(name);
+        asked.contains(&Component::Operators(name))
+            || (asked.contains(&Component::All) && !is_left_out)
+    };
+    operators::ALL.iter().filter(is_asked).copied().collect()
 }
 
 /// Resources as they were written, for the program that `up` starts.

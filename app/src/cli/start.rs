@@ -1,9 +1,11 @@
 //! `setpoint start`: runs in the foreground.
 
+use std::io;
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::Args;
+use tokio::runtime::Runtime;
 
 use super::Context;
 use super::serving::{self, Serving};
@@ -47,10 +49,14 @@ impl Start {
     }
 }
 
+/// For what runs until a signal.
+pub fn multi_threaded() -> io::Result<Runtime> {
+    tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()
+}
+
 /// Runs what was planned, until a signal.
 pub fn serve(plan: Plan) -> Result<ExitCode> {
-    let runtime =
-        tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()?;
+    let runtime = multi_threaded()?;
     let ended = runtime.block_on(server::run(plan));
     // A blocking call of a library, such as a name that is looked up, must not hold up the end.
     runtime.shutdown_background();

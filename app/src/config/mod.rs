@@ -12,6 +12,7 @@ mod storage;
 mod tree;
 mod unknown;
 
+use std::collections::BTreeSet;
 use std::path::Path;
 
 use anyhow::Result;
@@ -20,6 +21,7 @@ pub use cluster::{Cluster, Policy};
 pub use file::Source;
 pub use storage::{Storage, StoreKind};
 
+use crate::operators;
 use section::Section;
 use tree::Document;
 
@@ -28,6 +30,8 @@ use tree::Document;
 pub struct Config {
     pub storage: Storage,
     pub cluster: Cluster,
+    /// `operators`: the families that do not run unless they are asked for by name.
+    pub operators_off: BTreeSet<&'static str>,
     pub log_level: LogLevel,
 }
 
@@ -75,6 +79,7 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let mut root = Section::root(&document)?;
     let storage = Storage::read(root.section("storage")?, &mut remarks)?;
     let cluster = Cluster::read(&mut root, &mut remarks)?;
+    let operators_off = read_operators(root.section("operators")?, &mut remarks)?;
     let unless_said = match root.flag("debug")? {
         Some(true) => LogLevel::Debug,
         Some(false) | None => LogLevel::default(),
@@ -82,7 +87,21 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let log_level = read_log(root.section("log")?, &mut remarks)?.unwrap_or(unless_said);
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
-    Ok((Config { storage, cluster, log_level }, remarks))
+    Ok((Config { storage, cluster, operators_off, log_level }, remarks))
+}
+
+fn read_operators(
+    mut section: Section<'_>,
+    remarks: &mut Remarks,
+) -> Result<BTreeSet<&'static str>> {
+    let mut off = BTreeSet::new();
+    for family in operators::ALL {
+        if section.flag(family.name())? == Some(false) {
+            off.insert(family.name());
+        }
+    }
+    section.finish(remarks);
+    Ok(off)
 }
 
 fn read_log(mut log: Section<'_>, remarks: &mut Remarks) -> Result<Option<LogLevel>> {
@@ -183,6 +202,14 @@ mod tests {
         assert!(warned[0].contains("did you mean controllers.job-controller?"), "{warned:?}");
         let refused = error("controllers:\n  job-controller: {workers: 0}\n");
         assert!(refused.contains("expected a number from 1 to 1024"), "{refused}");
+    }
+
+    #[test]
+    fn operators_can_be_left_out() {
+        let off = |text: &str| config(text).operators_off;
+        assert_eq!(off("operators: {training: false}\n"), BTreeSet::from(["training"]));
+        assert_eq!(off("operators: {training: true}\n"), BTreeSet::new());
+        assert!(warnings("operators: {trainig: true}\n")[0].contains("operators.training?"));
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //!
 //! The server knows nothing of controllers; whoever starts them says here how they are.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -35,18 +35,18 @@ pub trait Respond: Send + Sync {
 
 /// The other components, if there are any.
 #[derive(Clone, Default)]
-pub struct Beside(Arc<OnceLock<Box<dyn Report>>>, Arc<OnceLock<Box<dyn Respond>>>);
+pub struct Beside(Arc<OnceLock<Box<dyn Report>>>, Arc<RwLock<Vec<Arc<dyn Respond>>>>);
 
 impl Beside {
-    /// Says who answers requests of its own; only the first counts.
-    pub fn set_respond(&self, respond: impl Respond + 'static) {
-        let _ = self.1.set(Box::new(respond));
+    /// Adds one that answers requests of its own; of two for a request the first counts.
+    pub fn add_respond(&self, respond: impl Respond + 'static) {
+        self.1.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(respond));
     }
 
     /// Who answers a request, if it is not the server itself.
-    pub fn responder(&self, method: &Method, path: &str) -> Option<&dyn Respond> {
-        let respond = self.1.get()?;
-        respond.is_for(method, path).then_some(&**respond)
+    pub fn responder(&self, method: &Method, path: &str) -> Option<Arc<dyn Respond>> {
+        let all = self.1.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|respond| respond.is_for(method, path)).cloned()
     }
 
     /// Says who tells; only the first counts.

@@ -120,7 +120,7 @@ impl Server {
         let route = Route::of(&parts);
         let counted = self.count(&route);
         if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
-            let answer = beside::ask(responder, &parts, read_body(body).await).await;
+            let answer = beside::ask(&*responder, &parts, read_body(body).await).await;
             counted.end(answer.code);
             return finish(answer, wishes).await.into_response();
         }

@@ -32,31 +32,23 @@ pub mod ttl_after_finished;
 pub mod volume_binder;
 pub mod volume_protection;
 
-use std::pin::Pin;
-
 pub use options::Options;
-use reconcile::supervise::supervise;
-use reconcile::{Context, Reconciler, run};
+use reconcile::entry::{self, Task, run_boxed};
+use reconcile::{Context, Reconciler};
 use tokio::task::JoinSet;
 
-/// A running controller.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
-
 /// One controller: its name, which is also its service account in kube-system, and how it starts.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    pub name: &'static str,
-    pub start: fn(Context, &Options) -> Task,
-}
+/// All of them are always enabled.
+pub type Entry = reconcile::Entry<(), Options>;
 
 /// A controller that is one reconciler.
 const fn entry<R: Reconciler>(start: fn(Context, &Options) -> Task) -> Entry {
-    Entry { name: R::NAME, start }
+    component(R::NAME, start)
 }
 
 /// A component of its own kind.
 const fn component(name: &'static str, start: fn(Context, &Options) -> Task) -> Entry {
-    Entry { name, start }
+    Entry { name, is_enabled: |()| true, start }
 }
 
 /// Every controller, one line each.
@@ -108,17 +100,7 @@ pub const ALL: &[Entry] = &[
     entry::<stateful_set::Controller>(|context, _| run_boxed(context, stateful_set::Controller)),
 ];
 
-fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
-    Box::pin(run::run(context, reconciler))
-}
-
 /// Starts every controller, each with the context of its own identity, and again if it panics.
 pub fn start(context_of: impl Fn(&'static str) -> Context, options: &Options) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    for entry in ALL {
-        let (entry, options) = (*entry, options.clone());
-        let start = move |context: Context| (entry.start)(context, &options);
-        tasks.spawn(supervise(entry.name, context_of(entry.name), start));
-    }
-    tasks
+    entry::start(ALL, context_of, ((), options))
 }

@@ -4,6 +4,7 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod admission;
 pub mod backends;
 pub mod component;
 pub mod conversion;
@@ -13,6 +14,7 @@ pub mod field_error;
 pub mod graph;
 pub mod kinds;
 pub mod leader_worker_set;
+pub mod manifests;
 pub mod model;
 pub mod names;
 pub mod pods;
@@ -23,15 +25,11 @@ pub mod settings;
 pub mod sync_resource;
 pub mod value;
 
-use std::pin::Pin;
 use std::sync::Arc;
 
-use reconcile::supervise::supervise;
-use reconcile::{Context, Reconciler, run};
+use reconcile::entry::run_boxed;
+use reconcile::{Context, entry};
 use tokio::task::JoinSet;
-
-/// A running operator.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where the operators live, and their service account.
 pub const NAMESPACE: &str = "dynamo-system";
@@ -60,12 +58,7 @@ impl Default for Enabled {
 }
 
 /// One operator: its name, whose it is, and how it starts.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    pub name: &'static str,
-    is_enabled: fn(Enabled) -> bool,
-    start: fn(Context, &Options) -> Task,
-}
+pub type Entry = reconcile::Entry<Enabled, Options>;
 
 /// Every operator, one line each.
 #[rustfmt::skip]
@@ -79,7 +72,7 @@ pub const ALL: &[Entry] = &[
     Entry { name: scaling_adapter::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| run_boxed(context, scaling_adapter::Controller) },
     Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
-        start: |context, _| run_boxed(context, leader_worker_set::Controller::default()) },
+        start: |context, _| run_boxed(context, leader_worker_set::Controller) },
     Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| run_boxed(context, model::Controller::default()) },
     Entry { name: request::NAME, is_enabled: |enabled| enabled.dynamo,
@@ -87,17 +80,7 @@ pub const ALL: &[Entry] = &[
             run_boxed(context, request::Controller::new(options.settings.clone())) },
 ];
 
-fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
-    Box::pin(run::run(context, reconciler))
-}
-
 /// Starts the operators, and again whichever panics.
 pub fn start(context: &Context, options: &Options) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    for entry in ALL.iter().filter(|entry| (entry.is_enabled)(options.enabled)) {
-        let (entry, options) = (*entry, options.clone());
-        let start = move |context: Context| (entry.start)(context, &options);
-        tasks.spawn(supervise(entry.name, context.clone(), start));
-    }
-    tasks
+    entry::start(ALL, |_| context.clone(), (options.enabled, options))
 }

@@ -21,6 +21,8 @@ use crate::plan::Target;
 use crate::requests::{Epoch, Origin, Requests};
 
 pub const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
+/// The namespace of the leases of built-in components; a term of theirs is known by the lease alone.
+pub const NAMESPACE: &str = "kube-system";
 /// How long a lease is good for after it was renewed.
 const LEASE_SECONDS: u64 = 15;
 /// How long a leader goes on without having renewed.
@@ -54,8 +56,9 @@ impl Term {
 pub struct Candidate {
     pub client: kube::Client,
     pub environment: Arc<dyn Environment>,
-    /// The lease, in kube-system.
+    /// The lease, and where it is.
     pub lease: &'static str,
+    pub namespace: Arc<str>,
     /// This process, unlike any other.
     pub identity: String,
 }
@@ -98,6 +101,19 @@ pub async fn campaign(candidate: Candidate, term: watch::Sender<Term>) {
     }
 }
 
+/// Gives the lease up, if this process holds it, so that another need not wait until it ends. To be
+/// called when nothing is written any more.
+pub async fn release(candidate: &Candidate) -> Result<(), Error> {
+    let name = Name::new(&*candidate.namespace, candidate.lease);
+    let Some(lease) = requests(candidate, None).get(LEASE, &name).await? else { return Ok(()) };
+    if lease.value["spec"]["holderIdentity"] != candidate.identity.as_str() {
+        return Ok(());
+    }
+    let transitions = lease.value["spec"]["leaseTransitions"].as_u64().unwrap_or(0);
+    let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1});
+    write(candidate, &lease, &spec, epoch(candidate, transitions)).await.map(|_| ())
+}
+
 fn tell(term: &watch::Sender<Term>, new: Term, lease: &str) {
     term.send_if_modified(|held| {
         let is_new = *held != new;
@@ -111,7 +127,7 @@ fn tell(term: &watch::Sender<Term>, new: Term, lease: &str) {
 
 /// The term, if this process holds the lease after this.
 async fn take_or_renew(candidate: &Candidate, seen: &mut Seen) -> Result<Option<Epoch>, Error> {
-    let name = Name::new("kube-system", candidate.lease);
+    let name = Name::new(&*candidate.namespace, candidate.lease);
     let now = candidate.environment.now();
     let Some(lease) = requests(candidate, None).get(LEASE, &name).await? else {
         let epoch = epoch(candidate, 0);
@@ -172,7 +188,11 @@ async fn write(
 
 /// Terms count from 1, so that none is mistaken for no term.
 fn epoch(candidate: &Candidate, transitions: u64) -> Epoch {
-    Epoch { group: candidate.lease.into(), number: transitions + 1 }
+    let group = match &*candidate.namespace {
+        NAMESPACE => candidate.lease.into(),
+        namespace => format!("{namespace}/{}", candidate.lease).into(),
+    };
+    Epoch { group, number: transitions + 1 }
 }
 
 fn requests(candidate: &Candidate, epoch: Option<&Epoch>) -> Requests {
@@ -190,7 +210,7 @@ fn new_lease(candidate: &Candidate, now: Timestamp) -> Value {
     json!({
         "apiVersion": "coordination.k8s.io/v1",
         "kind": "Lease",
-        "metadata": {"namespace": "kube-system", "name": candidate.lease},
+        "metadata": {"namespace": &*candidate.namespace, "name": candidate.lease},
         "spec": {
             "holderIdentity": candidate.identity,
             "leaseDurationSeconds": LEASE_SECONDS,

@@ -15,7 +15,7 @@ use crate::cluster::Cluster;
 
 pub type Answer = Pin<Box<dyn Future<Output = Option<Value>> + Send>>;
 
-/// Answers reviews that are sent to a path.
+/// Answers reviews that are sent to a path, of conversions too.
 pub type Answers = fn(Context, String, Value) -> Answer;
 
 struct Asked {
@@ -33,13 +33,17 @@ impl Part for Asked {
     async fn review(&self, path: &str, review: &Value) -> Option<Value> {
         (self.answers)(self.context.clone(), path.to_owned(), review.clone()).await
     }
+
+    async fn convert(&self, path: &str, review: &Value) -> Option<Value> {
+        self.review(path, review).await
+    }
 }
 
 impl Cluster {
     /// Has reviews for a service answered in this process.
     pub fn answer(&self, service: (&'static str, &'static str), answers: Answers) {
         let context = self.context();
-        self.server.webhook_client.within.set(Arc::new(Asked { service, context, answers }));
+        self.server.webhook_client.within.add(Arc::new(Asked { service, context, answers }));
     }
 
     /// Applies an object as a part of the program does.

@@ -21,14 +21,9 @@ pub mod train_job;
 pub mod training_runtime;
 pub mod value;
 
-use std::pin::Pin;
-
-use reconcile::supervise::supervise;
-use reconcile::{Context, Reconciler, run};
+use reconcile::entry::run_boxed;
+use reconcile::{Context, entry};
 use tokio::task::JoinSet;
-
-/// A running operator.
-pub type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 
 /// Where the operators live, and their service account.
 pub const NAMESPACE: &str = "kubeflow-system";
@@ -55,12 +50,7 @@ impl Default for Enabled {
 }
 
 /// One operator: its name, whose it is, and how it starts.
-#[derive(Clone, Copy)]
-pub struct Entry {
-    pub name: &'static str,
-    is_enabled: fn(Enabled) -> bool,
-    start: fn(Context, &Options) -> Task,
-}
+pub type Entry = reconcile::Entry<Enabled, Options>;
 
 /// Every operator, one line each.
 #[rustfmt::skip]
@@ -75,17 +65,7 @@ pub const ALL: &[Entry] = &[
         start: |context, _| run_boxed(context, training_runtime::Cluster::default()) },
 ];
 
-fn run_boxed<R: Reconciler>(context: Context, reconciler: R) -> Task {
-    Box::pin(run::run(context, reconciler))
-}
-
 /// Starts the operators, and again whichever panics.
 pub fn start(context: &Context, options: &Options) -> JoinSet<()> {
-    let mut tasks = JoinSet::new();
-    for entry in ALL.iter().filter(|entry| (entry.is_enabled)(options.enabled)) {
-        let (entry, options) = (*entry, options.clone());
-        let start = move |context: Context| (entry.start)(context, &options);
-        tasks.spawn(supervise(entry.name, context.clone(), start));
-    }
-    tasks
+    entry::start(ALL, |_| context.clone(), (options.enabled, options))
 }

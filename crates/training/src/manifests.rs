@@ -13,6 +13,15 @@ const JOB_SET_ROLE: &str = "jobset-manager-role";
 
 /// Everything to be applied, in order.
 pub fn all(enabled: Enabled, choice: Choice, version: &str) -> Vec<Value> {
+    let mut all = operators(enabled, version);
+    if enabled.trainer {
+        all.extend(runtimes::manifests(choice));
+    }
+    all
+}
+
+/// What the operators need to find, in order; objects of their own kinds come after that.
+pub fn operators(enabled: Enabled, version: &str) -> Vec<Value> {
     let mut all = vec![namespace()];
     if enabled.job_set {
         all.push(api::job_set::definition());
@@ -23,9 +32,6 @@ pub fn all(enabled: Enabled, choice: Choice, version: &str) -> Vec<Value> {
     }
     all.extend(roles(enabled));
     all.extend(webhooks::configurations(enabled));
-    if enabled.trainer {
-        all.extend(runtimes::manifests(choice));
-    }
     all
 }
 

@@ -150,9 +150,7 @@ impl Authority {
         if let Some(bytes) = key_files::read(files, SERVING_FILE)?
             && let Some(stored) = read_pair(&bytes)
             && !stored.needs_renewal(now)
-            && let Some(summary) = x509::summary(&stored.certificate)
-            && summary.authority_key_id == self.key_id
-            && names.iter().all(|name| summary.alternative_names.contains(name))
+            && self.vouches_for(&stored, names)
         {
             return Ok(stored);
         }
@@ -162,9 +160,27 @@ impl Authority {
         Ok(issued)
     }
 
+    /// Whether a certificate is signed by this authority, and for all of the names.
+    pub fn vouches_for(&self, issued: &Issued, names: &[AlternativeName]) -> bool {
+        x509::summary(&issued.certificate).is_some_and(|summary| {
+            summary.authority_key_id == self.key_id
+                && names.iter().all(|name| summary.alternative_names.contains(name))
+        })
+    }
+
     pub fn issue_serving(&self, names: &[AlternativeName], now: i64) -> Result<Issued, Error> {
+        self.issue_serving_for(SERVING_SECONDS, names, now)
+    }
+
+    /// The same with a life of its own.
+    pub fn issue_serving_for(
+        &self,
+        seconds: i64,
+        names: &[AlternativeName],
+        now: i64,
+    ) -> Result<Issued, Error> {
         let subject = Name { common_name: SERVING_NAME.to_owned(), ..Name::default() };
-        self.issue(&subject, &Purpose::Server(names.to_vec()), now, SERVING_SECONDS)
+        self.issue(&subject, &Purpose::Server(names.to_vec()), now, seconds)
     }
 
     /// A certificate that lets its holder be the user.
@@ -253,7 +269,8 @@ fn authority_name() -> Name {
     Name { common_name: AUTHORITY_NAME.to_owned(), ..Name::default() }
 }
 
-fn read_pair(bytes: &[u8]) -> Option<Issued> {
+/// A certificate and its key, of their PEM.
+pub fn read_pair(bytes: &[u8]) -> Option<Issued> {
     let sections = pem::decode(bytes)?;
     let (key, certificate) = (sections.private_keys.first()?, sections.certificates.first()?);
     Issued::read(key.clone(), certificate.clone()).ok()

@@ -77,6 +77,18 @@ pub fn server_config(options: Options) -> Result<ServerConfig, Error> {
     Ok(config)
 }
 
+/// The same for those who ask nobody for a certificate.
+pub fn open_server_config(serving: Arc<Serving>) -> Result<ServerConfig, Error> {
+    let provider = Arc::new(provider::default_provider());
+    let mut config = ServerConfig::builder_with_provider(provider)
+        .with_protocol_versions(&[&version::TLS13, &version::TLS12])
+        .map_err(tls("choose versions of TLS"))?
+        .with_no_client_auth()
+        .with_cert_resolver(serving);
+    config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
+    Ok(config)
+}
+
 /// Who holds a certificate that a handshake has verified.
 #[derive(Clone, Debug)]
 pub struct Holder {

@@ -19,7 +19,7 @@ const RECONCILE_HEADER: &str = "x-setpoint-reconcile";
 const EPOCH_HEADER: &str = "x-setpoint-epoch";
 /// The longest name of a reconcile.
 const RECONCILE_BYTES_MAX: usize = 64;
-/// The namespace of the leases that terms are named after.
+/// The namespace of the leases that terms are named after where they name none.
 const LEASES: &str = "kube-system";
 
 /// What a writer says of its write.
@@ -59,18 +59,24 @@ fn malformed(header: &str, text: &str) -> Error {
     Error::bad_request(format!("the header {header} cannot be {text:?}"))
 }
 
+/// The lease that a group of terms is named after: `NAME`, or `NAMESPACE/NAME`.
+fn lease_of(group: &str) -> (&str, &str) {
+    group.split_once('/').unwrap_or((LEASES, group))
+}
+
 /// The term of a write is one that its writer may name.
 pub async fn check_epoch(server: &Server, target: &Target, cause: &Cause) -> Result<(), Error> {
     let Some(epoch) = &cause.epoch else { return Ok(()) };
+    let (namespace, name) = lease_of(&epoch.group);
     let is_its_lease = target.resource == "leases"
-        && target.namespace == LEASES
-        && target.name.as_str() == &*epoch.group;
+        && target.namespace.as_str() == namespace
+        && target.name.as_str() == name;
     // A lease that is made has its name in the body; it begins the first term or none.
     let is_new_lease = target.resource == "leases" && target.name.is_empty();
     if is_its_lease || (is_new_lease && epoch.number == 1) {
         return Ok(());
     }
-    let key = Key::new(format!("leases/{LEASES}/{}", epoch.group));
+    let key = Key::new(format!("leases/{namespace}/{name}"));
     let key = key.map_err(|error| Error::bad_request(error.to_string()))?;
     let lease = server.store.get(&key, None).await.map_err(store_failure)?;
     let transitions = lease.map(|entry| {
@@ -93,6 +99,12 @@ mod tests {
         let mut headers = HeaderMap::new();
         headers.insert(header, value.parse().unwrap());
         Cause::read(&headers)
+    }
+
+    #[test]
+    fn a_term_is_named_after_a_lease() {
+        assert_eq!(lease_of("scheduler"), ("kube-system", "scheduler"));
+        assert_eq!(lease_of("a/b"), ("a", "b"));
     }
 
     #[test]

@@ -143,6 +143,28 @@ pub async fn serve_plain<L, A, F>(
     .await;
 }
 
+/// Serves something over TLS to whoever comes, until told to stop.
+pub async fn serve_secure<A, F>(
+    listener: TcpListener,
+    stop: watch::Receiver<bool>,
+    (config, limits): (Arc<ServerConfig>, Limits),
+    answer: A,
+) where
+    A: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<Body>> + Send + 'static,
+{
+    let acceptor = TlsAcceptor::from(config);
+    accept(listener, stop, limits, move |stream: TcpStream| {
+        let (answer, acceptor) = (answer.clone(), acceptor.clone());
+        async move {
+            let _ = stream.set_nodelay(true);
+            let stream = shake_hands(acceptor, stream, limits.handshake_max).await?;
+            Some((stream, answer))
+        }
+    })
+    .await;
+}
+
 /// Takes connections until told to stop, then lets what is under way finish.
 async fn accept<L, C, O, I, A, F>(
     listener: L,

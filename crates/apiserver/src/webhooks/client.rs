@@ -27,7 +27,7 @@ use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
 use super::target::Target;
-use super::within::Within;
+use super::within::{self, Within};
 use super::{addresses, trust};
 use crate::decode::json;
 use crate::server::Server;
@@ -93,7 +93,7 @@ impl Client {
         let failed = |why: String| format!("Post {:?}: {why}", target.url(timeout_seconds));
         let limit = Duration::from_secs(timeout_seconds);
         if let Some(part) = self.within.find(target) {
-            let answer = tokio::time::timeout(limit, part.review(&target.path, body)).await;
+            let answer = tokio::time::timeout(limit, within::ask(&*part, &target.path, body)).await;
             let answer = answer.map_err(|_| failed("context deadline exceeded".to_owned()))?;
             return answer.ok_or_else(|| "the server could not find the requested resource".into());
         }

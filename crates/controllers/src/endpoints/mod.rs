@@ -11,9 +11,9 @@ mod subsets;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::entry::Task;
 use reconcile::{Context, Error, Kind, Object, Plan, Reconciler, Watches, run};
 
-use crate::Task;
 use crate::kinds::{ENDPOINTS, POD, SERVICE};
 use crate::service_pods;
 

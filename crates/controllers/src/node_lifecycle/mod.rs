@@ -15,13 +15,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::entry::Task;
 use reconcile::{Context, Error, Kind, Object, Plan, Reconciler, Watches, run};
 use tokio::time::Instant;
 
+use crate::Options;
 use crate::kinds::{LEASE, NODE};
 use crate::options::Nodes;
 use crate::taint_eviction::Evictor;
-use crate::{Options, Task};
 
 use memory::Memory;
 pub use observe::{Eviction, Observed};

@@ -22,12 +22,12 @@ mod volume;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::entry::Task;
 use reconcile::{
     Cache, Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches, run,
 };
 use serde_json::Value;
 
-use crate::Task;
 use crate::kinds::{NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS};
 
 pub use observe::{ForClaim, ForVolume};

@@ -1,7 +1,6 @@
 //! The GPUs that a cluster has, as its nodes say it.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use reconcile::Object;
 use serde_json::{Value, json};
@@ -22,7 +21,7 @@ pub struct Hardware {
 }
 
 /// The GPUs that most nodes with the most of them have.
-pub fn discover(nodes: &[Arc<Object>]) -> Option<Hardware> {
+pub fn discover(nodes: &[Object]) -> Option<Hardware> {
     let mut alike: BTreeMap<(i64, &'static str), (i64, f64)> = BTreeMap::new();
     for node in nodes {
         let number = |name: &str| node.label(name).and_then(|text| text.parse::<f64>().ok());
@@ -92,9 +91,9 @@ pub fn missing(spec: &Value, found: &Hardware) -> Option<Value> {
 mod tests {
     use super::*;
 
-    fn node(count: &str, product: &str) -> Arc<Object> {
-        Arc::new(Object::new(json!({"metadata": {"name": product, "labels":
-            {COUNT: count, PRODUCT: product, MEMORY: "81559"}}})))
+    fn node(count: &str, product: &str) -> Object {
+        Object::new(json!({"metadata": {"name": product, "labels":
+            {COUNT: count, PRODUCT: product, MEMORY: "81559"}}}))
     }
 
     #[test]
@@ -103,7 +102,7 @@ mod tests {
             node("4", "NVIDIA-L40S"),
             node("8", "NVIDIA-H100-80GB-HBM3"),
             node("8", "NVIDIA-H100-80GB-HBM3"),
-            Arc::new(Object::new(json!({"metadata": {"name": "plain"}}))),
+            Object::new(json!({"metadata": {"name": "plain"}})),
         ];
         let found = discover(&nodes).expect("GPUs");
         let expected =

@@ -25,7 +25,7 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
 
-use crate::kinds::{CONFIG_MAP, GRAPH, JOB, NODE, POD, REQUEST};
+use crate::kinds::{CONFIG_MAP, GRAPH, JOB, POD, REQUEST};
 use crate::settings::Settings;
 
 pub use observe::Observed;
@@ -65,7 +65,6 @@ impl Reconciler for Controller {
         watches.owned(JOB, REQUEST);
         watches.by(GRAPH, |change| request_of(change.object()));
         watches.by(CONFIG_MAP, |change| request_of(change.object()));
-        watches.reads(NODE);
         watches.reads(POD);
     }
 

@@ -37,9 +37,11 @@ pub async fn observe(context: &Context, request: &Arc<Object>) -> Result<Observe
     let claim = text(&spec["modelCache"]["pvcName"]);
     let has_claim = claim.is_empty()
         || context.get_live(PERSISTENT_VOLUME_CLAIM, &named(claim)).await?.is_some();
-    let hardware = match hardware::is_said(spec) {
-        true => None,
-        false => hardware::discover(&context.cache(NODE).all()),
+    let phase = text(&request.value["status"]["phase"]);
+    let is_early = matches!(phase, "" | "Pending");
+    let hardware = match is_early && !hardware::is_said(spec) {
+        true => hardware::discover(&nodes(context).await?),
+        false => None,
     };
     let maps = context.cache(CONFIG_MAP);
     let mut observed = Observed {
@@ -69,6 +71,13 @@ pub async fn observe(context: &Context, request: &Arc<Object>) -> Result<Observe
         _ => {}
     }
     Ok(observed)
+}
+
+/// The nodes, asked for where they are needed: few requests look at them.
+async fn nodes(context: &Context) -> Result<Vec<Object>, Error> {
+    let requests = context.requests("observe", Default::default());
+    let nodes = requests.read(&NODE.collection("")).await?;
+    Ok(list(&nodes["items"]).iter().map(|node| Object::new(node.clone())).collect())
 }
 
 /// The graph; that there is none is believed only of the server itself.

@@ -177,6 +177,7 @@ fn profile(
         (Some(End::Succeeded(documents)), true) => match generate::read(request, documents) {
             Ok(generated) => Ok(hand_over(plan, request, &generated, next)),
             Err(problem) => {
+                next.condition(PROFILING, Truth::True, COMPLETED.0, COMPLETED.1);
                 next.fail(SPEC_GENERATED, "GenerationFailed", &problem);
                 plan.notices.push(Notice::warning("GenerationFailed", problem));
                 Ok(true)

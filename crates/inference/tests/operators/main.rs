@@ -1,6 +1,8 @@
 //! The operators in a cluster: the real server, the real StatefulSets under them, played pods.
 
 mod models;
+mod requests;
 mod servers;
 mod sets;
+mod sets_simulation;
 mod world;

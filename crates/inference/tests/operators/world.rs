@@ -19,7 +19,7 @@ const DEFINITION: Kind = Kind::cluster(
     "CustomResourceDefinition",
     "customresourcedefinitions",
 );
-const KINDS: [Kind; 5] = [
+pub const KINDS: [Kind; 5] = [
     DEFINITION,
     Kind::cluster(RBAC, "v1", "ClusterRole", "clusterroles"),
     Kind::cluster(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"),

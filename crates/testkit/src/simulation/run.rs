@@ -208,7 +208,8 @@ async fn rivals(trial: Trial, cluster: Arc<Cluster>, first: Arc<Faults>, second:
         let client = faults.client(&life, &cluster.server, (Role::Stands, admin));
         let environment = cluster.environment();
         let identity = name.to_owned();
-        let candidate = Candidate { client, environment, lease: LEASE, identity };
+        let namespace = reconcile::leader::NAMESPACE.into();
+        let candidate = Candidate { client, environment, lease: LEASE, namespace, identity };
         let told_by = term.clone();
         campaigns.spawn(async move { campaign(candidate, told_by).await });
         tasks.spawn(supervise(trial, cluster.clone(), faults.clone(), told));

@@ -1,0 +1,260 @@
+//! `setpoint operator`: our operators on any cluster.
+
+use std::io::Write;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, anyhow};
+use clap::{ArgAction, Args, Subcommand};
+use serde_json::{Value, json};
+
+use super::Context;
+use super::start::multi_threaded;
+use crate::config::LogLevel;
+use crate::operators::Nodes;
+use crate::operators::choice::Choice;
+use crate::operators::cluster::Access;
+use crate::operators::installation::{
+    HEALTH_PORT, Installation, METRICS_PORT, Reached, SECURE_PORT,
+};
+use crate::operators::standalone::{
+    self, Addresses, Election, FirstObjects, Install, LIFE_SECONDS, Plan,
+};
+use crate::output::{self, Format};
+use crate::telemetry;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint operator manifests | kubectl apply -f -     install it on a cluster, as a Deployment
+  setpoint operator --enable trainer                   what that Deployment runs
+  setpoint operator --enable trainer,jobset --kubeconfig FILE --install --webhook-url https://HOST:9443
+                                                       from a machine beside the cluster
+
+On a cluster that has JobSet already, `--enable trainer` leaves JobSet to whoever runs it. Several
+processes may run the same: all of them answer, and of each operator one does the work.";
+
+const MANIFESTS_AFTER_HELP: &str = "\
+Examples:
+  setpoint operator manifests | kubectl apply -f -
+  setpoint operator manifests --enable trainer --namespace ml --image example.com/setpoint:1 -o json
+  setpoint operator manifests --runtimes | kubectl apply -f -     the runtimes, to be kept by you
+
+The runtimes that every installation has are made by the operator where they are missing, because a
+cluster takes them only when it knows their kinds; print them with --runtimes to apply your own.";
+
+/// Run our operators for a cluster of others.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+pub struct Operator {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    run: Run,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Print what a cluster must have for the operators to run on it.
+    #[command(after_help = MANIFESTS_AFTER_HELP)]
+    Manifests(Manifests),
+}
+
+/// Which operators, and where they live.
+#[derive(Args, Clone)]
+struct Installed {
+    /// The operators to run, with commas between them: trainer, jobset, or all.
+    #[arg(long, value_name = "LIST", default_value = "all", value_parser = Choice::parse)]
+    enable: Choice,
+
+    /// Where leases, certificates and the service are. Else the namespace of this pod, or that
+    /// which the operators have upstream.
+    #[arg(short, long)]
+    namespace: Option<String>,
+
+    /// Where the cluster reaches this process, if it does not run in it: webhooks and reports of
+    /// progress then go there, and not to a service.
+    #[arg(long, value_name = "https://HOST:PORT", value_parser = parse_url)]
+    webhook_url: Option<String>,
+}
+
+#[derive(Args)]
+struct Run {
+    #[command(flatten)]
+    installed: Installed,
+
+    /// The kubeconfig of the cluster. Else the account of this pod, KUBECONFIG or ~/.kube/config.
+    #[arg(long, value_name = "FILE")]
+    kubeconfig: Option<PathBuf>,
+
+    /// The context of the kubeconfig; else its current one.
+    #[arg(long, value_name = "NAME")]
+    context: Option<String>,
+
+    /// Where /healthz and /readyz are answered.
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = everywhere(HEALTH_PORT))]
+    health_address: SocketAddr,
+
+    /// Where /metrics is answered, over TLS.
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = everywhere(METRICS_PORT))]
+    metrics_address: SocketAddr,
+
+    /// Where webhooks and reports of progress are answered, over TLS.
+    #[arg(long, value_name = "ADDR:PORT", default_value_t = everywhere(SECURE_PORT))]
+    webhook_address: SocketAddr,
+
+    /// Do the work only while holding a lease. Without it nobody else may run the same.
+    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
+    #[arg(hide_possible_values = true)]
+    leader_elect: bool,
+
+    /// Install what is needed first, as this user: definitions, roles, webhooks.
+    #[arg(long)]
+    install: bool,
+
+    /// Do not make the runtimes that every installation has.
+    #[arg(long)]
+    no_runtimes: bool,
+
+    /// How long serving certificates hold.
+    #[arg(long, hide = true, default_value_t = LIFE_SECONDS)]
+    #[arg(value_parser = clap::value_parser!(i64).range(3..=LIFE_SECONDS))]
+    certificate_seconds: i64,
+}
+
+#[derive(Args)]
+struct Manifests {
+    #[command(flatten)]
+    installed: Installed,
+
+    /// The image of this program that the cluster runs.
+    #[arg(long, default_value = concat!("setpoint:", env!("CARGO_PKG_VERSION")))]
+    image: String,
+
+    /// Print the runtimes that every installation has, and nothing else.
+    #[arg(long)]
+    runtimes: bool,
+}
+
+impl Operator {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        match &self.command {
+            Some(Command::Manifests(manifests)) => manifests.print(context),
+            None => self.run.run(context),
+        }
+    }
+}
+
+impl Run {
+    fn run(&self, context: &Context) -> Result<ExitCode> {
+        let (verbose, format) = (context.global.verbose, context.global.log_format);
+        let level = LogLevel::default();
+        let _traces = telemetry::start(&telemetry::Options { verbose, level, format })?;
+        let runtime = multi_threaded()?;
+        let ended = runtime.block_on(standalone::run(self.plan(context)));
+        runtime.shutdown_background();
+        ended.map(|()| ExitCode::SUCCESS)
+    }
+
+    fn plan(&self, context: &Context) -> Plan {
+        let Installed { enable, namespace, webhook_url } = self.installed.clone();
+        Plan {
+            choice: enable,
+            access: Access { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() },
+            namespace,
+            url: webhook_url,
+            addresses: Addresses {
+                health: self.health_address,
+                metrics: self.metrics_address,
+                secure: self.webhook_address,
+            },
+            election: if self.leader_elect { Election::ByLease } else { Election::None },
+            install: if self.install { Install::Here } else { Install::ByOthers },
+            first_objects: match self.no_runtimes {
+                true => FirstObjects::LeftOut,
+                false => FirstObjects::Made,
+            },
+            certificate_life_seconds: self.certificate_seconds,
+            output: context.output,
+        }
+    }
+}
+
+impl Manifests {
+    fn print(&self, context: &Context) -> Result<ExitCode> {
+        let Installed { enable, namespace, webhook_url } = self.installed.clone();
+        let namespace = namespace.unwrap_or_else(|| enable.first().home().namespace.to_owned());
+        let reached = webhook_url.map_or(Reached::Service, Reached::Url);
+        let installation = Installation { choice: enable, namespace, reached };
+        let all = match self.runtimes {
+            true => installation.first_objects(Nodes::Images),
+            false => installation.manifests(&self.image),
+        };
+        let text = written(&all, context.output.format)?;
+        std::io::stdout().lock().write_all(text.as_bytes())?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// As kubectl reads it: a list in JSON, documents of YAML otherwise.
+fn written(all: &[Value], format: Format) -> Result<String> {
+    if format == Format::Json {
+        return Ok(format!("{}\n", json!({"apiVersion": "v1", "kind": "List", "items": all})));
+    }
+    let mut text = String::new();
+    for one in all {
+        let document = output::yaml(one).map_err(|error| anyhow!(error))?;
+        text.push_str("---\n");
+        text.push_str(&document);
+        if !document.ends_with('\n') {
+            text.push('\n');
+        }
+    }
+    Ok(text)
+}
+
+fn everywhere(port: u16) -> SocketAddr {
+    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
+}
+
+fn parse_url(text: &str) -> Result<String, String> {
+    let is_good = text.strip_prefix("https://").is_some_and(|rest| {
+        let rest = rest.trim_end_matches('/');
+        !rest.is_empty() && !rest.contains(['/', '?', '#', '@', ' '])
+    });
+    match is_good {
+        true => Ok(text.trim_end_matches('/').to_owned()),
+        false => Err("expected https://HOST:PORT".to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_printed_is_what_was_meant_in_either_form() {
+        let choice = Choice::parse("all").expect("it is known");
+        let namespace = "ml".to_owned();
+        let installation = Installation { choice, namespace, reached: Reached::Service };
+        for all in [installation.manifests("i"), installation.first_objects(Nodes::Images)] {
+            let yaml = written(&all, Format::Text).expect("printed");
+            let documents = yaml.split("---\n").filter(|one| !one.is_empty());
+            let read: Vec<Value> = documents
+                .map(|one| serde_saphyr::from_str(one).unwrap_or_else(|_| panic!("{one}")))
+                .collect();
+            assert_eq!(read, all);
+            let list: Value = serde_json::from_str(&written(&all, Format::Json).expect("printed"))
+                .expect("it is JSON");
+            assert_eq!(list["items"], json!(all));
+        }
+    }
+
+    #[test]
+    fn a_url_is_a_scheme_and_a_host() {
+        assert_eq!(parse_url("https://a:1/"), Ok("https://a:1".to_owned()));
+        for bad in ["http://a", "https://", "https://a/b", "a:1"] {
+            assert!(parse_url(bad).is_err(), "{bad}");
+        }
+    }
+}

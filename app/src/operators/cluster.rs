@@ -1,0 +1,54 @@
+//! Which cluster operators work for, and as whom: a kubeconfig, or the account of the pod that
+//! this process runs in.
+
+use std::env;
+use std::path::{Path, PathBuf};
+
+use anyhow::{Context, Result, anyhow};
+use kube::config::{KubeConfigOptions, Kubeconfig};
+
+/// Where a pod finds what it needs to know of its cluster.
+const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
+const HOST_VARIABLE: &str = "KUBERNETES_SERVICE_HOST";
+
+/// What was asked for.
+#[derive(Clone, Debug, Default)]
+pub struct Access {
+    pub kubeconfig: Option<PathBuf>,
+    /// Of the kubeconfig; else its current one.
+    pub context: Option<String>,
+}
+
+/// A cluster that can be asked.
+pub struct Cluster {
+    pub client: kube::Client,
+    pub url: String,
+    /// The namespace of this pod, if this is one of the cluster's.
+    pub own_namespace: Option<String>,
+}
+
+pub async fn connect(access: &Access) -> Result<Cluster> {
+    let is_pod = env::var_os(HOST_VARIABLE).is_some() && Path::new(ACCOUNT).join("token").exists();
+    let is_within = is_pod && access.kubeconfig.is_none() && access.context.is_none();
+    let config = match is_within {
+        true => kube::Config::incluster_env().context("could not read the account of this pod")?,
+        false => by_kubeconfig(access).await?,
+    };
+    let own_namespace = is_within.then(|| config.default_namespace.clone());
+    let url = config.cluster_url.to_string();
+    let client = kube::Client::try_from(config);
+    let client = client.with_context(|| format!("could not make a client for {url}"))?;
+    Ok(Cluster { client, url: url.trim_end_matches('/').to_owned(), own_namespace })
+}
+
+async fn by_kubeconfig(access: &Access) -> Result<kube::Config> {
+    let read = match &access.kubeconfig {
+        Some(path) => Kubeconfig::read_from(path)
+            .with_context(|| format!("could not read the kubeconfig {}", path.display())),
+        None => Kubeconfig::read()
+            .context("could not read a kubeconfig; name one with --kubeconfig FILE or KUBECONFIG"),
+    };
+    let options = KubeConfigOptions { context: access.context.clone(), ..Default::default() };
+    let config = kube::Config::from_custom_kubeconfig(read?, &options).await;
+    config.map_err(|error| anyhow!(error)).context("the kubeconfig names no cluster to go to")
+}

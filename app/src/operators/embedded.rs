@@ -1,0 +1,112 @@
+//! Operators in the process of our own server: installed, asked before their objects are written,
+//! and run.
+
+use std::sync::Arc;
+
+use apiserver::beside::Respond;
+use apiserver::identity::{GROUP_MASTERS, User};
+use apiserver::server::Server;
+use apiserver::webhooks::within::Part;
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Method;
+use reconcile::Context;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::{Asked, Entrance, Family, Nodes, Operator, Surroundings, answer};
+use crate::definitions;
+
+/// Where pods find this server; their node fills it in.
+const SERVER_OF_PODS: &str = "https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)";
+
+/// Who the operators of a family are.
+pub fn user(family: &dyn Family) -> User {
+    let home = family.home();
+    User::service_account(home.namespace, home.account, "")
+}
+
+/// Who installs what they need: a part of this program, so that what it writes may call others.
+pub fn installer() -> User {
+    let mut user = User::component("system:setpoint");
+    user.groups.push(GROUP_MASTERS.into());
+    user
+}
+
+/// What a family is given.
+pub struct Given {
+    pub family: &'static dyn Family,
+    pub installer: Context,
+    /// What each of its operators runs with.
+    pub contexts: Vec<(&'static Operator, Context)>,
+    /// What is installed before anything of theirs.
+    pub also: Vec<Value>,
+    /// The certificates of the cluster's authority.
+    pub authority_pem: Arc<str>,
+}
+
+/// Has the server ask a family, for as long as the server lives.
+pub fn connect(server: &Server, family: &'static dyn Family, context: Context) {
+    let reviewer = Reviewer { family, context: context.clone() };
+    server.webhook_client.within.add(Arc::new(reviewer));
+    server.beside.add_respond(Responder { family, context });
+}
+
+/// Installs what the operators need, and runs them until everything is to stop.
+pub async fn run(given: Given) {
+    let Given { family, installer, contexts, also, authority_pem } = given;
+    let enabled: Vec<&str> = contexts.iter().map(|(operator, _)| operator.name).collect();
+    definitions::install(&installer, &also).await;
+    definitions::install(&installer, &family.manifests(&enabled)).await;
+    definitions::install(&installer, &family.first_objects(&enabled, Nodes::Processes)).await;
+    let entrance = Some(Entrance { url: SERVER_OF_PODS.to_owned(), authority_pem });
+    let around = Surroundings { entrance, unknown: Vec::new() };
+    let mut running = JoinSet::new();
+    for (operator, context) in contexts {
+        if *context.stop.borrow() {
+            return;
+        }
+        let mut parts = family.start(operator, &context, &around);
+        running.spawn(async move { while parts.join_next().await.is_some() {} });
+    }
+    while running.join_next().await.is_some() {}
+}
+
+/// Answers the server's questions about objects of a family.
+struct Reviewer {
+    family: &'static dyn Family,
+    context: Context,
+}
+
+#[async_trait]
+impl Part for Reviewer {
+    fn service(&self) -> (&str, &str) {
+        let home = self.family.home();
+        (home.namespace, home.service)
+    }
+
+    async fn review(&self, path: &str, review: &Value) -> Option<Value> {
+        answer(self.family, &self.context, path, review).await
+    }
+
+    async fn convert(&self, path: &str, review: &Value) -> Option<Value> {
+        answer(self.family, &self.context, path, review).await
+    }
+}
+
+/// Answers what pods ask of a family.
+struct Responder {
+    family: &'static dyn Family,
+    context: Context,
+}
+
+#[async_trait]
+impl Respond for Responder {
+    fn is_for(&self, method: &Method, path: &str) -> bool {
+        self.family.is_for(method, path)
+    }
+
+    async fn answer(&self, path: &str, authorization: Option<&str>, body: Bytes) -> (u16, Value) {
+        self.family.respond(&self.context, &Asked { path, authorization, body }).await
+    }
+}

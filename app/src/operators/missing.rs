@@ -1,0 +1,108 @@
+//! What a cluster does not know that an operator needs, and what to do about it. It is waited for:
+//! whoever starts an operator may install it a moment later.
+
+use std::time::Duration;
+
+use reconcile::requests::Requests;
+use reconcile::{Error, Kind};
+use serde_json::Value;
+
+use super::readiness::Readiness;
+use super::{ALL, Operator};
+
+/// How often is looked again.
+const LOOK: Duration = Duration::from_secs(2);
+
+/// Waits until the cluster knows everything that an operator needs. Never returns if it never
+/// does: the caller drops it.
+pub async fn wait(requests: &Requests, operator: &Operator, readiness: &Readiness) {
+    loop {
+        let why = match of(requests, operator.needs).await {
+            Ok(missing) if missing.is_empty() => break,
+            Ok(missing) => remedy(operator.name, &missing),
+            Err(error) => format!("could not ask the cluster what it knows: {}", error.chain()),
+        };
+        if readiness.waits(operator.name, why.clone()) {
+            tracing::warn!(operator = operator.name, "{why}");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+    readiness.done(operator.name);
+}
+
+/// Those of the kinds that the cluster does not know.
+pub async fn of(requests: &Requests, kinds: &[Kind]) -> Result<Vec<Kind>, Error> {
+    let mut missing = Vec::new();
+    for kind in kinds {
+        let path = format!("/apis/{}/{}", kind.group, kind.version);
+        let served = match requests.read(&path).await {
+            Ok(list) => names(&list),
+            Err(error) if error.is_not_found() => Vec::new(),
+            Err(error) => return Err(error),
+        };
+        if !served.iter().any(|name| name == kind.plural) {
+            missing.push(*kind);
+        }
+    }
+    Ok(missing)
+}
+
+fn names(list: &Value) -> Vec<String> {
+    let resources = list["resources"].as_array().map(Vec::as_slice).unwrap_or_default();
+    resources.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
+}
+
+fn remedy(operator: &str, missing: &[Kind]) -> String {
+    let names: Vec<String> =
+        missing.iter().map(|kind| format!("{} ({})", kind.kind, kind.api_version())).collect();
+    let mut enable = definers(missing);
+    if enable.is_empty() {
+        enable.push(operator);
+    }
+    format!(
+        "the cluster does not know {}; install with `setpoint operator manifests --enable {} | \
+         kubectl apply -f -`",
+        names.join(", "),
+        enable.join(",")
+    )
+}
+
+/// The operators that bring the definitions of some kinds.
+fn definers(kinds: &[Kind]) -> Vec<&'static str> {
+    let mut found = Vec::new();
+    for family in ALL {
+        for operator in family.operators() {
+            let manifests = family.manifests(&[operator.name]);
+            let brings = |kind: &Kind| {
+                let name = format!("{}.{}", kind.plural, kind.group);
+                let is_it = |one: &Value| {
+                    one["kind"] == "CustomResourceDefinition" && one["metadata"]["name"] == *name
+                };
+                manifests.iter().any(is_it)
+            };
+            if kinds.iter().any(brings) {
+                found.push(operator.name);
+            }
+        }
+    }
+    found
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_missing_is_named_with_what_to_do() {
+        let jobs = Kind::namespaced("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs");
+        let sets = Kind::namespaced("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
+        assert_eq!(
+            remedy("trainer", &[jobs, sets]),
+            "the cluster does not know TrainJob (trainer.kubeflow.org/v1alpha1), JobSet \
+             (jobset.x-k8s.io/v1alpha2); install with `setpoint operator manifests --enable \
+             trainer,jobset | kubectl apply -f -`"
+        );
+        // Who has only to be given JobSet is not told to install everything again.
+        assert!(remedy("trainer", &[sets]).contains("--enable jobset |"));
+    }
+}

@@ -1,0 +1,155 @@
+//! The operators of this program: one table of their families, and the two ways to run them, in
+//! the process of our own server (`embedded.rs`) and against any cluster (`standalone.rs`).
+//!
+//! | file | |
+//! |---|---|
+//! | `training.rs`, `inference.rs` | a family: what it installs, runs and answers |
+//! | `choice.rs` | which operators are enabled |
+//! | `embedded.rs` | beside our own server, asked without a connection |
+//! | `standalone.rs` | against any cluster: election, certificates, listeners |
+//! | `cluster.rs` | which cluster, and as whom |
+//! | `installation.rs` | where a process of ours lives on a cluster, and its manifests |
+//! | `certificates.rs` | the authority and the certificate that all replicas share |
+//! | `listeners.rs` | health, metrics, and what servers and pods ask |
+//! | `readiness.rs` | what is waited for
+//! | `missing.rs` | what a cluster does not know, and what to do about it |
+
+mod certificates;
+pub mod choice;
+pub mod cluster;
+pub mod embedded;
+mod inference;
+pub mod installation;
+mod listeners;
+mod missing;
+mod readiness;
+pub mod standalone;
+mod training;
+
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use http::Method;
+use reconcile::conversion::Convert;
+use reconcile::{Context, Kind};
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+/// Every family, one line each.
+pub const ALL: &[&dyn Family] = &[&training::Training, &inference::Inference];
+
+/// Operators that are installed, asked and answered for together.
+#[async_trait]
+pub trait Family: Send + Sync {
+    /// As `--components` and the configuration call it.
+    fn name(&self) -> &'static str;
+
+    /// Where its processes live unless somebody says otherwise, and as whom.
+    fn home(&self) -> Home;
+
+    fn operators(&self) -> &'static [Operator];
+
+    /// What must be there before its operators run: definitions, roles, what makes a server ask.
+    fn manifests(&self, enabled: &[&str]) -> Vec<Value>;
+
+    /// Objects of its own kinds that every installation begins with.
+    fn first_objects(&self, _enabled: &[&str], _nodes: Nodes) -> Vec<Value> {
+        Vec::new()
+    }
+
+    /// Runs one of its operators until everything is to stop.
+    fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()>;
+
+    /// Answers an AdmissionReview that was sent to a path; `None` if there is nothing at the path.
+    async fn review(&self, context: &Context, path: &str, review: &Value) -> Option<Value>;
+
+    /// Who converts what is sent to a path.
+    fn converts(&self, _path: &str) -> Option<Convert> {
+        None
+    }
+
+    /// Whether it answers a request of a pod, whose credential is for that alone.
+    fn is_for(&self, _method: &Method, _path: &str) -> bool {
+        false
+    }
+
+    /// Answers one with a status code and JSON.
+    async fn respond(&self, _context: &Context, _request: &Asked<'_>) -> (u16, Value) {
+        (404, Value::Null)
+    }
+}
+
+/// One operator of a family.
+#[derive(Debug)]
+pub struct Operator {
+    /// As `--enable` calls it.
+    pub name: &'static str,
+    /// Of several processes that run it, the one that holds this lease does the work.
+    pub lease: &'static str,
+    /// Put before the names of what it counts.
+    pub metrics_prefix: &'static str,
+    /// What the cluster must know for it to run.
+    pub needs: &'static [Kind],
+    /// What it makes use of where the cluster knows it.
+    pub uses: &'static [Kind],
+}
+
+/// Where a family lives on a cluster.
+#[derive(Clone, Copy, Debug)]
+pub struct Home {
+    pub namespace: &'static str,
+    pub account: &'static str,
+    /// The service by which servers and pods reach it.
+    pub service: &'static str,
+    /// Where its authority and its certificate are kept.
+    pub secret: &'static str,
+    pub labels: &'static [(&'static str, &'static str)],
+}
+
+/// What nodes run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Nodes {
+    /// Images, on machines of others.
+    Images,
+    /// What this machine has, too.
+    Processes,
+}
+
+/// What an operator finds around it.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Where pods reach this process, if they do.
+    pub entrance: Option<Entrance>,
+    /// Of the kinds that it can do without: those that the cluster does not know.
+    pub unknown: Vec<Kind>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Entrance {
+    /// `https://host:port`.
+    pub url: String,
+    /// The certificates that its own is to be believed by.
+    pub authority_pem: Arc<str>,
+}
+
+/// What a pod asks.
+pub struct Asked<'a> {
+    pub path: &'a str,
+    pub authorization: Option<&'a str>,
+    pub body: Bytes,
+}
+
+/// Answers any kind of review with what a family has at the path.
+pub async fn answer(
+    family: &dyn Family,
+    context: &Context,
+    path: &str,
+    review: &Value,
+) -> Option<Value> {
+    if review["kind"] != "ConversionReview" {
+        return family.review(context, path, review).await;
+    }
+    let convert = family.converts(path)?;
+    Some(reconcile::conversion::answer(review, convert))
+}

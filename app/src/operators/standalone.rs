@@ -1,0 +1,395 @@
+//! Operators against any cluster, through its API alone: certificates first, then what servers and
+//! pods ask, then the operators themselves as soon as the cluster knows their kinds.
+//!
+//! Every replica answers; of each operator one replica does the work.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use reconcile::health::Health;
+use reconcile::leader::{Candidate, Term, campaign, release};
+use reconcile::metrics::Metrics;
+use reconcile::{Caches, Context, Environment, environment};
+use serde::Serialize;
+use tokio::sync::watch;
+use tokio::task::JoinSet;
+use tracing::{info, warn};
+
+use super::certificates::{self, Keeper, Served};
+use super::choice::Choice;
+use super::cluster::{self, Access};
+use super::installation::{Installation, Reached};
+use super::listeners::{self, Listeners, Told};
+use super::readiness::Readiness;
+use super::{Entrance, Family, Nodes, Operator, Surroundings, missing};
+use crate::definitions;
+use crate::node_name;
+use crate::output::Output;
+use crate::shutdown::{Signals, Tasks, exit_at_once};
+
+pub use super::certificates::LIFE_SECONDS;
+pub use super::listeners::Addresses;
+
+/// How long the parts may take to stop.
+const STOP_MAX: Duration = Duration::from_secs(10);
+/// How long giving up a lease may take.
+const RELEASE_MAX: Duration = Duration::from_secs(2);
+/// Who writes what belongs to the installation.
+const MANAGER: &str = "setpoint-operator";
+
+/// What to run.
+pub struct Plan {
+    pub choice: Choice,
+    pub access: Access,
+    /// Where leases and certificates are; else the namespace of this pod, or the usual one.
+    pub namespace: Option<String>,
+    /// Where the cluster reaches this process, if not by its service.
+    pub url: Option<String>,
+    pub addresses: Addresses,
+    pub election: Election,
+    pub install: Install,
+    pub first_objects: FirstObjects,
+    pub certificate_life_seconds: i64,
+    pub output: Output,
+}
+
+/// Whether others may run the same.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Election {
+    ByLease,
+    None,
+}
+
+/// Who brings what the operators need.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Install {
+    ByOthers,
+    Here,
+}
+
+/// Whether objects that every installation begins with are made where they are missing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FirstObjects {
+    Made,
+    LeftOut,
+}
+
+/// What is said when it listens.
+#[derive(Serialize)]
+struct Listening {
+    event: &'static str,
+    cluster: String,
+    namespace: String,
+    operators: Vec<&'static str>,
+    identity: String,
+    health: SocketAddr,
+    metrics: SocketAddr,
+    webhooks: SocketAddr,
+}
+
+impl fmt::Display for Listening {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Listening { cluster, operators, health, metrics, webhooks, .. } = self;
+        let operators = operators.join(", ");
+        write!(
+            formatter,
+            "{operators} for {cluster} (health http://{health}, metrics https://{metrics}, \
+             webhooks https://{webhooks})"
+        )
+    }
+}
+
+/// What the parts share.
+struct Shared {
+    client: kube::Client,
+    installation: Installation,
+    caches: Arc<Caches>,
+    environment: Arc<dyn Environment>,
+    /// By the prefix of their names.
+    metrics: BTreeMap<&'static str, Arc<Metrics>>,
+    health: Arc<Health>,
+    readiness: Arc<Readiness>,
+    identity: String,
+    stop: watch::Receiver<bool>,
+}
+
+/// Runs until a signal says to stop.
+pub async fn run(plan: Plan) -> Result<()> {
+    let mut signals = Signals::listen().context("could not listen for signals")?;
+    let cluster = cluster::connect(&plan.access).await?;
+    let listeners = Listeners::take(&plan.addresses).await?;
+    let tasks = Tasks::new();
+    let own_namespace = cluster.own_namespace.clone();
+    let shared = Arc::new(Shared::new(&plan, cluster.client, own_namespace, &tasks));
+    plan.output.print(&shared.listening(cluster.url, &listeners)?)?;
+    let (told_served, served) = watch::channel(None);
+    let mut candidates = Vec::new();
+    let mut terms = Vec::new();
+    for (_, operator) in shared.installation.choice.operators() {
+        let (candidate, term) = shared.elect(&plan, &tasks, operator);
+        candidates.extend(candidate);
+        terms.push((operator, term));
+    }
+    listen(&shared, &tasks, listeners, (&terms, &served));
+    keep_certificates(&plan, &shared, &tasks, told_served);
+    let of = |operator: &Operator| {
+        let found = terms.iter().find(|(one, _)| one.name == operator.name);
+        found.map(|(_, term)| term.clone()).expect("every operator must have a term")
+    };
+    for (family, operator) in shared.installation.choice.operators() {
+        let context = shared.context(of(operator), operator.metrics_prefix);
+        let part = Part { family, operator, context, first_objects: plan.first_objects };
+        tasks.spawn(operator.name, part.run(shared.clone(), served.clone()));
+    }
+    let signal = signals.next().await;
+    info!(signal = signal.as_raw_value(), "stopping");
+    let stop = async {
+        tasks.stop(STOP_MAX).await;
+        give_up(candidates).await;
+    };
+    tokio::select! {
+        () = stop => info!("stopped"),
+        signal = signals.next() => exit_at_once(signal),
+    }
+    Ok(())
+}
+
+/// Lets another lead at once.
+async fn give_up(candidates: Vec<Candidate>) {
+    for candidate in candidates {
+        match tokio::time::timeout(RELEASE_MAX, release(&candidate)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => {
+                warn!(lease = candidate.lease, error = %error.chain(), "not given up")
+            }
+            Err(_) => warn!(lease = candidate.lease, "giving up takes too long"),
+        }
+    }
+}
+
+type Terms = Vec<(&'static Operator, watch::Receiver<Term>)>;
+
+fn listen(
+    shared: &Arc<Shared>,
+    tasks: &Tasks,
+    listeners: Listeners,
+    (terms, served): (&Terms, &watch::Receiver<Option<Served>>),
+) {
+    let told = Arc::new(Told {
+        readiness: shared.readiness.clone(),
+        health: shared.health.clone(),
+        metrics: shared.metrics.values().cloned().collect(),
+        terms: terms.clone(),
+        served: served.clone(),
+    });
+    let stop = shared.stop.clone();
+    let health = listeners::serve_health(listeners.health, told.clone(), stop.clone());
+    tasks.spawn("health", health);
+    tasks.spawn("metrics", listeners::serve_metrics(listeners.metrics, told, stop));
+    let families = shared.installation.choice.families().map(|(family, _)| family).collect();
+    let asked = (families, shared.context(watch::channel(Term::Alone).1, ""));
+    let questions = listeners::serve_questions(listeners.secure, asked, served.clone());
+    tasks.spawn("webhooks", questions);
+}
+
+/// Installs what is needed, where that is ours to do, and keeps certificates from then on.
+fn keep_certificates(
+    plan: &Plan,
+    shared: &Arc<Shared>,
+    tasks: &Tasks,
+    told: watch::Sender<Option<Served>>,
+) {
+    let context = shared.context(watch::channel(Term::Alone).1, "");
+    let keeper = Keeper {
+        requests: context.requests(MANAGER, Default::default()),
+        environment: shared.environment.clone(),
+        installation: shared.installation.clone(),
+        life_seconds: plan.certificate_life_seconds,
+    };
+    let (shared, install) = (shared.clone(), plan.install);
+    tasks.spawn_until_stop("certificates", async move {
+        if install == Install::Here {
+            definitions::install(&context, &shared.installation.prerequisites()).await;
+        }
+        certificates::keep(keeper, &shared.readiness, told).await;
+    });
+}
+
+impl Shared {
+    fn new(
+        plan: &Plan,
+        client: kube::Client,
+        own_namespace: Option<String>,
+        tasks: &Tasks,
+    ) -> Shared {
+        let is_within = own_namespace.is_some();
+        let usual = || plan.choice.first().home().namespace.to_owned();
+        let namespace = plan.namespace.clone().or(own_namespace).unwrap_or_else(usual);
+        let reached = match (&plan.url, plan.install) {
+            (Some(url), _) => Reached::Url(url.trim_end_matches('/').to_owned()),
+            (None, Install::Here) if !is_within => {
+                warn!(
+                    "nobody is asked before objects are written: say with --webhook-url where the \
+                     cluster reaches this process"
+                );
+                Reached::Nowhere
+            }
+            (None, _) => Reached::Service,
+        };
+        let environment: Arc<dyn Environment> = Arc::new(environment::System);
+        let identity = format!("{}_{:016x}", node_name::of_host(), environment.random());
+        let mut metrics: BTreeMap<&'static str, Arc<Metrics>> = BTreeMap::new();
+        for (_, operator) in plan.choice.operators() {
+            let prefix = operator.metrics_prefix;
+            metrics.entry(prefix).or_insert_with(|| Arc::new(Metrics::with_prefix(prefix)));
+        }
+        Shared {
+            caches: Arc::new(Caches::new(client.clone(), environment.clone())),
+            client,
+            installation: Installation { choice: plan.choice.clone(), namespace, reached },
+            environment,
+            metrics,
+            health: Arc::default(),
+            readiness: Arc::default(),
+            identity,
+            stop: tasks.stop_handle().into_receiver(),
+        }
+    }
+
+    fn listening(&self, cluster: String, listeners: &Listeners) -> Result<Listening> {
+        let Addresses { health, metrics, secure } = listeners.addresses()?;
+        Ok(Listening {
+            event: "listening",
+            cluster,
+            namespace: self.installation.namespace.clone(),
+            operators: self.installation.choice.names(),
+            identity: self.identity.clone(),
+            health,
+            metrics,
+            webhooks: secure,
+        })
+    }
+
+    /// Stands for election, if there is one.
+    fn elect(
+        &self,
+        plan: &Plan,
+        tasks: &Tasks,
+        operator: &'static Operator,
+    ) -> (Option<Candidate>, watch::Receiver<Term>) {
+        if plan.election == Election::None {
+            return (None, watch::channel(Term::Alone).1);
+        }
+        let (sender, term) = watch::channel(Term::Follower(None));
+        let candidate = Candidate {
+            client: self.client.clone(),
+            environment: self.environment.clone(),
+            lease: operator.lease,
+            namespace: self.installation.namespace.as_str().into(),
+            identity: self.identity.clone(),
+        };
+        tasks.spawn_until_stop(operator.lease, campaign(candidate.clone(), sender));
+        (Some(candidate), term)
+    }
+
+    fn context(&self, term: watch::Receiver<Term>, prefix: &str) -> Context {
+        Context {
+            client: self.client.clone(),
+            caches: self.caches.clone(),
+            environment: self.environment.clone(),
+            metrics: self.metrics.get(prefix).cloned().unwrap_or_default(),
+            health: self.health.clone(),
+            recorder: Arc::default(),
+            tuning: Default::default(),
+            term,
+            stop: self.stop.clone(),
+        }
+    }
+}
+
+/// One operator of this process.
+struct Part {
+    family: &'static dyn Family,
+    operator: &'static Operator,
+    context: Context,
+    first_objects: FirstObjects,
+}
+
+impl Part {
+    async fn run(self, shared: Arc<Shared>, served: watch::Receiver<Option<Served>>) {
+        tokio::select! {
+            () = self.context.stopping() => return,
+            () = self.prepare(&shared) => {}
+        }
+        let requests = self.context.requests(MANAGER, Default::default());
+        let unknown = match missing::of(&requests, self.operator.uses).await {
+            Ok(unknown) => unknown,
+            Err(error) => {
+                // It can do without; what is there after all is found at the next start.
+                warn!(operator = self.operator.name, error = %error.chain(), "could not ask");
+                self.operator.uses.to_vec()
+            }
+        };
+        self.work(&shared, unknown, served).await;
+    }
+
+    async fn prepare(&self, shared: &Shared) {
+        let requests = self.context.requests(MANAGER, Default::default());
+        missing::wait(&requests, self.operator, &shared.readiness).await;
+        if self.first_objects == FirstObjects::LeftOut {
+            return;
+        }
+        for object in self.family.first_objects(&[self.operator.name], Nodes::Images) {
+            let Some(kind) = definitions::kind_of(&object) else { continue };
+            match requests.create(kind, &object).await {
+                Ok(made) => info!(%kind, name = %made.name, "made"),
+                // It may have been changed since; that is whose it is.
+                Err(error) if error.is_conflict() => {}
+                Err(error) => warn!(error = %error.chain(), "not made"),
+            }
+        }
+    }
+
+    /// Runs the operator; again when what it tells pods has changed.
+    async fn work(
+        &self,
+        shared: &Shared,
+        unknown: Vec<reconcile::Kind>,
+        mut served: watch::Receiver<Option<Served>>,
+    ) {
+        loop {
+            let bundle = tokio::select! {
+                () = self.context.stopping() => return,
+                first = served.wait_for(Option::is_some) => {
+                    first.ok().and_then(|first| Some(first.as_ref()?.bundle_pem.clone()))
+                }
+            };
+            let Some(bundle) = bundle else { return };
+            let entrance = shared.installation.entrance();
+            let entrance = entrance.map(|url| Entrance { url, authority_pem: bundle.clone() });
+            let around = Surroundings { entrance, unknown: unknown.clone() };
+            let mut running = self.family.start(self.operator, &self.context, &around);
+            let is_another = |served: &Option<Served>| {
+                served.as_ref().is_some_and(|served| served.bundle_pem != bundle)
+            };
+            let has_changed = async { served.wait_for(is_another).await.is_ok() };
+            let has_changed = tokio::select! {
+                () = drain(&mut running) => return,
+                has_changed = has_changed => has_changed,
+            };
+            if !has_changed {
+                return drain(&mut running).await;
+            }
+            info!(operator = self.operator.name, "whom to believe has changed; starting again");
+            running.shutdown().await;
+        }
+    }
+}
+
+async fn drain(running: &mut JoinSet<()>) {
+    while running.join_next().await.is_some() {}
+}
