@@ -10,6 +10,7 @@ mod foreground;
 mod inference;
 mod kill;
 mod kubectl;
+mod leader_worker_set;
 mod network;
 mod node;
 mod operator;
