@@ -2,7 +2,8 @@
 //! as the definitions that a cluster is given.
 //!
 //! A schema is written with the few words of `schema.rs`; what it shares with the built-in kinds,
-//! a pod's specification above all, is taken from `core_types`.
+//! a pod's specification above all, is taken from `core_types`. `value.rs` reads and changes such
+//! objects, `field_error.rs` says what is wrong with one.
 
 pub mod core_types;
 pub mod definition;
@@ -11,8 +12,10 @@ pub mod dynamo_alpha;
 pub mod dynamo_component;
 pub mod dynamo_model;
 pub mod dynamo_request;
+pub mod field_error;
 pub mod job_set;
 pub mod leader_worker_set;
 pub mod runtime_patches;
 pub mod schema;
 pub mod training;
+pub mod value;

@@ -10,7 +10,6 @@ pub mod component;
 pub mod conversion;
 pub mod digest;
 pub mod discovery_account;
-pub mod field_error;
 pub mod graph;
 pub mod kinds;
 pub mod leader_worker_set;
@@ -23,10 +22,10 @@ pub mod review;
 pub mod scaling_adapter;
 pub mod settings;
 pub mod sync_resource;
-pub mod value;
 
 use std::sync::Arc;
 
+pub use api::{field_error, value};
 use reconcile::Context;
 use reconcile::entry::{self, run_boxed};
 use tokio::task::JoinSet;

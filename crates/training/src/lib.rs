@@ -6,7 +6,6 @@
 
 pub mod admission;
 pub mod blueprint;
-pub mod field_error;
 pub mod job_set;
 pub mod kinds;
 pub mod manifests;
@@ -19,8 +18,8 @@ pub mod status_server;
 pub mod timers;
 pub mod train_job;
 pub mod training_runtime;
-pub mod value;
 
+pub use api::{field_error, value};
 use reconcile::entry::run_boxed;
 use reconcile::{Context, entry};
 use tokio::task::JoinSet;
