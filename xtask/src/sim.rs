@@ -19,7 +19,7 @@ const DEFECT_VARIABLE: &str = "SETPOINT_DEFECT";
 /// Tests without optimisation need more than the usual.
 const STACK: (&str, &str) = ("RUST_MIN_STACK", "33554432");
 /// The trial that every planted defect shows in.
-const DEFECT_TRIAL: &str = "replica_set";
+const DEFECT_TRIAL: &str = "replica_set::no_fault";
 
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Options {
@@ -143,7 +143,7 @@ fn find_defects() -> Result<()> {
         "--package",
         "controllers",
         "--test",
-        DEFECT_TRIAL,
+        "controllers",
         "--features",
         &features,
     ];
@@ -151,7 +151,7 @@ fn find_defects() -> Result<()> {
     let mut missed = Vec::new();
     for defect in &defects {
         let mut command = cargo(&arguments);
-        command.args(["--", "--nocapture", "fault"]);
+        command.args(["--", "--nocapture", DEFECT_TRIAL]);
         command.env(DEFECT_VARIABLE, defect).env(STACK.0, STACK.1);
         let output = command.output().context("could not run the trial")?;
         let text = String::from_utf8_lossy(&output.stdout).into_owned();

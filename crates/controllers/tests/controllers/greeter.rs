@@ -1,6 +1,6 @@
 //! The example of the README, as the README says it is to be tested.
 
-#[path = "../examples/greeter.rs"]
+#[path = "../../examples/greeter.rs"]
 mod example;
 
 use example::Greeter;
