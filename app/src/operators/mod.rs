@@ -3,7 +3,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `training.rs` | a family: what it installs, runs and answers |
+//! | `training.rs`, `inference.rs` | a family: what it installs, runs and answers |
 //! | `choice.rs` | which operators are enabled |
 //! | `embedded.rs` | beside our own server, asked without a connection |
 //! | `standalone.rs` | against any cluster: election, certificates, listeners |
@@ -18,6 +18,7 @@ mod certificates;
 pub mod choice;
 pub mod cluster;
 pub mod embedded;
+mod inference;
 pub mod installation;
 mod listeners;
 mod missing;
@@ -36,7 +37,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 /// Every family, one line each.
-pub const ALL: &[&dyn Family] = &[&training::Training];
+pub const ALL: &[&dyn Family] = &[&training::Training, &inference::Inference];
 
 /// Operators that are installed, asked and answered for together.
 #[async_trait]
