@@ -159,6 +159,7 @@ impl Installation {
                 subject["name"] = json!(self.home().account);
             }
         }
+        say_scopes(manifest);
         if self.reached == Reached::Nowhere {
             return is_complete_without_us(manifest);
         }
@@ -301,6 +302,17 @@ impl Installation {
                 },
             },
         })
+    }
+}
+
+/// Says what a server would fill in inside a list, so that applying again changes nothing.
+fn say_scopes(manifest: &mut Value) {
+    let webhooks = manifest.get_mut("webhooks").and_then(Value::as_array_mut);
+    for webhook in webhooks.into_iter().flatten() {
+        let rules = webhook.get_mut("rules").and_then(Value::as_array_mut);
+        for rule in rules.into_iter().flatten().filter_map(Value::as_object_mut) {
+            rule.entry("scope").or_insert_with(|| json!("*"));
+        }
     }
 }
 
