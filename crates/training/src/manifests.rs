@@ -107,6 +107,8 @@ fn job_set_rules() -> Value {
         rule(&[""], &["persistentvolumeclaims", "services"], &["create", "list", "watch"]),
         rule(&[""], &["events"], &TELL),
         rule(&["batch"], &["jobs"], &["create", "delete", "list", "patch", "watch"]),
+        // One that goes on after it was held begins anew.
+        rule(&["batch"], &["jobs/status"], &["update"]),
         rule(&["jobset.x-k8s.io"], &["jobsets"], &["delete", "get", "list", "watch"]),
         rule(&["jobset.x-k8s.io"], &["jobsets/status"], &["update"]),
         rule(&["jobset.x-k8s.io"], &["jobsets/finalizers"], &["update"]),

@@ -21,8 +21,10 @@ use crate::world::{has_condition, install, job, play, runtime};
 const ACCOUNT: Kind = Kind::namespaced("", "v1", "ServiceAccount", "serviceaccounts");
 
 /// What is needed though no request here shows it: a server that enforces who may make owners wait
-/// looks at it when children are made, and gangs look at what is added to pods.
-const UNSEEN: [(&str, &str, &str); 6] = [
+/// looks at it when children are made, gangs look at what is added to pods, and a Job that goes on
+/// sooner than its own controller saw that it was held begins anew.
+const UNSEEN: [(&str, &str, &str); 7] = [
+    ("batch", "jobs/status", "update"),
     ("", "limitranges", "list"),
     ("", "limitranges", "watch"),
     ("node.k8s.io", "runtimeclasses", "list"),
