@@ -159,6 +159,7 @@ impl Installation {
                 subject["name"] = json!(self.home().account);
             }
         }
+        say_scopes(manifest);
         if self.reached == Reached::Nowhere {
             return is_complete_without_us(manifest);
         }
@@ -181,34 +182,43 @@ impl Installation {
     }
 
     /// What the process itself may do, besides its operators: exactly what it does.
-    fn roles(&self) -> [Value; 4] {
-        let (account, secret) = (self.home().account, self.home().secret);
-        let name = format!("{account}-installation");
+    fn roles(&self) -> Vec<Value> {
+        let name = format!("{}-installation", self.home().account);
+        let within = json!({"namespace": self.namespace, "name": name});
+        let everywhere = json!({"name": name});
+        let own = self.bound("Role", within, self.own_rules());
+        let others = self.bound("ClusterRole", everywhere, self.cluster_rules());
+        [own, others].concat()
+    }
+
+    /// A role, and the account that has it.
+    fn bound(&self, kind: &str, metadata: Value, rules: Value) -> [Value; 2] {
+        let version = format!("{RBAC}/v1");
+        let role = json!({"apiVersion": version, "kind": kind, "metadata": metadata,
+            "rules": rules});
+        let binding = json!({
+            "apiVersion": version,
+            "kind": format!("{kind}Binding"),
+            "metadata": metadata,
+            "roleRef": {"apiGroup": RBAC, "kind": kind, "name": metadata["name"]},
+            "subjects": [{"kind": "ServiceAccount", "namespace": self.namespace,
+                "name": self.home().account}],
+        });
+        [role, binding]
+    }
+
+    /// Leases and certificates.
+    fn own_rules(&self) -> Value {
         let leases: Vec<&str> = self.choice.operators().map(|(_, one)| one.lease).collect();
-        let subject = json!([{"kind": "ServiceAccount", "namespace": self.namespace,
-            "name": account}]);
         let group = ["coordination.k8s.io"];
-        let own = json!([
+        json!([
             {"apiGroups": group, "resources": ["leases"], "verbs": ["create"]},
             {"apiGroups": group, "resources": ["leases"], "resourceNames": leases,
                 "verbs": ["get", "update"]},
             {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [secret],
+            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [self.home().secret],
                 "verbs": ["get", "update"]},
-        ]);
-        let bound = |kind: &str| json!({"apiGroup": RBAC, "kind": kind, "name": name});
-        let of = |kind: &str, metadata: Value| json!({"apiVersion": format!("{RBAC}/v1"), "kind": kind, "metadata": metadata});
-        let (within, everywhere) =
-            (json!({"namespace": self.namespace, "name": name}), json!({"name": name}));
-        let mut role = of("Role", within.clone());
-        role["rules"] = own;
-        let mut binding = of("RoleBinding", within);
-        (binding["roleRef"], binding["subjects"]) = (bound("Role"), subject.clone());
-        let mut cluster_role = of("ClusterRole", everywhere.clone());
-        cluster_role["rules"] = self.cluster_rules();
-        let mut cluster_binding = of("ClusterRoleBinding", everywhere);
-        (cluster_binding["roleRef"], cluster_binding["subjects"]) = (bound("ClusterRole"), subject);
-        [role, binding, cluster_role, cluster_binding]
+        ])
     }
 
     /// Certificates are put into what asks us; first objects are made.
@@ -292,6 +302,17 @@ impl Installation {
                 },
             },
         })
+    }
+}
+
+/// Says what a server would fill in inside a list, so that applying again changes nothing.
+fn say_scopes(manifest: &mut Value) {
+    let webhooks = manifest.get_mut("webhooks").and_then(Value::as_array_mut);
+    for webhook in webhooks.into_iter().flatten() {
+        let rules = webhook.get_mut("rules").and_then(Value::as_array_mut);
+        for rule in rules.into_iter().flatten().filter_map(Value::as_object_mut) {
+            rule.entry("scope").or_insert_with(|| json!("*"));
+        }
     }
 }
 

@@ -21,6 +21,7 @@ use crate::training::REPORTS;
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
+const ENABLE: [&str; 2] = ["--enable", "trainer,jobset"];
 const NAMESPACE: &str = "kubeflow-system";
 const SERVICE: &str = "kubeflow-trainer-controller-manager";
 const SECRET: &str = "kubeflow-trainer-webhook-cert";
@@ -44,7 +45,7 @@ impl Cluster {
         Cluster { sandbox, server }
     }
 
-    /// One that has what the operators need, and an account of theirs in `account.json`.
+    /// One that has what operators need, and an account of theirs in `account.json`.
     fn installed() -> Cluster {
         let cluster = Cluster::start();
         cluster.kubectl("apply -f -", &cluster.manifests(&[]));
@@ -54,7 +55,7 @@ impl Cluster {
     }
 
     fn manifests(&self, more: &[&str]) -> String {
-        let ended = self.sandbox.run(&[&["operator", "manifests"], more].concat());
+        let ended = self.sandbox.run(&[&["operator", "manifests"], &ENABLE[..], more].concat());
         assert_eq!(ended.code, Some(0), "{ended:?}");
         ended.stdout
     }
@@ -95,7 +96,8 @@ impl Cluster {
         let words = ["operator", "--kubeconfig", "account.json", "-o", "json"];
         let free = ["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"];
         let webhooks = ["--webhook-address", "0.0.0.0:0"];
-        let all = [&words[..], &free, &webhooks, more].concat();
+        let enable = if more.contains(&"--enable") { &[][..] } else { &ENABLE };
+        let all = [&words[..], enable, &free, &webhooks, more].concat();
         let replica = Replica { started: self.sandbox.start_command(&all) };
         self.lead_to(number, &replica);
         replica
@@ -229,7 +231,7 @@ fn what_is_missing_is_said_and_waited_for() {
     let kubeconfig = text(&cluster.server.ready, "kubeconfig");
     let free = ["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"];
     let more = ["--webhook-address", "127.0.0.1:0", "--kubeconfig", &kubeconfig, "-o", "json"];
-    let words = [&["operator"], &free[..], &more].concat();
+    let words = [&["operator"], &ENABLE[..], &free, &more].concat();
     let replica = Replica { started: cluster.sandbox.start_command(&words) };
     let remedy = "setpoint operator manifests --enable trainer,jobset | kubectl apply -f -";
     until("/readyz", || match replica.health("/readyz") {
@@ -375,7 +377,7 @@ fn operators_beside_a_cluster_install_what_they_need_and_are_asked_by_url() {
     let free = ["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"];
     let more = ["--webhook-address", &listen, "--webhook-url", &url, "--leader-elect=false"];
     let words = ["operator", "--install", "--kubeconfig", &kubeconfig, "-o", "json"];
-    let words = [&words[..], &free, &more].concat();
+    let words = [&words[..], &ENABLE, &free, &more].concat();
     let replica = Replica { started: cluster.sandbox.start_command(&words) };
     replica.until_ready();
     cluster.refuses();
@@ -386,6 +388,36 @@ fn operators_beside_a_cluster_install_what_they_need_and_are_asked_by_url() {
     assert_eq!(leases, "", "nobody stands for election");
     let (code, stderr) = replica.started.stop();
     assert_eq!(code, Some(0), "{stderr}");
+}
+
+/// Whatever operators there are, their manifests can be applied and they start with the rights that
+/// these give them.
+#[test]
+fn the_operators_of_every_family_start_with_the_rights_of_their_manifests() {
+    let cluster = Cluster::start();
+    let manifests = || {
+        let ended = cluster.sandbox.run(&["operator", "manifests"]);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout
+    };
+    cluster.kubectl("apply -f -", &manifests());
+    let again = cluster.kubectl("apply -f -", &manifests());
+    assert!(again.lines().all(|line| line.ends_with(" unchanged")), "{again}");
+    cluster.write_account();
+    let replica = cluster.replica(0, &["--enable", "all"]);
+    replica.until_ready();
+    // What is written in one version is read in another, as the operators convert it over TLS.
+    let pod = json!({"spec": {"containers": [{"name": "main", "image": "x:1.0.0"}]}});
+    let graph = json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment",
+        "metadata": {"name": "g"}, "spec": {"components": [
+            {"name": "Frontend", "type": "frontend", "podTemplate": pod}]}});
+    cluster.kubectl("create -f -", &graph.to_string());
+    let older = "get dynamographdeployments.v1alpha1.nvidia.com g -o jsonpath={.spec.services}";
+    assert!(cluster.kubectl(older, "").contains("\"componentType\":\"frontend\""));
+    cluster.until("get deployment -o name", |names| names.contains("g-frontend"));
+    let (code, stderr) = replica.started.stop();
+    assert_eq!(code, Some(0), "{stderr}");
+    assert!(!stderr.contains("orbidden"), "{stderr}");
 }
 
 /// A copy of the program that everybody may run: the original may be where only its owner may go.
@@ -429,7 +461,8 @@ fn the_deployment_of_the_manifests_serves_the_cluster_that_it_runs_in() {
     let started = Some(sandbox.start(&["--store", "embedded", "--components", parts]));
     let machine = Machine { sandbox, started };
     machine.until("get nodes", |nodes| nodes.contains(" Ready "));
-    let printed = machine.sandbox.run(&["operator", "manifests", "-o", "json"]);
+    let words = [&["operator", "manifests", "-o", "json"], &ENABLE[..]].concat();
+    let printed = machine.sandbox.run(&words);
     let mut manifests = printed.json();
     for one in manifests["items"].as_array_mut().into_iter().flatten() {
         if one["kind"] == "Deployment" {

@@ -21,7 +21,7 @@ use crate::plan::Target;
 use crate::requests::{Epoch, Origin, Requests};
 
 pub const LEASE: Kind = Kind::namespaced("coordination.k8s.io", "v1", "Lease", "leases");
-/// The namespace of the leases of built-in components; a term of theirs is known by the lease alone.
+/// The namespace of the leases of built-in components; their terms are known by the lease alone.
 pub const NAMESPACE: &str = "kube-system";
 /// How long a lease is good for after it was renewed.
 const LEASE_SECONDS: u64 = 15;

@@ -139,9 +139,9 @@ async fn use_sets(users: &Users) {
     // Its claim is protected by a finalizer of the server, and it waits for its claim.
     let goes = |set: &Value| set["metadata"]["deletionTimestamp"].is_string();
     users.until(JOB_SET, "set", goes).await;
+    let jobs = json!([{"name": "a", "replicas": 1, "template": template(json!({}))}]);
     let mut held = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
-        "metadata": {"namespace": "default", "name": "stays"},
-        "spec": {"replicatedJobs": [{"name": "a", "replicas": 1, "template": template(json!({}))}]}});
+        "metadata": {"namespace": "default", "name": "stays"}, "spec": {"replicatedJobs": jobs}});
     let pod = "/spec/replicatedJobs/0/template/spec/template/spec/containers/0";
     held.pointer_mut(pod).expect("a container")["volumeMounts"] = json!([]);
     users.create(JOB_SET, held).await;
