@@ -158,6 +158,14 @@ fn a_script_runs_where_its_user_is() {
     let ended = train(&machine, &words);
     let line = "[node-0] from beside the script --rate 0.1\n";
     assert!(ended.code == Some(0) && ended.stdout.contains(line), "{ended:?}");
+    // A cluster that is named may be anywhere: the script goes along.
+    machine.sandbox.write("sent.py", "print('sent', '$(HOME)', 'sent.py' in __file__)\n");
+    let kubeconfig = machine.sandbox.data().join("kubeconfig").display().to_string();
+    let place = ["--kubeconfig", &kubeconfig, "--runtime", "torch-local"];
+    let words = [&["sent.py", "--name", "sent", "--watch"][..], &place].concat();
+    let ended = train(&machine, &words);
+    let line = "[node-0] sent $(HOME) True\n";
+    assert!(ended.code == Some(0) && ended.stdout.contains(line), "{ended:?}");
 }
 
 #[test]

@@ -1,12 +1,18 @@
 """Starts the processes of one node: as torchrun does where it is installed, else by itself.
 
 Given as `python3 -c` on every node, with the directory to work in, the script, and its arguments.
-Scripts find what torchrun tells them: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+A script that comes along in SETPOINT_SCRIPT is put into a file first. Scripts find what torchrun
+tells them: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 """
-import os, shutil, signal, subprocess, sys, time
+import os, shutil, signal, subprocess, sys, tempfile, time
 
 directory, script, *arguments = sys.argv[1:]
-if os.path.isdir(directory):
+source = os.environ.pop("SETPOINT_SCRIPT", None)
+if source is not None:
+    script = os.path.join(tempfile.mkdtemp(), os.path.basename(script))
+    with open(script, "w") as file:
+        file.write(source)
+elif os.path.isdir(directory):
     os.chdir(directory)
 get = os.environ.get
 nodes, node = int(get("PET_NNODES", "1")), int(get("PET_NODE_RANK", "0"))
