@@ -8,8 +8,10 @@ import os, shutil, signal, subprocess, sys, tempfile, time
 
 directory, script, *arguments = sys.argv[1:]
 source = os.environ.pop("SETPOINT_SCRIPT", None)
+place = None
 if source is not None:
-    script = os.path.join(tempfile.mkdtemp(), os.path.basename(script))
+    place = tempfile.mkdtemp()
+    script = os.path.join(place, os.path.basename(script))
     with open(script, "w") as file:
         file.write(source)
 elif os.path.isdir(directory):
@@ -17,8 +19,7 @@ elif os.path.isdir(directory):
 get = os.environ.get
 nodes, node = int(get("PET_NNODES", "1")), int(get("PET_NODE_RANK", "0"))
 processes = get("PET_NPROC_PER_NODE", "1")
-if processes != "1" and shutil.which("torchrun"):
-    os.execvp("torchrun", ["torchrun", script, *arguments])
+by_torchrun = processes != "1" and shutil.which("torchrun")
 processes = int(processes) if processes.isdigit() else 1
 
 
@@ -31,10 +32,14 @@ def environment(local):
     return {**os.environ, **told}
 
 
-command = [sys.executable, "-u", script, *arguments]
-if processes == 1:
-    os.execve(command[0], command, environment(0))
-running = [subprocess.Popen(command, env=environment(local)) for local in range(processes)]
+if by_torchrun:
+    command, environments = [by_torchrun, script, *arguments], [dict(os.environ)]
+else:
+    command = [sys.executable, "-u", script, *arguments]
+    environments = [environment(local) for local in range(processes)]
+if len(environments) == 1 and place is None:
+    os.execve(command[0], command, environments[0])
+running = [subprocess.Popen(command, env=one) for one in environments]
 signal.signal(signal.SIGTERM, lambda *_: [one.terminate() for one in running])
 # The first that fails ends the others: they would wait for it.
 code = 0
@@ -46,4 +51,6 @@ while running:
             for other in running:
                 other.terminate()
     time.sleep(0.05)
+if place is not None:
+    shutil.rmtree(place, ignore_errors=True)
 sys.exit(code)
