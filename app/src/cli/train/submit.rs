@@ -93,6 +93,10 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
         let applied = cluster.requests.apply(kind, &runtime).await;
         applied.map_err(|error| anyhow::anyhow!(error.said()))?;
     }
+    if asked.script.is_some() {
+        let runtime = job["spec"]["runtimeRef"]["name"].as_str().unwrap_or_default();
+        cluster.until_runtime(runtime).await?;
+    }
     place(&mut job, TRAIN_JOB, &cluster.namespace);
     let made = cluster.requests.create(TRAIN_JOB, &job).await;
     let made = made.map_err(|error| cluster.explained(&error))?;
