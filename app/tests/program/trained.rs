@@ -271,8 +271,8 @@ fn a_gang_that_does_not_fit_waits_whole() {
     machine.kubectl(&["apply", "-f", "-"], &first);
     let running = |name: &str| {
         format!(
-            "get pods -l jobset.sigs.k8s.io/jobset-name={name} --field-selector=status.phase=Running \
-         -o name"
+            "get pods -l jobset.sigs.k8s.io/jobset-name={name} \
+             --field-selector=status.phase=Running -o name"
         )
     };
     machine.until(&running("first"), |pods| pods.lines().count() == 1);

@@ -51,8 +51,8 @@ pub struct Submit {
     #[arg(long, value_name = "P")]
     procs: Option<u32>,
 
-    /// The ClusterTrainingRuntime; else the one that the file names, torch-local, or on a cluster of
-    /// others torch-distributed.
+    /// The ClusterTrainingRuntime; else the one that the file names, torch-local, or on a cluster
+    /// of others torch-distributed.
     #[arg(long, value_name = "NAME")]
     runtime: Option<String>,
 
