@@ -2,8 +2,9 @@
 
 use std::fmt;
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use futures::AsyncBufReadExt;
 use http::Request;
 use reconcile::plan::Target as Seen;
@@ -11,8 +12,9 @@ use reconcile::requests::Requests;
 use reconcile::{Error, Kind, Name, Object, conditions};
 use serde::Serialize;
 use serde_json::{Value, json};
-use training::kinds::TRAIN_JOB;
+use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB};
 
+use super::show;
 use crate::cli::Context;
 use crate::cli::connect::{Target, connect};
 
@@ -20,6 +22,9 @@ const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Who changes jobs.
 const MANAGER: &str = "setpoint-train";
+/// How often, and how many times, a cluster is looked at that has just been started.
+const LOOK: Duration = Duration::from_millis(100);
+const LOOKS_MAX: u32 = 100;
 const JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 
 #[derive(Clone)]
@@ -34,7 +39,39 @@ impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
         let is_local = target.kubeconfig.is_none();
-        Ok(Cluster { requests, is_local, namespace: target.namespace.clone() })
+        let cluster = Cluster { requests, is_local, namespace: target.namespace.clone() };
+        cluster.until_served().await?;
+        Ok(cluster)
+    }
+
+    /// Waits a little for a cluster that has just been started: its kinds come soon after it.
+    async fn until_served(&self) -> Result<()> {
+        let path = format!("{}?limit=1", TRAIN_JOB.collection(&self.namespace));
+        let mut looks = 0;
+        loop {
+            match self.requests.read(&path).await {
+                Ok(_) => return Ok(()),
+                Err(error) if error.is_not_found() && looks < LOOKS_MAX => looks += 1,
+                Err(error) if error.is_not_found() => {
+                    bail!("the cluster knows no TrainJobs; does its part `training` run?")
+                }
+                Err(error) => return Err(self.explained(&error)),
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+    }
+
+    /// The same for a runtime that comes with the operator.
+    pub async fn until_runtime(&self, name: &str) -> Result<()> {
+        for _ in 0..LOOKS_MAX {
+            let found = self.requests.get(CLUSTER_TRAINING_RUNTIME, &Name::new("", name)).await;
+            if found.map_err(|error| self.explained(&error))?.is_some() {
+                break;
+            }
+            tokio::time::sleep(LOOK).await;
+        }
+        // Whoever uses it is told by the server that it is not there.
+        Ok(())
     }
 
     pub fn name(&self, name: &str) -> Name {
@@ -105,9 +142,6 @@ impl Cluster {
     /// An answer of the server, and what to do where that is not plain.
     pub fn explained(&self, error: &Error) -> anyhow::Error {
         match error.code() {
-            Some(404) if error.said().contains("could not find the requested resource") => {
-                anyhow::anyhow!("the cluster knows no TrainJobs; does its part `training` run?")
-            }
             Some(_) => anyhow::anyhow!(error.said()),
             None => anyhow::anyhow!("the cluster does not answer: {}", error.chain()),
         }
@@ -115,6 +149,10 @@ impl Cluster {
 
     pub async fn suspend(&self, name: &str, suspend: bool, context: &Context) -> Result<ExitCode> {
         let job = self.job(name).await?;
+        let state = show::state(&job.value);
+        if show::is_over(state) {
+            bail!("{name} is {state}; only what has not ended can be held and go on");
+        }
         let patch = json!({"spec": {"suspend": suspend}});
         let changed = self.requests.patch(&Seen::of(TRAIN_JOB, &job), &patch).await;
         changed.with_context(|| format!("could not change TrainJob {name}"))?;

@@ -49,7 +49,7 @@ impl fmt::Display for Told<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Told::State { job, state, progress } => {
-                write!(formatter, "[{job}] {state}{}", reported(progress))
+                write!(formatter, "[{job}] {state}{}", reported(progress, state))
             }
             Told::Line { rank, line } => write!(formatter, "[{rank}] {line}"),
             Told::Waits { job, waits } => write!(formatter, "[{job}] waits: {waits}"),

@@ -1,18 +1,25 @@
 """Starts the processes of one node: as torchrun does where it is installed, else by itself.
 
 Given as `python3 -c` on every node, with the directory to work in, the script, and its arguments.
-Scripts find what torchrun tells them: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
+A script that comes along in SETPOINT_SCRIPT is put into a file first. Scripts find what torchrun
+tells them: RANK, LOCAL_RANK, WORLD_SIZE, MASTER_ADDR, MASTER_PORT.
 """
-import os, shutil, signal, subprocess, sys, time
+import os, shutil, signal, subprocess, sys, tempfile, time
 
 directory, script, *arguments = sys.argv[1:]
-if os.path.isdir(directory):
+source = os.environ.pop("SETPOINT_SCRIPT", None)
+place = None
+if source is not None:
+    place = tempfile.mkdtemp()
+    script = os.path.join(place, os.path.basename(script))
+    with open(script, "w") as file:
+        file.write(source)
+elif os.path.isdir(directory):
     os.chdir(directory)
 get = os.environ.get
 nodes, node = int(get("PET_NNODES", "1")), int(get("PET_NODE_RANK", "0"))
 processes = get("PET_NPROC_PER_NODE", "1")
-if processes != "1" and shutil.which("torchrun"):
-    os.execvp("torchrun", ["torchrun", script, *arguments])
+by_torchrun = processes != "1" and shutil.which("torchrun")
 processes = int(processes) if processes.isdigit() else 1
 
 
@@ -25,10 +32,14 @@ def environment(local):
     return {**os.environ, **told}
 
 
-command = [sys.executable, "-u", script, *arguments]
-if processes == 1:
-    os.execve(command[0], command, environment(0))
-running = [subprocess.Popen(command, env=environment(local)) for local in range(processes)]
+if by_torchrun:
+    command, environments = [by_torchrun, script, *arguments], [dict(os.environ)]
+else:
+    command = [sys.executable, "-u", script, *arguments]
+    environments = [environment(local) for local in range(processes)]
+if len(environments) == 1 and place is None:
+    os.execve(command[0], command, environments[0])
+running = [subprocess.Popen(command, env=one) for one in environments]
 signal.signal(signal.SIGTERM, lambda *_: [one.terminate() for one in running])
 # The first that fails ends the others: they would wait for it.
 code = 0
@@ -40,4 +51,6 @@ while running:
             for other in running:
                 other.terminate()
     time.sleep(0.05)
+if place is not None:
+    shutil.rmtree(place, ignore_errors=True)
 sys.exit(code)

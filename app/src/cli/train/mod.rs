@@ -29,8 +29,7 @@ Exit codes with --watch and logs -f:
   0  it completed
   1  it failed; the rank that failed, its exit code and its last lines are shown
 
-With -o json, --watch and logs print one object a line: {\"state\": ..}, {\"rank\": .., \"line\": ..},
-{\"waits\": ..} and, of a job that failed, {\"failed\": ..}.";
+With -o json, --watch and logs print one object a line, with one of: state, line, waits, failed.";
 
 /// Train with a script or a TrainJob.
 #[derive(Args)]

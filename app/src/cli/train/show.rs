@@ -27,18 +27,24 @@ pub fn state(job: &Value) -> &'static str {
     }
 }
 
-/// What the trainer reports: how far, how long still, and its numbers.
-pub fn progress(job: &Value) -> String {
-    reported(&job["status"]["trainerStatus"])
+/// Whether a state is one that stays.
+pub fn is_over(state: &str) -> bool {
+    matches!(state, "complete" | "failed")
 }
 
-/// The same, of the report itself.
-pub fn reported(reported: &Value) -> String {
+/// What the trainer reports: how far, how long still, and its numbers.
+pub fn progress(job: &Value) -> String {
+    reported(&job["status"]["trainerStatus"], state(job))
+}
+
+/// The same, of the report itself. What has ended takes no more time.
+pub fn reported(reported: &Value, state: &str) -> String {
     let mut text = String::new();
     if let Some(percent) = reported["progressPercentage"].as_i64() {
         text.push_str(&format!(" {percent}%"));
     }
-    if let Some(seconds) = reported["estimatedRemainingSeconds"].as_i64() {
+    let remaining = reported["estimatedRemainingSeconds"].as_i64();
+    if let Some(seconds) = remaining.filter(|_| !is_over(state)) {
         text.push_str(&format!(", {}m{:02}s left", seconds / 60, seconds % 60));
     }
     for metric in reported["metrics"].as_array().into_iter().flatten() {

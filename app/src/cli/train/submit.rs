@@ -19,7 +19,12 @@ use crate::cli::Context;
 const NAME_LENGTH_MAX: usize = 30;
 /// Objects that a file may hold.
 const OBJECTS_MAX: usize = 100;
+/// Which runtime runs scripts: on nodes that are this machine, and elsewhere.
 const RUNTIME: &str = "torch-local";
+const RUNTIME_ELSEWHERE: &str = "torch-distributed";
+/// What another machine finds the script in, and how large it may be: a variable has 128 KiB.
+const SCRIPT_VARIABLE: &str = "SETPOINT_SCRIPT";
+const SCRIPT_BYTES_MAX: usize = 120_000;
 /// Starts the processes of a node.
 const LAUNCHER: &str = include_str!("launcher.py");
 
@@ -46,7 +51,8 @@ pub struct Submit {
     #[arg(long, value_name = "P")]
     procs: Option<u32>,
 
-    /// The ClusterTrainingRuntime; else the one that the file names, or torch-local.
+    /// The ClusterTrainingRuntime; else the one that the file names, torch-local, or on a cluster
+    /// of others torch-distributed.
     #[arg(long, value_name = "NAME")]
     runtime: Option<String>,
 
@@ -87,6 +93,10 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
         let applied = cluster.requests.apply(kind, &runtime).await;
         applied.map_err(|error| anyhow::anyhow!(error.said()))?;
     }
+    if asked.script.is_some() {
+        let runtime = job["spec"]["runtimeRef"]["name"].as_str().unwrap_or_default();
+        cluster.until_runtime(runtime).await?;
+    }
     place(&mut job, TRAIN_JOB, &cluster.namespace);
     let made = cluster.requests.create(TRAIN_JOB, &job).await;
     let made = made.map_err(|error| cluster.explained(&error))?;
@@ -124,12 +134,31 @@ fn of_script(asked: &Submit, script: &Path, is_local: bool) -> Result<Value> {
     let mut command = vec![python, "-uc".to_owned(), LAUNCHER.to_owned()];
     command.extend([directory, path].map(|path| path.to_string_lossy().into_owned()));
     command.extend(asked.arguments.iter().cloned());
+    let runtime = if is_local { RUNTIME } else { RUNTIME_ELSEWHERE };
+    let mut trainer = json!({"command": command});
+    if !is_local {
+        trainer["env"] = json!([{"name": SCRIPT_VARIABLE, "value": source(script)?}]);
+    }
     Ok(json!({
         "apiVersion": TRAIN_JOB.api_version(),
         "kind": TRAIN_JOB.kind,
         "metadata": {"name": name_of(script)},
-        "spec": {"runtimeRef": {"name": RUNTIME}, "trainer": {"command": command}},
+        "spec": {"runtimeRef": {"name": runtime}, "trainer": trainer},
     }))
+}
+
+/// The text of a script, for machines that do not have it.
+fn source(script: &Path) -> Result<String> {
+    let text = std::fs::read_to_string(script);
+    let text = text.with_context(|| format!("could not read {}", script.display()))?;
+    if text.len() > SCRIPT_BYTES_MAX {
+        bail!(
+            "{} is too large to be sent to another cluster; put it into an image and use -f",
+            script.display()
+        );
+    }
+    // What looks like a variable would be replaced on the way.
+    Ok(text.replace("$(", "$$("))
 }
 
 /// The Python that the user would start here, which may be that of a virtual environment: its

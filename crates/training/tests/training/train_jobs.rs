@@ -1,11 +1,15 @@
 //! TrainJobs from their first moment to their end: rows 19 to 35 of the feature table.
 
+use std::sync::Arc;
+
+use reconcile::Object;
 use serde_json::{Value, json};
 use testkit::cluster::until;
 use training::kinds::{
     CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, COSCHEDULING_GROUP, JOB, JOB_SET, LIMIT_RANGE,
     RUNTIME_CLASS, SECRET, TRAIN_JOB, TRAINING_RUNTIME,
 };
+use training::train_job::{Controller, Watcher};
 use training::value::text;
 
 use crate::world::{POD, World, has_condition, job, runtime};
@@ -50,9 +54,8 @@ async fn a_failure_is_told_with_the_job_that_failed_first() {
     assert_eq!(condition["reason"], "FailedJobs");
     let expected = "jobset failed due to one or more job failures (first failed job: bad-node-0)";
     assert_eq!(condition["message"], expected);
-    let over = |pods: &[std::sync::Arc<reconcile::Object>]| {
-        pods.iter().all(|pod| pod.value["status"]["phase"] == "Failed")
-    };
+    let over =
+        |pods: &[Arc<Object>]| pods.iter().all(|pod| pod.value["status"]["phase"] == "Failed");
     until(&world.context, POD, over).await;
 }
 
@@ -122,7 +125,7 @@ async fn what_another_made_stands_in_the_way_and_is_told() {
         "data": {"runtime": "{}"}});
     world.create(CONFIG_MAP, map).await;
     world.create(TRAIN_JOB, job("late", json!({}))).await;
-    let told = |event: &std::sync::Arc<reconcile::Object>| {
+    let told = |event: &Arc<Object>| {
         event.value["reason"] == "TrainJobResourcesCreationFailed"
             && text(&event.value["message"]).contains("is owned by another object")
             && event.value["firstTimestamp"].is_string()
@@ -204,6 +207,35 @@ async fn a_job_goes_some_time_after_its_end_if_it_says_so() {
     world.until_gone(JOB_SET, "short").await;
 }
 
+/// Tells what it is told.
+struct Listener(tokio::sync::mpsc::UnboundedSender<String>);
+
+impl Watcher for Listener {
+    fn changed(&self, old: Option<&Object>, new: Option<&Object>) {
+        let is_held = |job: &Object| has_condition(&job.value, "Suspended");
+        let of = |job: Option<&Object>| match job {
+            None => "nothing",
+            Some(job) if is_held(job) => "held",
+            Some(_) => "there",
+        };
+        let _ = self.0.send(format!("{} to {}", of(old), of(new)));
+    }
+}
+
+#[tokio::test]
+async fn watchers_are_told_how_jobs_change() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let controller = Controller::new(&training::Options::default());
+    let world = World::start_with(controller.with_watchers(vec![Arc::new(Listener(tell))])).await;
+    world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    world.create(TRAIN_JOB, job("seen", json!({"suspend": true}))).await;
+    assert_eq!(told.recv().await.as_deref(), Some("nothing to there"));
+    // A reconcile that has reported.
+    assert_eq!(told.recv().await.as_deref(), Some("there to held"));
+    world.delete(TRAIN_JOB, "seen").await;
+    assert_eq!(told.recv().await.as_deref(), Some("held to nothing"));
+}
+
 #[tokio::test]
 async fn nothing_is_written_when_nothing_changed() {
     let world = World::start().await;
@@ -227,7 +259,7 @@ async fn a_runtime_may_go_while_it_is_used_and_an_old_one_is_warned_of() {
     old["metadata"]["labels"] = json!({"trainer.kubeflow.org/support": "deprecated"});
     world.create(TRAINING_RUNTIME, old).await;
     world.until(TRAINING_RUNTIME, "own", |one| one["metadata"]["finalizers"].is_null()).await;
-    let told = |event: &std::sync::Arc<reconcile::Object>| {
+    let told = |event: &Arc<Object>| {
         event.value["reason"] == "Deprecated"
             && event.value["message"] == "This runtime is deprecated"
             && event.value["involvedObject"]["kind"] == "TrainingRuntime"

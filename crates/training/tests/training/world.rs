@@ -9,6 +9,7 @@ use testkit::cluster::until;
 use testkit::{Cluster, pods};
 use training::kinds::{JOB_SET, TRAIN_JOB};
 use training::runtimes::Choice;
+use training::train_job::Controller;
 use training::{Enabled, NAMESPACE, admission, manifests};
 
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -111,6 +112,15 @@ impl World {
         let mut operators = training::start(&context, &training::Options::default());
         cluster.run(async move { while operators.join_next().await.is_some() {} });
         cluster.run(play(cluster.context()));
+        World { _cluster: cluster, context }
+    }
+
+    /// With the operator of TrainJobs alone, as a program makes it that has watchers of its own.
+    pub async fn start_with(controller: Controller) -> World {
+        let mut cluster = Cluster::start().await;
+        install(&cluster).await;
+        let context = cluster.context();
+        cluster.run(reconcile::run::run(cluster.context(), controller));
         World { _cluster: cluster, context }
     }
 
