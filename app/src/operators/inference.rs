@@ -3,10 +3,11 @@
 use std::sync::{Arc, LazyLock};
 
 use async_trait::async_trait;
-use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL};
+use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL, REQUEST};
 use inference::settings::{Gates, Settings};
 use inference::{
-    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion, manifests,
+    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion,
+    leader_worker_set, manifests,
 };
 use reconcile::Context;
 use reconcile::conversion::Convert;
@@ -49,21 +50,31 @@ impl Family for Inference {
                 name: DYNAMO,
                 lease: "dynamo.nvidia.com",
                 metrics_prefix: "dynamo_operator_",
-                needs: &[GRAPH, COMPONENT, ADAPTER, MODEL],
+                needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
                 uses: &[LEADER_WORKER_SET],
+                children: &[],
+                groups: &[],
             },
             Operator {
                 name: LEADER_WORKER_SETS,
                 lease: "b8b2488c.x-k8s.io",
-                metrics_prefix: "",
+                metrics_prefix: "lws_",
                 needs: &[LEADER_WORKER_SET],
                 uses: &[],
+                children: &[],
+                groups: &[],
             },
         ]
     }
 
     fn manifests(&self, enabled: &[&str]) -> Vec<Value> {
         manifests::all(these(enabled))
+    }
+
+    fn controllers(&self, operator: &Operator) -> Vec<&'static str> {
+        let enabled = these(&[operator.name]);
+        let entries = inference::ALL.iter().filter(|entry| (entry.is_enabled)(enabled));
+        entries.map(|entry| entry.name).collect()
     }
 
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {
@@ -74,7 +85,8 @@ impl Family for Inference {
     }
 
     async fn review(&self, _: &Context, path: &str, review: &Value) -> Option<Value> {
-        admission::review(&SETTINGS, path, review)
+        let of_sets = leader_worker_set::admission::review(path, review);
+        of_sets.or_else(|| admission::review(&SETTINGS, path, review))
     }
 
     fn converts(&self, path: &str) -> Option<Convert> {

@@ -5,9 +5,8 @@ use api::dynamo::GROUP;
 use serde_json::{Value, json};
 
 use crate::admission::webhooks;
-use crate::leader_worker_set;
 use crate::settings::Settings;
-use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT};
+use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT, leader_worker_set, request};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ALL_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -22,7 +21,7 @@ pub fn all(enabled: Enabled) -> Vec<Value> {
     }
     if enabled.dynamo {
         all.extend(api::dynamo::definitions());
-        all.push(api::dynamo_model::definition());
+        all.extend([api::dynamo_model::definition(), api::dynamo_request::definition()]);
     }
     all.extend(roles(enabled));
     if enabled.dynamo {
@@ -42,6 +41,7 @@ pub fn roles(enabled: Enabled) -> Vec<Value> {
         binding(SERVICE_ACCOUNT),
         role(&names.planner, planner_rules()),
         role(&names.picker, picker_rules()),
+        request::manifests::profiling_role(),
     ]
 }
 
@@ -95,7 +95,8 @@ fn operator_rules() -> Value {
         ),
         rule(&["", "events.k8s.io"], &["events"], &ALL_VERBS),
         rule(&[""], &["pods"], &[&ALL_VERBS[..], &["deletecollection"]].concat()),
-        rule(&[""], &["nodes", "pods/log"], &["get"]),
+        rule(&[""], &["nodes"], &["get", "list"]),
+        rule(&[""], &["pods/log"], &["get"]),
         rule(&[""], &["endpoints"], &READ),
         rule(&["apps"], &["deployments"], &ALL_VERBS),
         rule(&["apps"], &["daemonsets"], &READ),

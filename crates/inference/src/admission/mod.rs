@@ -11,9 +11,10 @@ pub mod webhooks;
 
 use serde_json::Value;
 
+use crate::request::admission::Discovery;
 use crate::review::{Answer, Question};
 use crate::settings::Settings;
-use crate::{leader_worker_set, model};
+use crate::{model, request};
 
 /// Answers an AdmissionReview; `None` if nobody knows the path.
 pub fn review(settings: &Settings, path: &str, review: &Value) -> Option<Value> {
@@ -29,7 +30,9 @@ pub fn review(settings: &Settings, path: &str, review: &Value) -> Option<Value> 
             component::validate(settings, &question)
         }
         webhooks::VALIDATE_MODEL => model::admission::validate(&question),
-        _ => return leader_worker_set::admission::review(path, review),
+        webhooks::DEFAULT_REQUEST => request::admission::default(settings, &question),
+        webhooks::VALIDATE_REQUEST => request::admission::validate(&question, Discovery::On),
+        _ => return None,
     };
     Some(answer.written(review))
 }

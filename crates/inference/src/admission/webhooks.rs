@@ -13,6 +13,8 @@ pub const VALIDATE_COMPONENT: &str = "/validate/nvidia.com/v1beta1/dynamocompone
 pub const VALIDATE_COMPONENT_LEGACY: &str =
     "/validate-nvidia-com-v1alpha1-dynamocomponentdeployment";
 pub const VALIDATE_MODEL: &str = "/validate-nvidia-com-v1alpha1-dynamomodel";
+pub const DEFAULT_REQUEST: &str = "/mutate-nvidia-com-v1beta1-dynamographdeploymentrequest";
+pub const VALIDATE_REQUEST: &str = "/validate-nvidia-com-v1beta1-dynamographdeploymentrequest";
 
 const TIMEOUT_SECONDS: u64 = 10;
 
@@ -27,13 +29,20 @@ pub fn configurations() -> [Value; 2] {
         &["CREATE"],
     );
     component["matchPolicy"] = json!("Exact");
+    let requests = "dynamographdeploymentrequests";
+    let request = "mdynamographdeploymentrequestv1beta1.kb.io";
+    let request = webhook(request, DEFAULT_REQUEST, requests, &["CREATE"]);
     let mut model = webhook("vdynamomodel.kb.io", VALIDATE_MODEL, "dynamomodels", &both);
     model["rules"][0]["apiVersions"] = json!([SPOKE]);
     [
         configuration(
             "Mutating",
             "dynamo-operator-mutating",
-            vec![webhook("mdynamographdeployment.kb.io", DEFAULT_GRAPH, graphs, &both), component],
+            vec![
+                webhook("mdynamographdeployment.kb.io", DEFAULT_GRAPH, graphs, &both),
+                component,
+                request,
+            ],
         ),
         configuration(
             "Validating",
@@ -42,6 +51,7 @@ pub fn configurations() -> [Value; 2] {
                 webhook("vdynamographdeployment.kb.io", VALIDATE_GRAPH, graphs, &both),
                 webhook("vdynamocomponentdeployment.kb.io", VALIDATE_COMPONENT, components, &both),
                 model,
+                webhook("vdynamographdeploymentrequest.kb.io", VALIDATE_REQUEST, requests, &both),
             ],
         ),
     ]

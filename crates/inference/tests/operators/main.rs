@@ -3,6 +3,8 @@
 mod graph_trials;
 mod graphs;
 mod models;
+mod requests;
 mod servers;
 mod sets;
+mod sets_simulation;
 mod world;
