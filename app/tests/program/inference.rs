@@ -64,7 +64,8 @@ impl Dynamo {
                  --model-name, tiny, --speedup-ratio, '0', --num-gpu-blocks-override, '1024'\
                  {flags}], readinessProbe: {{httpGet: {{path: /health, port: system}}, \
                  periodSeconds: 1, timeoutSeconds: 4}}, startupProbe: {{httpGet: {{path: /live, \
-                 port: system}}, periodSeconds: 1, timeoutSeconds: 5, failureThreshold: 600}}}}]}}}}\n"
+                 port: system}}, periodSeconds: 1, timeoutSeconds: 5, \
+                 failureThreshold: 600}}}}]}}}}\n"
             ));
         }
         yaml
@@ -289,4 +290,29 @@ fn workers_are_replaced_under_load_and_no_question_fails() {
     assert!(failed.is_empty(), "{} of {} failed: {:?}", failed.len(), answered, failed.first());
     assert_ne!(dynamo.until(hash, |hash| !hash.is_empty()), before);
     dynamo.until("get dcd -o name", |all| all.lines().count() == 2);
+}
+
+#[test]
+fn a_model_is_served_asked_drawn_and_scaled_from_the_command_line() {
+    let dynamo = Dynamo::start();
+    let serve = |words: &[&str]| dynamo.machine.sandbox.run(&[&["serve"], words].concat());
+    let (model, python) = (dynamo.model.display().to_string(), dynamo.python.display().to_string());
+    assert_eq!(serve(&["ls"]).stdout, "nothing serves\n");
+    let words = [&*model, "--engine", "mocker", "--python", &*python, "--name", "cli", "--watch"];
+    let ended = serve(&words);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("[cli] successful  Frontend 1/1  Worker 1/1"), "{ended:?}");
+    assert!(ended.stdout.contains("[cli] serves at http://"), "{ended:?}");
+    dynamo.until_answered(&dynamo.frontend("cli"));
+    let asked = serve(&["chat", "cli", "hello"]);
+    assert!(asked.code == Some(0) && asked.stdout.trim().len() > 1, "{asked:?}");
+    let drawn = serve(&["graph", "cli"]);
+    let front =
+        "cli (successful)\n└─ Frontend [frontend] 1/1 ready\n   └─ Worker [worker] 1/1 ready (";
+    assert!(drawn.stdout.starts_with(front), "{drawn:?}");
+    assert_eq!(serve(&["scale", "cli", "worker", "0"]).stdout, "Worker of cli is scaled to 0\n");
+    dynamo.until("get pods -l nvidia.com/dynamo-component=Worker -o name", str::is_empty);
+    assert!(serve(&["ls"]).stdout.contains("cli   successful    Frontend 1/1  Worker 0/0"));
+    let wrong = serve(&["scale", "cli", "nobody", "1"]);
+    assert!(wrong.stderr.contains("it has Frontend, Worker"), "{wrong:?}");
 }

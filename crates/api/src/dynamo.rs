@@ -125,7 +125,7 @@ fn graph_spec() -> Value {
                self.components.filter(c, has(c.type) && c.type == 'epp').size() <= 1";
     let unique = "!has(self.components) || self.components.all(a, \
                   self.components.exists_one(b, a.name.lowerAscii() == b.name.lowerAscii()))";
-    let component = with(dynamo_component::in_graph(), json!({}));
+    let component = dynamo_component::in_graph();
     let spec = object([
         ("annotations", core_types::shape("map:string")),
         ("backendFramework", choice(&BACKENDS)),

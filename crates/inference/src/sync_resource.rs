@@ -96,6 +96,10 @@ impl<'a> Sync<'a> {
 
     /// There is to be no such object.
     pub fn drop(&mut self, kind: Kind, live: Option<&Object>) -> Decision {
+        // What belongs to another is not ours to delete.
+        let live = live.filter(|live| {
+            self.owner.is_none_or(|(_, owner)| live.controller() == Some(owner.uid.as_str()))
+        });
         let decision = decide(live, None);
         if let (Decision::Delete, Some(live)) = (decision, live) {
             self.is_modified = true;

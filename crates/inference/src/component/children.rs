@@ -28,7 +28,7 @@ pub fn deployment(given: &Given<'_>) -> Result<Value, String> {
     let own = facts.own_name();
     let mut spec = json!({
         "selector": {"matchLabels": {names::SELECTOR: own}},
-        "strategy": strategy(facts),
+        "strategy": rolling_strategy(facts),
         "template": pods::template(given)?,
     });
     if let Some(replicas) = facts.replicas() {
@@ -56,10 +56,6 @@ pub fn rolling_strategy(facts: &Facts<'_>) -> Value {
     };
     json!({"type": "RollingUpdate", "rollingUpdate": {"maxSurge": amount(names::MAX_SURGE),
         "maxUnavailable": amount(names::MAX_UNAVAILABLE)}})
-}
-
-fn strategy(facts: &Facts<'_>) -> Value {
-    rolling_strategy(facts)
 }
 
 fn is_percent(text: &str) -> bool {

@@ -29,9 +29,10 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
     }
     let facts = Facts::of(object);
     let is_set = settings.gates.leader_worker_set && facts.nodes() > 1;
-    if let Err(why) = sync(&mut plan, settings, &facts, observed) {
-        return failed(object, &why, now);
-    }
+    let decision = match sync(&mut plan, settings, &facts, observed) {
+        Ok(decision) => decision,
+        Err(why) => return failed(object, &why, now),
+    };
     if !status::has_conditions(object) {
         let message = "Starting to reconcile DynamoComponentDeployment";
         plan.notices.push(Notice::normal("Reconciling", message));
@@ -41,20 +42,18 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
         false => status::Live::Deployment(observed.deployment.as_deref()),
     };
     // What was changed just now has not been observed yet.
-    let is_current = !plan.steps.iter().any(|step| {
-        let text = step.to_string();
-        text.contains(&DEPLOYMENT.to_string()) || text.contains(&LEADER_WORKER_SET.to_string())
-    });
+    let is_current = !matches!(decision, Decision::Create | Decision::Update);
     plan.status = Some(status::status(&facts, &live, is_current, now));
     plan
 }
 
+/// Keeps all objects of the component; returns what became of the one that runs its pods.
 fn sync(
     plan: &mut Plan,
     settings: &Settings,
     facts: &Facts<'_>,
     observed: &Observed,
-) -> Result<(), String> {
+) -> Result<Decision, String> {
     let is_set = settings.gates.leader_worker_set && facts.nodes() > 1;
     let template = match is_set {
         true => "/spec/leaderWorkerTemplate/leaderTemplate/metadata/labels",
@@ -82,22 +81,20 @@ fn sync(
         let (namespace, own) = (facts.namespace(), facts.own_name());
         discovery_account::sync(&mut sync, namespace, own, &observed.discovery);
     }
-    if is_set {
-        sync.keep(LEADER_WORKER_SET, observed.set.as_deref(), workload);
-    } else {
-        sync.keep(DEPLOYMENT, observed.deployment.as_deref(), workload);
-    }
+    let decision = match is_set {
+        true => sync.keep(LEADER_WORKER_SET, observed.set.as_deref(), workload),
+        false => sync.keep(DEPLOYMENT, observed.deployment.as_deref(), workload),
+    };
     sync.bring(SERVICE, observed.service.as_deref(), service);
     if let Some(model) = model {
         sync.keep(SERVICE, observed.model_service.as_deref(), model);
     }
     let own_ingress = observed.ingress.as_deref();
     let own_ingress = own_ingress.filter(|one| one.controller() == Some(&facts.object.uid));
-    let decision = sync.bring(INGRESS, own_ingress, ingress);
-    debug_assert!(decision != Decision::Create || own_ingress.is_none());
+    sync.bring(INGRESS, own_ingress, ingress);
     let is_modified = sync.is_modified;
     tell(plan, facts, is_modified);
-    Ok(())
+    Ok(decision)
 }
 
 /// What is said of every look; once is enough.

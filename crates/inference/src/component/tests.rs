@@ -155,7 +155,8 @@ fn what_a_user_says_counts() {
     let user = json!({"podTemplate": {"spec": {
         "securityContext": {"runAsUser": 7},
         "containers": [
-            {"name": "main", "image": "i:1.0.0", "env": [{"name": "DYN_NAMESPACE", "value": "mine"}],
+            {"name": "main", "image": "i:1.0.0",
+                "env": [{"name": "DYN_NAMESPACE", "value": "mine"}],
                 "livenessProbe": {"exec": {"command": ["true"]}},
                 "volumeMounts": [{"name": "models", "mountPath": "/models"}]},
             {"name": "side", "image": "s"},

@@ -102,40 +102,12 @@ fn service() -> BoxedStrategy<Value> {
         ("checkpoint", vec![json!({"enabled": true})]),
         ("topologyConstraint", vec![json!({"packDomain": "rack"})]),
     ]);
-    let pod = some_of(vec![
-        (
-            "resources",
-            vec![
-                json!({"requests": {"cpu": "1", "gpu": "2"}, "limits": {"gpu": "1", "gpuType": "g.io/x"}}),
-                json!({"limits": {"memory": "1Gi", "custom": {"a.io/b": "1"}}}),
-                json!({}),
-            ],
-        ),
-        ("envs", env()),
-        ("envFromSecret", vec![json!("s"), json!("t")]),
-        (
-            "volumeMounts",
-            vec![
-                json!([{"name": "c", "mountPoint": "/c", "useAsCompilationCache": true}]),
-                json!([{"name": "v", "mountPoint": "/v"}, {"name": "c", "useAsCompilationCache": true},
-                {"name": "d", "useAsCompilationCache": true}]),
-                json!([{"name": "v"}]),
-            ],
-        ),
-        ("livenessProbe", vec![json!({"periodSeconds": 3})]),
-        ("readinessProbe", vec![json!({"periodSeconds": 4})]),
-        ("extraPodMetadata", vec![json!({"labels": {"x": "y"}}), json!({})]),
-        (
-            "frontendSidecar",
-            vec![json!({"image": "f", "args": ["x"], "envFromSecret": "s"}), json!({})],
-        ),
-    ]);
     let extra = some_of(vec![
         ("nodeSelector", vec![json!({"n": "s"})]),
         ("containers", vec![json!([{"name": "side", "image": "j"}])]),
         ("volumes", vec![json!([{"name": "v", "emptyDir": {}}])]),
     ]);
-    (plain, pod, extra, some_of(main_fields()), any::<[bool; 2]>())
+    (plain, service_pod(), extra, some_of(main_fields()), any::<[bool; 2]>())
         .prop_map(|(mut made, pod, mut extra, main, [has_main, has_extra])| {
             reconcile::plan::merge(&mut made, &pod);
             if has_main {
@@ -147,6 +119,40 @@ fn service() -> BoxedStrategy<Value> {
             made
         })
         .boxed()
+}
+
+/// What a service says of its pods beside them.
+fn service_pod() -> BoxedStrategy<Value> {
+    some_of(vec![
+        (
+            "resources",
+            vec![
+                json!({"requests": {"cpu": "1", "gpu": "2"},
+                    "limits": {"gpu": "1", "gpuType": "g.io/x"}}),
+                json!({"limits": {"memory": "1Gi", "custom": {"a.io/b": "1"}}}),
+                json!({}),
+            ],
+        ),
+        ("envs", env()),
+        ("envFromSecret", vec![json!("s"), json!("t")]),
+        (
+            "volumeMounts",
+            vec![
+                json!([{"name": "c", "mountPoint": "/c", "useAsCompilationCache": true}]),
+                json!([{"name": "v", "mountPoint": "/v"},
+                    {"name": "c", "useAsCompilationCache": true},
+                    {"name": "d", "useAsCompilationCache": true}]),
+                json!([{"name": "v"}]),
+            ],
+        ),
+        ("livenessProbe", vec![json!({"periodSeconds": 3})]),
+        ("readinessProbe", vec![json!({"periodSeconds": 4})]),
+        ("extraPodMetadata", vec![json!({"labels": {"x": "y"}}), json!({})]),
+        (
+            "frontendSidecar",
+            vec![json!({"image": "f", "args": ["x"], "envFromSecret": "s"}), json!({})],
+        ),
+    ])
 }
 
 fn component() -> BoxedStrategy<Value> {
@@ -169,7 +175,8 @@ fn component() -> BoxedStrategy<Value> {
             "experimental",
             vec![
                 json!({}),
-                json!({"gpuMemoryService": {"mode": "InterPod"}, "grove": {"forceScalingGroup": true}}),
+                json!({"gpuMemoryService": {"mode": "InterPod"},
+                    "grove": {"forceScalingGroup": true}}),
                 json!({"checkpoint": {"enabled": false}, "failover": {}}),
             ],
         ),
@@ -316,7 +323,8 @@ fn a_graph_of_the_older_version_reads_as_one_of_the_newer() {
                     "envFromSecret": "token", "resources": {"limits": {"gpu": "1"}},
                     "scalingAdapter": {"enabled": true},
                     "extraPodSpec": {"mainContainer": {"image": "i", "args": ["a"]}}},
-                "Frontend": {"componentType": "frontend", "ingress": {"enabled": true, "host": "h"}},
+                "Frontend": {"componentType": "frontend",
+                    "ingress": {"enabled": true, "host": "h"}},
             },
         }),
         json!({"state": "pending", "services": {}}),

@@ -14,7 +14,7 @@ use crate::component::{Facts, Type};
 use crate::digest;
 use crate::names;
 use crate::settings::{Discovery, Settings};
-use crate::value::{find, list, list_mut, object_mut, text};
+use crate::value::{list, list_mut, object_mut, text};
 
 pub use pull_secrets::PullSecrets;
 
@@ -201,9 +201,4 @@ pub fn annotations(facts: &Facts<'_>) -> Value {
 /// Whether two sets of labels name the same type of component.
 pub fn has_legacy_type(live: &Value, facts: &Facts<'_>) -> bool {
     matches!(facts.kind(), Type::Prefill | Type::Decode) && live[names::COMPONENT_TYPE] == "worker"
-}
-
-/// The variable of a container, if it is plain.
-pub fn variable<'a>(container: &'a Value, name: &str) -> Option<&'a str> {
-    find(&container["env"], "name", name)?["value"].as_str()
 }
