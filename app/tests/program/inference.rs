@@ -241,3 +241,52 @@ fn a_graph_of_real_workers_answers_and_is_scaled_by_its_adapter() {
     machine.kubectl(&["delete", "dgd", "g"], "");
     dynamo.until("get dcd,deploy,pods,dwm -o name", str::is_empty);
 }
+
+/// Kills every process of a worker that serves, as a crash would.
+const CRASH: &str = "for p in /proc/[0-9]*; do if tr '\\0' ' ' < $p/cmdline 2>/dev/null | \
+                     grep -q 'dynamo[.]mocker'; then kill -9 ${p#/proc/}; fi; done";
+
+#[test]
+fn prefill_and_decode_serve_together_and_a_crash_is_mended() {
+    let dynamo = Dynamo::start();
+    let prefill = ", --disaggregation-mode, prefill, --bootstrap-ports, '19300'";
+    let decode = ", --disaggregation-mode, decode";
+    let workers = [("Prefill", "prefill", prefill), ("Decode", "decode", decode)];
+    dynamo.apply(&dynamo.graph("split", &workers));
+    dynamo.until_state("split", "successful");
+    let address = dynamo.frontend("split");
+    dynamo.until_answered(&address);
+    let machine = &dynamo.machine;
+    let decode = "get pods -l nvidia.com/dynamo-component=Decode -o jsonpath=";
+    let pod = dynamo.until(&format!("{decode}{{.items[0].metadata.name}}"), |pod| !pod.is_empty());
+    machine.run(&["exec", &pod, "--", "sh", "-c", CRASH], "");
+    let restarts = "{.items[0].status.containerStatuses[0].restartCount}";
+    dynamo.until(&format!("{decode}{restarts}"), |count| count == "1");
+    dynamo.until_state("split", "successful");
+    dynamo.until_answered(&address);
+}
+
+#[test]
+fn workers_are_replaced_under_load_and_no_question_fails() {
+    let dynamo = Dynamo::start();
+    let mut yaml = dynamo.graph("roll", &[("Worker", "worker", "")]);
+    yaml.push_str("    replicas: 2\n");
+    dynamo.apply(&yaml);
+    dynamo.until_state("roll", "successful");
+    let address = dynamo.frontend("roll");
+    dynamo.until_answered(&address);
+    let hash =
+        r"get dgd roll -o jsonpath={.metadata.annotations.nvidia\.com/current-worker-hash-v2}";
+    let before = dynamo.until(hash, |hash| !hash.is_empty());
+    let load = Load::begin(&address, 2);
+    dynamo
+        .apply(&yaml.replace("--speedup-ratio, '0'", "--speedup-ratio, '0', --startup-time, '1'"));
+    let phase = "get dgd roll -o jsonpath={.status.rollingUpdate.phase}";
+    dynamo.until(phase, |phase| phase == "Completed");
+    dynamo.until_state("roll", "successful");
+    let (answered, failed) = load.end();
+    assert!(answered > 20, "{answered} answered, {failed:?}");
+    assert!(failed.is_empty(), "{} of {} failed: {:?}", failed.len(), answered, failed.first());
+    assert_ne!(dynamo.until(hash, |hash| !hash.is_empty()), before);
+    dynamo.until("get dcd -o name", |all| all.lines().count() == 2);
+}

@@ -63,12 +63,11 @@ pub async fn filtered(options: &Options, report: &mut Report) -> Result<()> {
         let kinds = ("application/merge-patch+json", "application/json");
         owner.request_as("PATCH", &path, kinds, patch)
     };
-    let begin = now();
-    paced(&target, UPDATES_EACH_SECOND, UPDATES, Arc::new(make)).await?;
+    let mut sent = paced(&target, UPDATES_EACH_SECOND, UPDATES, Arc::new(make)).await?;
+    sent.sort_by_key(|(due, _)| *due);
     let mut latency = Samples::default();
-    for (number, watcher) in watchers.into_iter().take(UPDATES).enumerate() {
+    for (watcher, (due, _)) in watchers.into_iter().zip(sent) {
         let arrived = watcher.await?.context("an update was not seen")?;
-        let due = begin + Duration::from_secs_f64(number as f64 / UPDATES_EACH_SECOND);
         latency.push(arrived.last.saturating_duration_since(due));
     }
     let worst = format!("p99 {:.2} ms", millis(latency.percentile(0.99)).0);
@@ -96,7 +95,7 @@ pub async fn leases(options: &Options, report: &mut Report) -> Result<()> {
     let (owner, to) = (target.clone(), path);
     let make = move |number: usize| {
         let path = format!("{to}/lease-{}", number % LEASES);
-        owner.request("PUT", &path, lease(number % LEASES, 1 + number))
+        owner.request("PATCH", &path, lease(number % LEASES, 1 + number))
     };
     let used = target.pid.map(usage::processor_time);
     let renewing = paced(&target, RENEWALS_EACH_SECOND, count, Arc::new(make));

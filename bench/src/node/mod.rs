@@ -23,8 +23,10 @@ const GONE_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 const STARTS: usize = 5;
 const SINGLE_PODS: usize = 40;
-/// Fewer than a node takes, 110.
-const IDLE_PODS: usize = 100;
+/// How many pods run at once; those of the last round stay for a while.
+const MANY_PODS: [usize; 2] = [200, 100];
+/// A node takes 110 if it is not told otherwise.
+const ROOM: &str = "pods=250";
 const SETTLE: Duration = Duration::from_secs(5);
 const SPAN: Duration = Duration::from_secs(15);
 
@@ -41,7 +43,8 @@ pub struct Options {
 impl Options {
     fn launch(&self) -> Result<Arc<Target>> {
         let directory = self.directory.join(format!(".bench-{:016x}", System.random()));
-        Target::launch(self.program.as_deref(), directory, &["--runtime", "process"]).map(Arc::new)
+        let arguments = ["--runtime", "process", "--node-resources", ROOM];
+        Target::launch(self.program.as_deref(), directory, &arguments).map(Arc::new)
     }
 }
 
@@ -111,17 +114,17 @@ async fn many_pods(
     report: &mut Report,
 ) -> Result<()> {
     let pid = target.pid.context("the server must be a process of this machine")?;
-    for round in 0..2 {
-        // Twice a node full: the second time on what the first left behind.
-        let expected = expect_running(target, IDLE_PODS).await?;
+    for count in MANY_PODS {
+        // The second time on what the first left behind.
+        let expected = expect_running(target, count).await?;
         let start = now();
-        for number in 0..IDLE_PODS {
-            create(target, connection, &format!("many-{round}-{number}")).await?;
+        for number in 0..count {
+            create(target, connection, &format!("many-{count}-{number}")).await?;
         }
         let arrived = expected.await?.context("not all pods run")?;
         let took = millis(arrived.last.duration_since(start));
-        report.row(&format!("{IDLE_PODS} pods at once until all run"), took, Aim::None, "");
-        if round == 1 {
+        report.row(&format!("{count} pods at once until all run"), took, Aim::None, "");
+        if Some(&count) == MANY_PODS.last() {
             tokio::time::sleep(SETTLE).await;
             let before = usage::processor_time(pid);
             tokio::time::sleep(SPAN).await;

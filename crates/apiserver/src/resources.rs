@@ -215,17 +215,14 @@ type Path = (String, String, String);
 #[derive(Default)]
 pub struct Registry {
     resources: BTreeMap<Path, Arc<Resource>>,
+    /// The versions of the same objects: those that are stored at one place. Every write asks.
+    together: BTreeMap<String, Vec<Arc<Resource>>>,
 }
 
 impl Registry {
     pub fn builtin() -> Registry {
-        let mut registry = Registry::default();
-        for kind in facts::kinds() {
-            let resource = Arc::new(Resource::builtin(kind));
-            let path = (resource.group.clone(), resource.version.clone(), resource.plural.clone());
-            registry.resources.insert(path, resource);
-        }
-        registry
+        Registry::default()
+            .with(facts::kinds().iter().map(|kind| Arc::new(Resource::builtin(kind))))
     }
 
     /// The same with other resources beside it. What is built in cannot be replaced.
@@ -235,7 +232,16 @@ impl Registry {
             let path = (one.group.clone(), one.version.clone(), one.plural.clone());
             resources.entry(path).or_insert(one);
         }
-        Registry { resources }
+        let mut together: BTreeMap<String, Vec<Arc<Resource>>> = BTreeMap::new();
+        for one in resources.values() {
+            together.entry(one.prefix.clone()).or_default().push(one.clone());
+        }
+        Registry { resources, together }
+    }
+
+    /// Every version of the objects that are stored where those of this resource are.
+    pub fn versions_of(&self, resource: &Resource) -> &[Arc<Resource>] {
+        self.together.get(&resource.prefix).map_or(&[], Vec::as_slice)
     }
 
     pub fn lookup(&self, target: &Target) -> Option<Arc<Resource>> {

@@ -30,7 +30,7 @@ pub fn all(enabled: Enabled) -> Vec<Value> {
     all
 }
 
-/// The rights alone, for those who install the rest themselves.
+/// The rights over graphs and models alone.
 pub fn roles(enabled: Enabled) -> Vec<Value> {
     if !enabled.dynamo {
         return Vec::new();

@@ -36,6 +36,9 @@ pub trait Reconciler: Send + Sync + 'static {
     /// What is reconciled.
     const KIND: Kind;
 
+    /// Before the names of what is counted by the resource, where users know it so.
+    const COUNTED_AS: Option<&'static str> = None;
+
     /// Whether a change of such an object is worth a look; asked of how it was and how it is.
     fn concerns(_object: &Object) -> bool
     where
@@ -89,8 +92,9 @@ pub struct Settings {
     pub timeout: Duration,
     /// Every object is looked at again this often, whatever happens; `None` is never.
     pub resync: Option<Duration>,
-    /// How many times as long as a reconcile took that did nothing but report, its object rests.
-    /// What changes meanwhile is reported at once, so that many children take few looks.
+    /// How many times as long as a reconcile thought that did nothing but report, its object rests.
+    /// What changes meanwhile is reported at once, so that many children take few looks; one that
+    /// has few children is looked at as soon as they change, however slow the disk is.
     pub rest: u32,
 }
 

@@ -1,10 +1,12 @@
 //! The loop that runs one controller: take what is due, reconcile, put it back.
 
+use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -19,9 +21,10 @@ use crate::health::State;
 use crate::kind::Kind;
 use crate::leader::Term;
 use crate::object::{Name, Object};
-use crate::plan::Wake;
+use crate::plan::{Notice, Wake};
 use crate::reconciler::{Reconciler, Settings, Watches};
 use crate::requests::Origin;
+use crate::resource_metrics::Ended;
 use crate::tuning::Pace;
 
 /// How long a reconcile waits for the caches to show what it wrote before.
@@ -158,19 +161,18 @@ fn subscribe<R: Reconciler>(
 impl<R: Reconciler> Runner<R> {
     async fn serve(self: &Arc<Self>) {
         let mut running: JoinSet<(Name, Outcome)> = JoinSet::new();
-        let mut names = BTreeMap::new();
         let mut term = self.context.term.clone();
         self.wake_all();
         loop {
             if self.may_act() {
-                self.start_due(&mut running, &mut names);
+                self.start_due(&mut running);
             }
             let next = self.next_due();
             let is_full = running.len() >= self.settings.workers_max;
             tokio::select! {
                 biased;
                 () = self.context.stopping() => break,
-                Some(ended) = running.join_next_with_id() => self.settle(ended, &mut names),
+                Some(Ok((name, outcome))) = running.join_next() => self.settle(name, outcome),
                 Ok(()) = term.changed() => self.wake_all(),
                 () = self.shared.changed.notified(), if !is_full => {}
                 () = sleep_until(next), if !is_full && next.is_some() && self.may_act() => {}
@@ -206,11 +208,7 @@ impl<R: Reconciler> Runner<R> {
         Some(due.max(pace.next(Instant::now())))
     }
 
-    fn start_due(
-        self: &Arc<Self>,
-        running: &mut JoinSet<(Name, Outcome)>,
-        names: &mut BTreeMap<tokio::task::Id, Name>,
-    ) {
+    fn start_due(self: &Arc<Self>, running: &mut JoinSet<(Name, Outcome)>) {
         let mut pace = self.pace.lock().unwrap_or_else(PoisonError::into_inner);
         while running.len() < self.settings.workers_max {
             let now = Instant::now();
@@ -225,40 +223,32 @@ impl<R: Reconciler> Runner<R> {
                 (name, cause)
             };
             let runner = self.clone();
-            let key = name.clone();
-            let task = running.spawn(async move {
+            running.spawn(async move {
                 let outcome = runner.reconcile(&name, cause).await;
                 (name, outcome)
             });
-            names.insert(task.id(), key);
         }
     }
 
-    fn settle(
-        &self,
-        ended: Result<(tokio::task::Id, (Name, Outcome)), tokio::task::JoinError>,
-        names: &mut BTreeMap<tokio::task::Id, Name>,
-    ) {
-        let (name, outcome) = match ended {
-            Ok((id, (name, outcome))) => {
-                names.remove(&id);
-                (name, outcome)
-            }
-            Err(error) => {
-                let Some(name) = names.remove(&error.id()) else { return };
-                let reason = error.to_string();
-                (name, Outcome { took: Duration::ZERO, result: Err(Error::Panic { reason }) })
-            }
-        };
+    fn settle(&self, name: Name, outcome: Outcome) {
         let mut waiting = self.shared.lock();
         waiting.queue.finish(&name);
         let now = Instant::now();
         let class = outcome.result.as_ref().err().map(Error::class);
+        if let Some(prefix) = R::COUNTED_AS {
+            let ended = match &outcome.result {
+                Ok(Looked { wake: Wake::After(_), .. }) => Ended::Requeue,
+                Ok(_) => Ended::Success,
+                Err(error) => Ended::Error(error.type_name()),
+            };
+            let counts = self.context.metrics.by_resource(prefix);
+            counts.reconciled(R::KIND.kind, &name.namespace, outcome.took, ended);
+        }
         match outcome.result {
             Ok(looked) => {
                 waiting.queue.forget_failures(&name);
-                if looked.is_report && self.settings.rest > 0 {
-                    let rest = outcome.took.saturating_mul(self.settings.rest).min(REST_MAX);
+                if let Some(thought) = looked.reported.filter(|_| self.settings.rest > 0) {
+                    let rest = thought.saturating_mul(self.settings.rest).min(REST_MAX);
                     waiting.queue.rest(&name, now + rest, now);
                 }
                 match looked.wake {
@@ -317,28 +307,50 @@ impl<R: Reconciler> Runner<R> {
             error = tracing::field::Empty,
         );
         let attempt = self.attempt(name, cause).instrument(span.clone());
-        let result = tokio::time::timeout(timeout, attempt).await;
-        let result = result.unwrap_or_else(|_| {
-            Err(Error::Other { reason: format!("the reconcile took longer than {timeout:?}") })
-        });
+        let attempt = AssertUnwindSafe(attempt).catch_unwind();
+        let result = match tokio::time::timeout(timeout, attempt).await {
+            Ok(Ok(result)) => result,
+            Ok(Err(panic)) => {
+                let reason = last_words(panic.as_ref());
+                self.tell_of_panic(name, &reason).await;
+                Err(Error::Panic { reason })
+            }
+            Err(_) => {
+                Err(Error::Other { reason: format!("the reconcile took longer than {timeout:?}") })
+            }
+        };
         if let Err(error) = &result {
             span.record("error", error.chain());
         }
         Outcome { took: began.elapsed(), result }
     }
 
+    /// What is wrong with an object that nobody can look at is said where its owner looks.
+    async fn tell_of_panic(&self, name: &Name, reason: &str) {
+        let Some(object) = self.cache.get(name) else { return };
+        let id = format!("{:016x}", self.context.environment.random());
+        let origin = Origin { cause: Some(object.revision), reconcile: id, epoch: None };
+        let requests = self.context.requests(R::MANAGER, origin);
+        let message = format!("{} failed on this object and tries again: {reason}", R::NAME);
+        let notice = Notice::warning("ReconcilePanicked", message);
+        let now = self.context.environment.now();
+        self.context.recorder.record(&requests, (R::KIND, &object), &notice, now).await;
+    }
+
     async fn attempt(&self, name: &Name, cause: Option<u64>) -> Result<Looked, Error> {
         self.catch_up(name).await?;
         let Some(object) = self.cache.get(name) else {
-            return Ok(Looked { wake: Wake::OnChange, is_report: false });
+            return Ok(Looked { wake: Wake::OnChange, reported: None });
         };
         let id = format!("{:016x}", self.context.environment.random());
         let cause = Some(cause.unwrap_or(object.revision));
         let origin = Origin { cause, reconcile: id, epoch: None };
         let requests = self.context.requests(R::MANAGER, origin);
+        let began = Instant::now();
         let observed = self.reconciler.observe(&self.context, &object).await?;
         let now = self.context.environment.now();
         let plan = self.reconciler.plan(&object, &observed, now)?;
+        let thought = began.elapsed();
         let refused;
         let mut written = Written::default();
         let mut result =
@@ -360,7 +372,7 @@ impl<R: Reconciler> Runner<R> {
         }
         let has_written = written.writes > 0;
         self.context.metrics.wrote(R::NAME, written.writes);
-        let is_report = plan.steps.is_empty() && written.writes > 0;
+        let reported = (plan.steps.is_empty() && has_written).then_some(thought);
         let made = std::mem::take(&mut written.made);
         self.remember(name, written);
         for notice in report.into_iter().flat_map(|report| &report.notices) {
@@ -372,7 +384,7 @@ impl<R: Reconciler> Runner<R> {
         // What was made may go again before a cache that had to list saw it; then no change tells.
         let relook = if has_written { Wake::After(RELOOK) } else { Wake::OnChange };
         let wake = plan.wake.or_earlier(relook);
-        result.map(|()| Looked { wake, is_report })
+        result.map(|()| Looked { wake, reported })
     }
 
     fn remember(&self, name: &Name, written: Written) {
@@ -419,8 +431,14 @@ struct Outcome {
 /// What a reconcile that went well came to.
 struct Looked {
     wake: Wake,
-    /// It changed nothing but the object's own status.
-    is_report: bool,
+    /// How long it thought, if it changed nothing but the object's own status.
+    reported: Option<Duration>,
+}
+
+/// What a panic said.
+fn last_words(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<String>().map(String::as_str);
+    text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("it panicked").to_owned()
 }
 
 async fn sleep_until(at: Option<Instant>) {

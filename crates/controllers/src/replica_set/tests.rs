@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::*;
 use crate::claims::Claimed;
 
-fn set(replicas: u32) -> Object {
+fn set(replicas: i64) -> Object {
     Object::new(json!({
         "apiVersion": "apps/v1", "kind": "ReplicaSet",
         "metadata": {"namespace": "a", "name": "web", "uid": "u", "generation": 1},
@@ -52,6 +52,14 @@ fn surplus_pods_go_the_unready_first() {
         pod("z", json!({"status": {"phase": "Pending"}})),
     ]);
     assert_eq!(steps(&set(1), &observed), ["delete v1 Pod a/z", "delete v1 Pod a/y"]);
+}
+
+#[test]
+fn fewer_than_none_are_none() {
+    // The server refuses such a number; it may have been stored by one that did not.
+    assert_eq!(steps(&set(-1), &Observed::default()), [""; 0]);
+    let observed = holding(vec![pod("x", json!({}))]);
+    assert_eq!(steps(&set(-3), &observed), ["delete v1 Pod a/x"]);
 }
 
 #[test]

@@ -10,7 +10,7 @@ pub fn convert(object: &Value, way: Way) -> Value {
         Way::ToHub => ("serviceName", "componentName"),
         Way::ToSpoke => ("componentName", "serviceName"),
     };
-    if let Some(reference) = made["spec"]["dgdRef"].as_object_mut()
+    if let Some(Value::Object(reference)) = made.pointer_mut("/spec/dgdRef")
         && let Some(name) = reference.remove(from)
     {
         reference.insert(to.to_owned(), name);

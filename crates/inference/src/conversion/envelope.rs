@@ -96,20 +96,14 @@ fn fields(object: &Value, name: &str, group: &[&str]) -> Map<String, Value> {
 pub fn open(object: &Value, annotation: &str) -> (Value, Value) {
     let mut object = object.clone();
     let mut envelope = Value::Null;
-    if let Some(annotations) = object["metadata"]["annotations"].as_object_mut() {
+    if let Some(Value::Object(annotations)) = object.pointer_mut("/metadata/annotations") {
         if let Some(Value::String(text)) = annotations.remove(annotation) {
             envelope = serde_json::from_str(&text).unwrap_or_default();
         }
-        if annotations.is_empty()
-            && let Some(meta) = object["metadata"].as_object_mut()
-        {
+        let is_empty = annotations.is_empty();
+        if let (true, Some(Value::Object(meta))) = (is_empty, object.get_mut("metadata")) {
             meta.remove("annotations");
         }
-    }
-    if object["metadata"].is_null()
-        && let Some(object) = object.as_object_mut()
-    {
-        object.remove("metadata");
     }
     if envelope["version"] != VERSION {
         envelope = Value::Null;

@@ -170,9 +170,10 @@ async fn play(context: Context) {
 
 /// Of one request at most one graph is ever made.
 fn one_graph(case: &Case<'_>) -> Vec<Violation> {
-    let graphs = case.run.history.iter().filter(|change| {
-        change.key.contains("dynamographdeployments/") && change.old.is_none()
-    });
+    let graphs =
+        case.run.history.iter().filter(|change| {
+            change.key.contains("dynamographdeployments/") && change.old.is_none()
+        });
     match graphs.count() {
         0 | 1 => Vec::new(),
         many => vec![Violation::new("DY-7", format!("{many} graphs of one request"))],

@@ -40,10 +40,9 @@ pub fn equivalents(server: &Server, resource: &Resource, subresource: &str) -> V
     let registry = server.registry.now();
     let is_other = |one: &Resource| {
         (&one.group, &one.version) != (&resource.group, &resource.version)
-            && one.prefix == resource.prefix
             && (subresource.is_empty() || one.subresource(subresource).is_some())
     };
-    registry.all().filter(|one| is_other(one)).cloned().collect()
+    registry.versions_of(resource).iter().filter(|one| is_other(one)).cloned().collect()
 }
 
 /// The object of one version as another one.
