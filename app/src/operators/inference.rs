@@ -6,8 +6,7 @@ use async_trait::async_trait;
 use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL, REQUEST};
 use inference::settings::{Gates, Settings};
 use inference::{
-    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion,
-    leader_worker_set, manifests,
+    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion, manifests,
 };
 use reconcile::Context;
 use reconcile::conversion::Convert;
@@ -49,7 +48,7 @@ impl Family for Inference {
             Operator {
                 name: DYNAMO,
                 lease: "dynamo.nvidia.com",
-                metrics_prefix: "dynamo_operator_",
+                metrics_prefix: "",
                 needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
                 uses: &[LEADER_WORKER_SET],
                 children: &[],
@@ -58,7 +57,7 @@ impl Family for Inference {
             Operator {
                 name: LEADER_WORKER_SETS,
                 lease: "b8b2488c.x-k8s.io",
-                metrics_prefix: "lws_",
+                metrics_prefix: "",
                 needs: &[LEADER_WORKER_SET],
                 uses: &[],
                 children: &[],
@@ -84,9 +83,12 @@ impl Family for Inference {
         inference::start(context, &Options { enabled, settings })
     }
 
+    fn counted_as(&self) -> Option<&'static str> {
+        Some(inference::METRICS_PREFIX)
+    }
+
     async fn review(&self, _: &Context, path: &str, review: &Value) -> Option<Value> {
-        let of_sets = leader_worker_set::admission::review(path, review);
-        of_sets.or_else(|| admission::review(&SETTINGS, path, review))
+        admission::review(&SETTINGS, path, review)
     }
 
     fn converts(&self, path: &str) -> Option<Convert> {

@@ -27,14 +27,17 @@ pub mod standalone;
 mod training;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use reconcile::conversion::Convert;
+use reconcile::resource_metrics::Reviewed;
 use reconcile::{Context, Kind};
 use serde_json::Value;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 /// Every family, one line each.
 pub const ALL: &[&dyn Family] = &[&training::Training, &inference::Inference];
@@ -66,6 +69,11 @@ pub trait Family: Send + Sync {
 
     /// Answers an AdmissionReview that was sent to a path; `None` if there is nothing at the path.
     async fn review(&self, context: &Context, path: &str, review: &Value) -> Option<Value>;
+
+    /// Before the names of what is counted of its answers, where users know them.
+    fn counted_as(&self) -> Option<&'static str> {
+        None
+    }
 
     /// Who converts what is sent to a path.
     fn converts(&self, _path: &str) -> Option<Convert> {
@@ -156,8 +164,27 @@ pub async fn answer(
     review: &Value,
 ) -> Option<Value> {
     if review["kind"] != "ConversionReview" {
-        return family.review(context, path, review).await;
+        let began = Instant::now();
+        let answered = family.review(context, path, review).await;
+        if let (Some(prefix), Some(answered)) = (family.counted_as(), &answered) {
+            let counts = context.metrics.by_resource(prefix);
+            counts.reviewed(&reviewed(review, answered, began.elapsed()));
+        }
+        return answered;
     }
     let convert = family.converts(path)?;
     Some(reconcile::conversion::answer(review, convert))
+}
+
+/// What is counted of an answer.
+fn reviewed<'a>(review: &'a Value, answered: &'a Value, took: Duration) -> Reviewed<'a> {
+    let (request, response) = (&review["request"], &answered["response"]);
+    let refusal = (response["allowed"] != true)
+        .then(|| response["status"]["reason"].as_str().unwrap_or("Forbidden"));
+    Reviewed {
+        kind: request["kind"]["kind"].as_str().unwrap_or_default(),
+        operation: request["operation"].as_str().unwrap_or_default(),
+        took,
+        refusal,
+    }
 }

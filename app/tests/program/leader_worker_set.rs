@@ -106,4 +106,8 @@ fn what_cannot_work_is_refused() {
     let ended = machine.run(&["create", "-f", "-"], &both);
     assert_ne!(ended.code, Some(0), "{ended:?}");
     assert!(ended.stderr.contains("must not be 0 when `maxSurge` is 0"), "{ended:?}");
+    let metrics = machine.kubectl(&["get", "--raw", "/metrics"], "");
+    let denied = "dynamo_operator_webhook_denials_total{resource_type=\"LeaderWorkerSet\",\
+                  operation=\"CREATE\",reason=\"Invalid\"} 1";
+    assert!(metrics.contains(denied), "{metrics}");
 }

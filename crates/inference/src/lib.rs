@@ -6,6 +6,7 @@
 
 pub mod admission;
 pub mod backends;
+pub mod census;
 pub mod component;
 pub mod conversion;
 pub mod digest;
@@ -35,6 +36,9 @@ pub const NAMESPACE: &str = "dynamo-system";
 pub const SERVICE_ACCOUNT: &str = "dynamo-operator-controller-manager";
 /// The service that servers ask before objects are written.
 pub const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
+
+/// Before the names of what is counted of Dynamo's kinds.
+pub const METRICS_PREFIX: &str = "dynamo_operator_";
 
 /// What an installation may choose.
 #[derive(Clone, Debug, Default)]
@@ -77,6 +81,8 @@ pub const ALL: &[Entry] = &[
     Entry { name: request::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, options|
             run_boxed(context, request::Controller::new(options.settings.clone())) },
+    Entry { name: census::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| Box::pin(census::run(context)) },
 ];
 
 /// Starts the operators, and again whichever panics.

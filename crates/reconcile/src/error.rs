@@ -94,6 +94,29 @@ impl Error {
         }
     }
 
+    /// What an API calls it, for metrics that its users know.
+    pub fn type_name(&self) -> &'static str {
+        if let Error::Request { source, .. } = self
+            && let kube::Error::Api(status) = &**source
+            && status.reason == "AlreadyExists"
+        {
+            return "already_exists";
+        }
+        match self.code() {
+            Some(400) => "bad_request",
+            Some(401) => "unauthorized",
+            Some(403) => "forbidden",
+            Some(404) => "not_found",
+            Some(408) => "timeout",
+            Some(409) => "conflict",
+            Some(422) => "validation",
+            Some(429) => "rate_limited",
+            Some(503) => "unavailable",
+            Some(504) => "server_timeout",
+            _ => "internal",
+        }
+    }
+
     /// What the server said, where it did: for users, who are not told of requests.
     pub fn said(&self) -> String {
         if let Error::Request { source, .. } = self

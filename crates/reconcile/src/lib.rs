@@ -39,6 +39,7 @@ pub mod plan;
 pub mod queue;
 pub mod reconciler;
 pub mod requests;
+pub mod resource_metrics;
 pub mod run;
 pub mod selector;
 pub mod supervise;

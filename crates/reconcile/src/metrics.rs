@@ -3,8 +3,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
+
+use crate::resource_metrics::ResourceMetrics;
 
 /// Upper bounds of the buckets of durations, in seconds.
 const BUCKETS: [f64; 10] = [0.0005, 0.001, 0.005, 0.01, 0.05, 0.1, 0.5, 1.0, 5.0, 30.0];
@@ -15,6 +17,8 @@ pub struct Metrics {
     /// Put before every name: empty for built-in controllers, `trainer_` and the like for others.
     prefix: String,
     controllers: Mutex<BTreeMap<&'static str, Counts>>,
+    /// What is counted by the resource, by the prefix of its names.
+    resources: Mutex<BTreeMap<&'static str, Arc<ResourceMetrics>>>,
 }
 
 #[derive(Debug, Default, Clone)]
@@ -31,7 +35,13 @@ struct Counts {
 
 impl Metrics {
     pub fn with_prefix(prefix: &str) -> Metrics {
-        Metrics { prefix: prefix.to_owned(), controllers: Mutex::default() }
+        Metrics { prefix: prefix.to_owned(), ..Metrics::default() }
+    }
+
+    /// What is counted by the resource, under names with a prefix.
+    pub fn by_resource(&self, prefix: &'static str) -> Arc<ResourceMetrics> {
+        let mut resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner);
+        resources.entry(prefix).or_default().clone()
     }
 
     /// A reconcile ended; `failure` is the class of its error.
@@ -111,6 +121,10 @@ impl Metrics {
         self.head(&mut text, "controller_restarts_total", "counter", "Starts after a panic.");
         for (name, counts) in &controllers {
             self.line(&mut text, "controller_restarts_total", &label(name), counts.restarts);
+        }
+        let resources = self.resources.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        for (prefix, counts) in &resources {
+            text.push_str(&counts.text(prefix));
         }
         text
     }

@@ -36,6 +36,9 @@ pub trait Reconciler: Send + Sync + 'static {
     /// What is reconciled.
     const KIND: Kind;
 
+    /// Before the names of what is counted by the resource, where users know it so.
+    const COUNTED_AS: Option<&'static str> = None;
+
     /// Whether a change of such an object is worth a look; asked of how it was and how it is.
     fn concerns(_object: &Object) -> bool
     where

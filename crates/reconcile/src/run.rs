@@ -24,6 +24,7 @@ use crate::object::{Name, Object};
 use crate::plan::{Notice, Wake};
 use crate::reconciler::{Reconciler, Settings, Watches};
 use crate::requests::Origin;
+use crate::resource_metrics::Ended;
 use crate::tuning::Pace;
 
 /// How long a reconcile waits for the caches to show what it wrote before.
@@ -234,6 +235,15 @@ impl<R: Reconciler> Runner<R> {
         waiting.queue.finish(&name);
         let now = Instant::now();
         let class = outcome.result.as_ref().err().map(Error::class);
+        if let Some(prefix) = R::COUNTED_AS {
+            let ended = match &outcome.result {
+                Ok(Looked { wake: Wake::After(_), .. }) => Ended::Requeue,
+                Ok(_) => Ended::Success,
+                Err(error) => Ended::Error(error.type_name()),
+            };
+            let counts = self.context.metrics.by_resource(prefix);
+            counts.reconciled(R::KIND.kind, &name.namespace, outcome.took, ended);
+        }
         match outcome.result {
             Ok(looked) => {
                 waiting.queue.forget_failures(&name);

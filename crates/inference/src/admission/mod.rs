@@ -14,7 +14,7 @@ use serde_json::Value;
 use crate::request::admission::Discovery;
 use crate::review::{Answer, Question};
 use crate::settings::Settings;
-use crate::{model, request};
+use crate::{leader_worker_set, model, request};
 
 /// Answers an AdmissionReview; `None` if nobody knows the path.
 pub fn review(settings: &Settings, path: &str, review: &Value) -> Option<Value> {
@@ -32,7 +32,7 @@ pub fn review(settings: &Settings, path: &str, review: &Value) -> Option<Value> 
         webhooks::VALIDATE_MODEL => model::admission::validate(&question),
         webhooks::DEFAULT_REQUEST => request::admission::default(settings, &question),
         webhooks::VALIDATE_REQUEST => request::admission::validate(&question, Discovery::On),
-        _ => return None,
+        _ => return leader_worker_set::admission::review(path, review),
     };
     Some(answer.written(review))
 }

@@ -43,6 +43,7 @@ impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = NAME;
     const KIND: Kind = COMPONENT;
+    const COUNTED_AS: Option<&'static str> = Some(crate::METRICS_PREFIX);
 
     fn watches(&self, watches: &mut Watches) {
         for kind in [DEPLOYMENT, SERVICE, INGRESS] {

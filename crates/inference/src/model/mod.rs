@@ -40,6 +40,7 @@ impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = NAME;
     const KIND: Kind = MODEL;
+    const COUNTED_AS: Option<&'static str> = Some(crate::METRICS_PREFIX);
 
     fn watches(&self, watches: &mut Watches) {
         let models = watches.cache(MODEL);

@@ -325,12 +325,15 @@ fn mask(value: &mut Value) {
             fields.remove("timeAdded");
             let ends = ["Time", "Timestamp", "At", "-trigger-time"];
             fields.retain(|name, _| !ends.iter().any(|end| name.ends_with(end)));
-            // The pods of a Job are labelled with its identity, and with that of its JobSet.
-            let identities = ["controller-uid", "jobset-uid"];
+            // The pods of a Job are labelled with its identity, and with that of its JobSet; digests
+            // are of identities, too.
+            let identities =
+                ["controller-uid", "jobset-uid", "last-applied-hash", "setpoint.dev/members"];
             fields.retain(|name, _| !identities.iter().any(|end| name.ends_with(end)));
             fields.values_mut().for_each(mask);
         }
         Value::Array(items) => items.iter_mut().for_each(mask),
+        Value::String(text) if is_identity(text) => text.clear(),
         Value::String(text) if text.starts_with(TOKEN_VOLUME) => *text = TOKEN_VOLUME.to_owned(),
         // An object that another one keeps, as YAML.
         Value::String(text) if text.contains("\n  uid: ") => {
@@ -341,4 +344,12 @@ fn mask(value: &mut Value) {
         }
         _ => {}
     }
+}
+
+/// Whether a text is the identity of some object.
+fn is_identity(text: &str) -> bool {
+    let parts: Vec<&str> = text.split('-').collect();
+    let lengths: Vec<usize> = parts.iter().map(|part| part.len()).collect();
+    let is_hex = |part: &&str| part.bytes().all(|byte| byte.is_ascii_hexdigit());
+    lengths == [8, 4, 4, 4, 12] && parts.iter().all(is_hex)
 }
