@@ -80,6 +80,7 @@ fn install_libraries() -> Result<()> {
     servers::node_client(&target)?;
     servers::python_kopf(&target)?;
     servers::python_kubeflow(&target)?;
+    servers::python_dynamo(&target)?;
     let operator = workspace::root().join("crates/apiserver/tests/clients/go_operator");
     servers::go_program(&target, "operator", &operator)?;
     Ok(())

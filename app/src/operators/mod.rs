@@ -3,7 +3,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `training.rs` | a family: what it installs, runs and answers |
+//! | `training.rs`, `inference.rs` | a family: what it installs, runs and answers |
 //! | `choice.rs` | which operators are enabled |
 //! | `embedded.rs` | beside our own server, asked without a connection |
 //! | `standalone.rs` | against any cluster: election, certificates, listeners |
@@ -18,6 +18,7 @@ mod certificates;
 pub mod choice;
 pub mod cluster;
 pub mod embedded;
+mod inference;
 pub mod installation;
 mod listeners;
 mod missing;
@@ -36,7 +37,7 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 
 /// Every family, one line each.
-pub const ALL: &[&dyn Family] = &[&training::Training];
+pub const ALL: &[&dyn Family] = &[&training::Training, &inference::Inference];
 
 /// Operators that are installed, asked and answered for together.
 #[async_trait]
@@ -56,6 +57,9 @@ pub trait Family: Send + Sync {
     fn first_objects(&self, _enabled: &[&str], _nodes: Nodes) -> Vec<Value> {
         Vec::new()
     }
+
+    /// The names under which an operator tells how it is.
+    fn controllers(&self, operator: &Operator) -> Vec<&'static str>;
 
     /// Runs one of its operators until everything is to stop.
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()>;
@@ -92,6 +96,11 @@ pub struct Operator {
     pub needs: &'static [Kind],
     /// What it makes use of where the cluster knows it.
     pub uses: &'static [Kind],
+    /// What it makes of kinds that others make too. It looks into its own alone, so of the rest
+    /// nothing is held but who they are and whose.
+    pub children: &'static [Kind],
+    /// The groups whose objects control those.
+    pub groups: &'static [&'static str],
 }
 
 /// Where a family lives on a cluster.

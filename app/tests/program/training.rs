@@ -23,7 +23,7 @@ time.sleep(100)
 ";
 
 /// Reports progress as the SDK of the trainer does.
-const REPORTS: &str = "
+pub const REPORTS: &str = "
 import json, os, ssl, urllib.request, urllib.error
 from datetime import datetime, timezone
 url = os.environ['KUBEFLOW_TRAINER_SERVER_URL']

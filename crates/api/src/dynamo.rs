@@ -28,8 +28,8 @@ pub const COMPONENTS_MAX: u64 = 25;
 pub const BACKENDS: [&str; 3] = ["sglang", "vllm", "trtllm"];
 
 /// Whom a server asks to convert.
-pub const WEBHOOK_NAMESPACE: &str = "dynamo-system";
-pub const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
+const WEBHOOK_NAMESPACE: &str = "dynamo-system";
+const WEBHOOK_SERVICE: &str = "dynamo-operator-webhook-service";
 pub const CONVERT: &str = "/convert";
 
 pub fn definitions() -> [Value; 4] {

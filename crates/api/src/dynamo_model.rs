@@ -4,40 +4,23 @@
 
 use serde_json::{Value, json};
 
-use crate::definition::Definition;
+use crate::dynamo::{Names, SPOKE, Version, age, column, in_one_version};
 use crate::schema::{
     atomic_list, boolean, choice, condition, integer, list_by, object, string, with,
 };
 
-pub const GROUP: &str = "nvidia.com";
-pub const VERSION: &str = "v1alpha1";
-
 pub fn definition() -> Value {
-    let mut made = Definition {
-        group: GROUP,
-        version: VERSION,
-        kind: "DynamoModel",
-        plural: "dynamomodels",
-        singular: "dynamomodel",
-        is_namespaced: true,
-        schema: object([("spec", spec()), ("status", status())]),
-        has_status: true,
-        columns: json!([
-            {"name": "BaseModel", "type": "string", "jsonPath": ".spec.baseModelName",
-                "description": "Base model name"},
-            {"name": "Type", "type": "string", "jsonPath": ".spec.modelType",
-                "description": "Model type"},
-            {"name": "Ready", "type": "integer", "jsonPath": ".status.readyEndpoints",
-                "description": "Ready endpoints"},
-            {"name": "Total", "type": "integer", "jsonPath": ".status.totalEndpoints",
-                "description": "Total endpoints"},
-            {"name": "Age", "type": "date", "jsonPath": ".metadata.creationTimestamp"},
-        ]),
-    }
-    .manifest();
-    made["metadata"]["annotations"] = json!({"helm.sh/resource-policy": "keep"});
-    made["spec"]["names"]["shortNames"] = json!(["dm"]);
-    made
+    let names =
+        Names { kind: "DynamoModel", plural: "dynamomodels", singular: "dynamomodel", short: "dm" };
+    let columns = json!([
+        column("BaseModel", "string", ".spec.baseModelName"),
+        column("Type", "string", ".spec.modelType"),
+        column("Ready", "integer", ".status.readyEndpoints"),
+        column("Total", "integer", ".status.totalEndpoints"),
+        age("Age"),
+    ]);
+    let schema = object([("spec", spec()), ("status", status())]);
+    in_one_version(&names, SPOKE, Version { schema, columns })
 }
 
 fn spec() -> Value {

@@ -10,6 +10,7 @@ pub mod dynamo;
 pub mod dynamo_alpha;
 pub mod dynamo_component;
 pub mod dynamo_model;
+pub mod dynamo_request;
 pub mod job_set;
 pub mod leader_worker_set;
 pub mod runtime_patches;

@@ -29,6 +29,10 @@ impl FieldError {
         FieldError { field: field.into(), problem, detail: detail.into() }
     }
 
+    pub fn required(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
+        FieldError { field: field.into(), problem: Problem::Required, detail: detail.into() }
+    }
+
     pub fn forbidden(field: impl Into<String>, detail: impl Into<String>) -> FieldError {
         FieldError { field: field.into(), problem: Problem::Forbidden, detail: detail.into() }
     }

@@ -25,22 +25,20 @@ pub const ENDPOINT_SLICE: Kind =
 pub const GRAPH: Kind =
     Kind::namespaced(GROUP, HUB, "DynamoGraphDeployment", "dynamographdeployments");
 pub const INGRESS: Kind = Kind::namespaced(NETWORKING, "v1", "Ingress", "ingresses");
+pub const JOB: Kind = Kind::namespaced("batch", "v1", "Job", "jobs");
 pub const LEADER_WORKER_SET: Kind = Kind::namespaced(
     api::leader_worker_set::GROUP,
     api::leader_worker_set::VERSION,
     "LeaderWorkerSet",
     "leaderworkersets",
 );
-pub const MODEL: Kind = Kind::namespaced(
-    api::dynamo_model::GROUP,
-    api::dynamo_model::VERSION,
-    "DynamoModel",
-    "dynamomodels",
-);
+pub const MODEL: Kind = Kind::namespaced(GROUP, SPOKE, "DynamoModel", "dynamomodels");
 pub const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 pub const PERSISTENT_VOLUME_CLAIM: Kind =
     Kind::namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
+pub const REQUEST: Kind =
+    Kind::namespaced(GROUP, HUB, "DynamoGraphDeploymentRequest", "dynamographdeploymentrequests");
 pub const ROLE: Kind = Kind::namespaced(RBAC, "v1", "Role", "roles");
 pub const ROLE_BINDING: Kind = Kind::namespaced(RBAC, "v1", "RoleBinding", "rolebindings");
 pub const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");

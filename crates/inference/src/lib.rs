@@ -4,6 +4,7 @@
 //! They know a Kubernetes API and nothing else, so they run the same inside this program and
 //! beside any cluster.
 
+pub mod admission;
 pub mod backends;
 pub mod component;
 pub mod conversion;
@@ -13,9 +14,11 @@ pub mod field_error;
 pub mod graph;
 pub mod kinds;
 pub mod leader_worker_set;
+pub mod manifests;
 pub mod model;
 pub mod names;
 pub mod pods;
+pub mod request;
 pub mod review;
 pub mod scaling_adapter;
 pub mod settings;
@@ -60,10 +63,6 @@ pub type Entry = reconcile::Entry<Enabled, Options>;
 /// Every operator, one line each.
 #[rustfmt::skip]
 pub const ALL: &[Entry] = &[
-    Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
-        start: |context, _| run_boxed(context, leader_worker_set::Controller::default()) },
-    Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
-        start: |context, _| run_boxed(context, model::Controller::default()) },
     Entry { name: graph::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, options|
             run_boxed(context, graph::Controller::new(options.settings.clone())) },
@@ -72,6 +71,13 @@ pub const ALL: &[Entry] = &[
             run_boxed(context, component::Controller::new(options.settings.clone())) },
     Entry { name: scaling_adapter::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| run_boxed(context, scaling_adapter::Controller) },
+    Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
+        start: |context, _| run_boxed(context, leader_worker_set::Controller) },
+    Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, model::Controller::default()) },
+    Entry { name: request::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, request::Controller::new(options.settings.clone())) },
 ];
 
 /// Starts the operators, and again whichever panics.

@@ -23,7 +23,9 @@ mod shared;
 pub use cutter::{Admit, Cutter};
 pub use error::Error;
 pub use etcd::Etcd;
-pub use libraries::{go, go_program, node_client, python_client, python_kopf, python_kubeflow};
+pub use libraries::{
+    go, go_program, node_client, python_client, python_dynamo, python_kopf, python_kubeflow,
+};
 pub use mariadb::MariaDb;
 pub use program::{PACKAGES, missing_packages};
 pub use shared::{ETCD_VARIABLE, MARIADB_VARIABLE};

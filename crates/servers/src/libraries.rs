@@ -20,6 +20,21 @@ const NODE_PACKAGE: &str = "@kubernetes/client-node@1.4.0";
 const KOPF_PACKAGE: &str = "kopf==1.45.2";
 /// The SDK with which users of Kubeflow train.
 const KUBEFLOW_PACKAGE: &str = "kubeflow==0.5.0";
+/// The runtime, the frontend and a worker without an engine of Dynamo, and what they import. What
+/// the packages ask for besides is for engines.
+const DYNAMO_PACKAGES: [&str; 11] = [
+    "ai-dynamo==1.6.1",
+    "ai-dynamo-runtime==1.6.1",
+    "annotated-types==0.8.0",
+    "msgspec==0.22.0",
+    "packaging==26.3",
+    "pydantic==2.13.5",
+    "pydantic_core==2.46.5",
+    "pyyaml==6.0.3",
+    "typing-inspection==0.4.5",
+    "typing_extensions==4.16.0",
+    "uvloop==0.23.0",
+];
 /// Says which package is wholly installed.
 const STAMP: &str = "installed";
 
@@ -36,6 +51,12 @@ pub fn python_kopf(target: &Path) -> Result<PathBuf, Error> {
 /// A Python interpreter that has the SDK of Kubeflow, in `target/kubeflow`.
 pub fn python_kubeflow(target: &Path) -> Result<PathBuf, Error> {
     python_with(&target.join("kubeflow"), &[KUBEFLOW_PACKAGE])
+}
+
+/// A Python interpreter that has Dynamo, in `target/dynamo`.
+pub fn python_dynamo(target: &Path) -> Result<PathBuf, Error> {
+    let packages = [&["--no-deps"], &DYNAMO_PACKAGES[..]].concat();
+    python_with(&target.join("dynamo"), &packages)
 }
 
 fn python_with(directory: &Path, packages: &[&str]) -> Result<PathBuf, Error> {

@@ -7,19 +7,16 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, bail};
 use futures::AsyncBufReadExt;
 use http::Request;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use reconcile::handover::Place;
 use reconcile::plan::Target as Seen;
-use reconcile::requests::{Origin, Requests};
+use reconcile::requests::Requests;
 use reconcile::{Error, Kind, Name, Object, conditions};
 use serde::Serialize;
 use serde_json::{Value, json};
 use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB};
 
-use super::{Target, show};
+use super::show;
 use crate::cli::Context;
-use crate::directories;
-use crate::kubeconfig;
+use crate::cli::connect::{Target, connect};
 
 const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -40,21 +37,7 @@ pub struct Cluster {
 
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
-        let path = match &target.kubeconfig {
-            Some(path) => path.clone(),
-            None => kubeconfig::in_data(&directories::data(target.data_dir.as_deref())?),
-        };
-        if !path.exists() {
-            bail!("{} is not there; start a cluster with `setpoint up`", path.display());
-        }
-        let reading = || format!("could not read the kubeconfig {}", path.display());
-        let config = Kubeconfig::read_from(&path).with_context(reading)?;
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(config, &options).await;
-        let client = kube::Client::try_from(config.with_context(reading)?).with_context(reading)?;
-        let origin = Origin::default();
-        let place = Place::Elsewhere;
-        let requests = Requests { client, manager: MANAGER, origin, place, is_brief: false };
+        let requests = connect(target, MANAGER).await?;
         let is_local = target.kubeconfig.is_none();
         let cluster = Cluster { requests, is_local, namespace: target.namespace.clone() };
         cluster.until_served().await?;

@@ -7,12 +7,12 @@ mod list;
 mod show;
 mod submit;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
+use super::connect::Target;
 use super::{Context, small_runtime};
 use cluster::Cluster;
 
@@ -41,23 +41,6 @@ pub struct Train {
     submit: submit::Submit,
     #[command(flatten)]
     target: Target,
-}
-
-/// Which cluster is meant.
-#[derive(Args, Clone)]
-struct Target {
-    /// The kubeconfig of the cluster. Else that of what runs on the data directory.
-    #[arg(long, global = true, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-
-    /// The data directory of what runs. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
-    /// ~/.local/share/setpoint.
-    #[arg(long, global = true, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-
-    /// The namespace of the jobs.
-    #[arg(short, long, global = true, default_value = "default")]
-    namespace: String,
 }
 
 #[derive(Subcommand)]

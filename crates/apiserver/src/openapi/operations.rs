@@ -47,13 +47,14 @@ const OF_LISTS: [Parameter; 10] = [
 ];
 
 const READS: [&str; 2] = ["application/json", "application/yaml"];
-/// The last is not for custom resources; kubectl believes what is said here.
 const PATCHES: [&str; 4] = [
     "application/apply-patch+yaml",
     "application/json-patch+json",
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
+/// Nobody knows how lists of custom kinds merge: kubectl must not try.
+const CUSTOM_PATCHES: &[&str] = PATCHES.split_at(3).0;
 
 /// Verb, method, and what upstream calls the action.
 const OF_COLLECTION: [(&str, &str, &str); 3] = [
@@ -75,7 +76,8 @@ struct Thing<'a> {
     kind: &'a str,
     /// Where its schema is; none for what is only options.
     schema: Option<&'a str>,
-    patches: &'a [&'a str],
+    /// How it may be patched.
+    patches: &'static [&'static str],
 }
 
 pub fn describe(resource: &Resource, paths: &mut Value) {
@@ -90,13 +92,16 @@ pub fn describe(resource: &Resource, paths: &mut Value) {
     };
     let item = format!("{collection}/{{name}}");
     let name = schema_name(resource);
-    let patches = &PATCHES[..if resource.builtin_type().is_some() { 4 } else { 3 }];
+    let patches = match resource.custom() {
+        Some(_) => CUSTOM_PATCHES,
+        None => &PATCHES,
+    };
     let thing = Thing {
+        patches,
         group: &resource.group,
         version: &resource.version,
         kind: &resource.kind,
         schema: Some(&name),
-        patches,
     };
     let serves = |verb: &str| resource.serves(verb);
     if resource.namespaced {
@@ -105,15 +110,15 @@ pub fn describe(resource: &Resource, paths: &mut Value) {
     add(paths, &collection, &thing, &OF_COLLECTION, serves);
     add(paths, &item, &thing, &OF_ITEM, serves);
     for subresource in &resource.subresources {
-        describe_subresource(paths, (&item, subresource), &name, patches);
+        describe_subresource(paths, &item, subresource, (&name, patches));
     }
 }
 
 fn describe_subresource(
     paths: &mut Value,
-    (item, subresource): (&str, &Subresource),
-    whole: &str,
-    patches: &[&str],
+    item: &str,
+    subresource: &Subresource,
+    (whole, patches): (&str, &'static [&'static str]),
 ) {
     let is_whole = subresource.name == "status";
     let thing = Thing {

@@ -10,8 +10,8 @@
 pub mod admission;
 mod build;
 pub mod labels;
-mod lost;
 pub mod manifests;
+mod members;
 mod observe;
 mod plan;
 pub mod pod;
@@ -37,10 +37,8 @@ pub const NAME: &str = "leaderworkerset";
 /// A set rests so many times as long as it took to look at what its many pods do.
 const REST: u32 = 8;
 
-#[derive(Default)]
-pub struct Controller {
-    lost: Arc<lost::Lost>,
-}
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Controller;
 
 impl Reconciler for Controller {
     type Observed = Observed;
@@ -53,22 +51,14 @@ impl Reconciler for Controller {
     }
 
     fn watches(&self, watches: &mut Watches) {
-        let sets = watches.cache(STATEFUL_SET);
-        let (lost, forgets) = (self.lost.clone(), self.lost.clone());
-        watches.by(POD, move |change| {
-            lost.note(&sets, change);
-            set_of(change.object())
-        });
-        watches.by(STATEFUL_SET, move |change| {
-            forgets.forget(change);
-            set_of(change.object())
-        });
+        watches.by(POD, |change| set_of(change.object()));
+        watches.by(STATEFUL_SET, |change| set_of(change.object()));
         watches.by(SERVICE, |change| set_of(change.object()));
         watches.by(CONTROLLER_REVISION, |change| set_of(change.object()));
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        observe::observe(context, object, &self.lost).await
+        observe::observe(context, object).await
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {

@@ -6,7 +6,6 @@ use reconcile::{Context, Error, Name, Object};
 use serde_json::Value;
 
 use super::labels;
-use super::lost::Lost;
 use super::spec::{Spec, Subdomain};
 use crate::kinds::{CONTROLLER_REVISION, LEADER_WORKER_SET, NODE, POD, SERVICE, STATEFUL_SET};
 
@@ -42,12 +41,10 @@ pub enum Workers {
     Here {
         set: Arc<Object>,
         pods: Vec<Arc<Object>>,
-        /// A pod that is not there any more, if one went unnoticed by the others.
-        lost: Option<String>,
     },
 }
 
-pub async fn observe(context: &Context, set: &Arc<Object>, lost: &Lost) -> Result<Observed, Error> {
+pub async fn observe(context: &Context, set: &Arc<Object>) -> Result<Observed, Error> {
     let spec = Spec::of(set);
     let leaders = context.cache(STATEFUL_SET).get(&set.name);
     let service = context.cache(SERVICE).get(&set.name);
@@ -62,7 +59,7 @@ pub async fn observe(context: &Context, set: &Arc<Object>, lost: &Lost) -> Resul
     if let Some(leaders) = observed.leaders.as_ref().filter(is_own) {
         for leader in context.cache(POD).owned_by(&leaders.uid) {
             let Some(index) = index(set, &leader) else { continue };
-            let mut members = members(context, leader, lost);
+            let mut members = members(context, leader);
             members.index = index;
             members.domain = domain(context, set, &members).await?;
             observed.groups.push(members);
@@ -82,13 +79,13 @@ fn index(set: &Object, leader: &Object) -> Option<i64> {
     leader.name.name.strip_prefix(&*set.name.name)?.strip_prefix('-')?.parse().ok()
 }
 
-fn members(context: &Context, leader: Arc<Object>, lost: &Lost) -> Members {
+fn members(context: &Context, leader: Arc<Object>) -> Members {
     let workers = match context.cache(STATEFUL_SET).get(&leader.name) {
         None => Workers::Nothing,
         Some(found) if found.controller() != Some(&leader.uid) => Workers::Earlier,
         Some(set) => {
             let pods = context.cache(POD).owned_by(&set.uid);
-            Workers::Here { lost: lost.of(&set.uid), pods, set }
+            Workers::Here { pods, set }
         }
     };
     let has_service = context.cache(SERVICE).get(&leader.name).is_some();

@@ -9,8 +9,9 @@ use reconcile::plan::{Deletion, Notice, Propagation, Target};
 use reconcile::{Error, Object, Plan, Step, Wake, conditions};
 use serde_json::{Value, json};
 
+use super::members::MEMBERS;
 use super::observe::{Members, Observed, Workers};
-use super::restart;
+use super::restart::{self, Verdict};
 use super::revision::{self, Current};
 use super::rollout::{self, Group, Leaders, Template};
 use super::spec::{Spec, Startup};
@@ -127,6 +128,16 @@ impl Members {
             && status["currentRevision"] == status["updateRevision"];
         Group { is_ready: leads && follow, is_updated: is_of(&self.leader) && is_of(set) }
     }
+
+    /// Whether something of a group is of another revision.
+    pub fn is_old(&self, key: &str) -> bool {
+        let is_other = |object: &Object| object.label(labels::REVISION) != Some(key);
+        let follow = match &self.workers {
+            Workers::Here { set, .. } => is_other(set),
+            Workers::Nothing | Workers::Earlier => false,
+        };
+        is_other(&self.leader) || follow
+    }
 }
 
 pub fn is_running_and_ready(pod: &Object) -> bool {
@@ -140,14 +151,18 @@ fn keep_group(plan: &mut Plan, spec: &Spec<'_>, observed: &Observed, members: &M
     if leader.is_terminating() {
         return;
     }
-    if let Some(cause) = restart::cause(spec, members) {
-        delete_group(plan, leader);
-        let message = format!(
-            "Worker pod {cause} failed, deleted leader pod {} to recreate group {}",
-            leader.name.name, members.index
-        );
-        plan.notices.push(Notice::normal("RecreateGroup", message));
-        return;
+    match restart::judge(spec, members) {
+        Verdict::BeginAgain(cause) => {
+            delete_group(plan, leader);
+            let message = format!(
+                "Worker pod {cause} failed, deleted leader pod {} to recreate group {}",
+                leader.name.name, members.index
+            );
+            plan.notices.push(Notice::normal("RecreateGroup", message));
+            return;
+        }
+        Verdict::Note(digest) => note(plan, members, &digest),
+        Verdict::Nothing => {}
     }
     if leader.annotation(labels::SUBDOMAIN) == Some("UniquePerReplica") && !members.has_service {
         plan.create(SERVICE, build::group_service(spec.set, leader));
@@ -159,6 +174,14 @@ fn keep_group(plan: &mut Plan, spec: &Spec<'_>, observed: &Observed, members: &M
     }
     if matches!(members.workers, Workers::Nothing) {
         follow(plan, spec, observed, members);
+    }
+}
+
+/// Notes who is of a group.
+fn note(plan: &mut Plan, members: &Members, digest: &str) {
+    if let Workers::Here { set, .. } = &members.workers {
+        let patch = json!({"metadata": {"annotations": {MEMBERS: digest}}});
+        plan.patch(Target::of(STATEFUL_SET, set), patch);
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::labels;
 use super::observe::Observed;
 use super::spec::Spec;
-use crate::value::list;
+use crate::value::{list, text};
 
 const AVAILABLE: (&str, &str, &str) = ("Available", "AllGroupsReady", "All replicas are ready");
 const PROGRESSING: (&str, &str, &str) =
@@ -32,13 +32,14 @@ struct Counts {
     ready_asked: i64,
     /// Of those that an update reaches.
     reached: i64,
-    reached_updated: i64,
+    /// Something of them is of another revision; what is only missing is not.
+    reached_old: i64,
     reached_updated_ready: i64,
 }
 
 pub fn status(spec: &Spec<'_>, observed: &Observed, (key, now): (&str, Timestamp)) -> Status {
     let counts = count(spec, observed, key);
-    let (true_ones, false_ones): (&[_], &[_]) = if counts.reached_updated < counts.reached {
+    let (true_ones, false_ones): (&[_], &[_]) = if counts.reached_old > 0 {
         (&[UPDATING, PROGRESSING], &[AVAILABLE])
     } else if counts.ready_asked == spec.replicas && counts.reached_updated_ready == counts.reached
     {
@@ -62,6 +63,8 @@ pub fn status(spec: &Spec<'_>, observed: &Observed, (key, now): (&str, Timestamp
         }
         set(&mut found, (kind, reason, message), Truth::True, now);
     }
+    // The order does not tell what happened first.
+    found.sort_by(|one, other| text(&one["type"]).cmp(text(&other["type"])));
     let leaders = observed.leaders.as_ref().map(|leaders| &leaders.value["status"]["replicas"]);
     let replicas = leaders.and_then(Value::as_i64).unwrap_or(0);
     let value = json!({
@@ -89,7 +92,7 @@ fn count(spec: &Spec<'_>, observed: &Observed, key: &str) -> Counts {
         counts.updated += i64::from(group.is_updated);
         counts.ready_asked += i64::from(is_asked && group.is_ready);
         counts.reached += i64::from(is_reached);
-        counts.reached_updated += i64::from(is_reached && group.is_updated);
+        counts.reached_old += i64::from(is_reached && members.is_old(key));
         counts.reached_updated_ready += i64::from(is_reached && group.is_updated && group.is_ready);
     }
     counts

@@ -4,22 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use aws_lc_rs::digest::{SHA256, digest};
 use reconcile::{Object, conditions};
 use serde_json::Value;
 
+use crate::names;
 use crate::value::{list, text};
 
-/// On services of a base model, and so on the slices of their endpoints.
-pub const HASH_LABEL: &str = "nvidia.com/dynamo-base-model-hash";
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-const GRAPH_LABEL: &str = "nvidia.com/dynamo-graph-deployment-name";
-const TYPE_LABEL: &str = "nvidia.com/dynamo-component-type";
-const SUB_TYPE_LABEL: &str = "nvidia.com/dynamo-sub-component-type";
-const SELECTOR_LABEL: &str = "nvidia.com/selector";
 /// Where servers are administered.
 const SYSTEM_PORT: u16 = 9090;
-const HASH_DIGITS: usize = 8;
 
 /// One server.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -41,13 +34,6 @@ pub struct Found {
     pub services: BTreeSet<String>,
     /// In the order of their pods' names.
     pub candidates: Vec<Candidate>,
-}
-
-/// A short text that stands for a model's name, which may be of any form.
-pub fn hash(model: &str) -> String {
-    let bytes = digest(&SHA256, model.as_bytes());
-    let digits: String = bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect();
-    digits[..HASH_DIGITS].to_owned()
 }
 
 /// The servers that slices tell of; one that several slices name is one.
@@ -109,20 +95,20 @@ pub fn describe(candidate: &mut Candidate, pod: Option<&Object>) {
 
 /// The group of a server that only fills caches with vLLM, which cannot take adapters everywhere.
 fn fallback(pod: &Object) -> Option<String> {
-    let kind = match pod.label(TYPE_LABEL) {
-        Some("worker") => pod.label(SUB_TYPE_LABEL),
+    let kind = match pod.label(names::COMPONENT_TYPE) {
+        Some("worker") => pod.label(names::SUB_COMPONENT_TYPE),
         kind => kind,
     };
     if kind != Some("prefill") || !runs_vllm(pod) {
         return None;
     }
-    if let Some(graph) = pod.label(GRAPH_LABEL) {
+    if let Some(graph) = pod.label(names::GRAPH) {
         return Some(format!("graph:{graph}"));
     }
     let owners = list(&pod.value["metadata"]["ownerReferences"]);
     let controller = owners.iter().find(|owner| owner["controller"] == true);
     let controller = controller.map(|owner| text(&owner["name"]));
-    let workload = pod.label(SELECTOR_LABEL).or(controller)?;
+    let workload = pod.label(names::SELECTOR).or(controller)?;
     Some(format!("workload:{workload}"))
 }
 
@@ -149,17 +135,6 @@ mod tests {
     fn endpoint(pod: &str, address: &str, ready: Value) -> Value {
         json!({"addresses": [address], "conditions": {"ready": ready},
             "targetRef": {"kind": "Pod", "name": pod, "uid": pod}})
-    }
-
-    #[test]
-    fn a_model_is_known_by_the_hash_of_its_name() {
-        for (name, expected) in [
-            ("Qwen/Qwen3-0.6B", "fb68f5a6"),
-            ("tiny", "8950abfd"),
-            ("meta-llama/Llama-3.1-8B-Instruct", "08a20b29"),
-        ] {
-            assert_eq!(hash(name), expected);
-        }
     }
 
     #[test]
@@ -199,11 +174,11 @@ mod tests {
                 "spec": {"containers": [{"name": "main", "args": [command]}]}}))
         };
         let vllm = "python3 -m dynamo.vllm --model m";
-        let prefill = json!({TYPE_LABEL: "prefill"});
+        let prefill = json!({names::COMPONENT_TYPE: "prefill"});
         assert_eq!(fallback(&pod(prefill.clone(), vllm)), Some("workload:set".to_owned()));
         assert_eq!(fallback(&pod(prefill, "python3 -m dynamo.sglang")), None);
-        let graph = json!({TYPE_LABEL: "worker", SUB_TYPE_LABEL: "prefill", GRAPH_LABEL: "g"});
+        let graph = json!({names::COMPONENT_TYPE: "worker", names::SUB_COMPONENT_TYPE: "prefill", names::GRAPH: "g"});
         assert_eq!(fallback(&pod(graph, vllm)), Some("graph:g".to_owned()));
-        assert_eq!(fallback(&pod(json!({TYPE_LABEL: "decode"}), vllm)), None);
+        assert_eq!(fallback(&pod(json!({names::COMPONENT_TYPE: "decode"}), vllm)), None);
     }
 }

@@ -22,14 +22,14 @@ use std::sync::Arc;
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Context, Error, Kind, Object, Plan, Reconciler, Watches};
 
+use crate::digest::short;
 use crate::kinds::{ENDPOINT_SLICE, MODEL, POD};
+use crate::names;
 use crate::value::text;
 
-pub use candidates::hash;
 pub use observe::Observed;
 
 pub const NAME: &str = "dynamomodel";
-pub const FINALIZER: &str = "nvidia.com/finalizer";
 
 #[derive(Default)]
 pub struct Controller {
@@ -46,12 +46,12 @@ impl Reconciler for Controller {
         watches.by(ENDPOINT_SLICE, move |change| {
             let sides = [&change.old, &change.new].into_iter().flatten();
             let hashes: Vec<&str> =
-                sides.filter_map(|slice| slice.label(candidates::HASH_LABEL)).collect();
+                sides.filter_map(|slice| slice.label(names::BASE_MODEL_HASH)).collect();
             if hashes.is_empty() {
                 return Vec::new();
             }
             let all = models.in_namespace(&change.object().name.namespace);
-            let base = |model: &Object| hash(text(&model.value["spec"]["baseModelName"]));
+            let base = |model: &Object| short(text(&model.value["spec"]["baseModelName"]));
             let of_it = all.iter().filter(|model| hashes.contains(&base(model).as_str()));
             of_it.map(|model| model.name.clone()).collect()
         });

@@ -7,10 +7,12 @@ use std::time::Duration;
 use reconcile::{Context, Error, Name, Object};
 use tokio::time::Instant;
 
-use super::candidates::{self, Found, HASH_LABEL};
+use super::candidates::{self, Found};
+use super::is_lora;
 use super::lora::{self, Deed, Outcome};
-use super::{FINALIZER, is_lora};
+use crate::digest;
 use crate::kinds::{ENDPOINT_SLICE, POD};
+use crate::names::{self, FINALIZER};
 use crate::value::text;
 
 /// When a server that failed is asked again.
@@ -67,9 +69,9 @@ pub async fn observe(
 }
 
 fn find(context: &Context, model: &Object) -> Found {
-    let hash = candidates::hash(text(&model.value["spec"]["baseModelName"]));
+    let hash = digest::short(text(&model.value["spec"]["baseModelName"]));
     let mut slices = context.cache(ENDPOINT_SLICE).in_namespace(&model.name.namespace);
-    slices.retain(|slice| slice.label(HASH_LABEL) == Some(hash.as_str()));
+    slices.retain(|slice| slice.label(names::BASE_MODEL_HASH) == Some(hash.as_str()));
     let mut found = candidates::find(&slices);
     if is_lora(model) {
         let pods = context.cache(POD);

@@ -8,8 +8,9 @@ use serde_json::{Value, json};
 
 use super::lora::Outcome;
 use super::observe::Observed;
-use super::{FINALIZER, coverage, is_lora};
+use super::{coverage, is_lora};
 use crate::kinds::MODEL;
+use crate::names::FINALIZER;
 use crate::value::{list, text};
 
 pub fn plan(model: &Object, observed: &Observed, now: Timestamp) -> Plan {

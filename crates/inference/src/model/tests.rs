@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::candidates::{Candidate, Found};
 use super::lora::Outcome;
 use super::*;
+use crate::names::FINALIZER;
 use crate::value::list;
 
 fn model(kind: &str, more: Value) -> Object {

@@ -5,8 +5,6 @@
 mod defaults;
 pub mod merge;
 pub mod pull_secrets;
-#[cfg(test)]
-mod tests;
 mod volumes;
 
 use serde_json::{Map, Value, json};

@@ -1,6 +1,10 @@
 //! The operators in a cluster: the real server, the real StatefulSets under them, played pods.
 
+mod graph_trials;
+mod graphs;
 mod models;
+mod requests;
 mod servers;
 mod sets;
+mod sets_simulation;
 mod world;

@@ -19,7 +19,8 @@ const DEFINITION: Kind = Kind::cluster(
     "CustomResourceDefinition",
     "customresourcedefinitions",
 );
-const KINDS: [Kind; 5] = [
+pub const KINDS: [Kind; 6] = [
+    Kind::cluster("", "v1", "Namespace", "namespaces"),
     DEFINITION,
     Kind::cluster(RBAC, "v1", "ClusterRole", "clusterroles"),
     Kind::cluster(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"),
@@ -33,7 +34,7 @@ const KINDS: [Kind; 5] = [
 ];
 
 pub struct World {
-    cluster: Cluster,
+    pub cluster: Cluster,
     pub context: Context,
 }
 
@@ -123,6 +124,15 @@ impl World {
 
     pub async fn patch(&self, kind: Kind, name: &str, patch: Value) -> Object {
         self.try_patch(kind, name, patch).await.expect("changed")
+    }
+
+    /// Why there are events about objects of a name.
+    pub async fn reasons(&self, name: &str) -> Vec<String> {
+        let requests = self.context.requests("test", Default::default());
+        let all = requests.read("/api/v1/namespaces/default/events").await.expect("readable");
+        let all = all["items"].as_array().cloned().unwrap_or_default();
+        let own = all.iter().filter(|event| event["involvedObject"]["name"] == name);
+        own.filter_map(|event| event["reason"].as_str().map(str::to_owned)).collect()
     }
 
     pub async fn delete(&self, kind: Kind, name: &str) {

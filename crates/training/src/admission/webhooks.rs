@@ -82,7 +82,7 @@ fn webhook(
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "rules": [{"apiGroups": [group], "apiVersions": [version], "resources": [plural],
-            "operations": operations}],
+            "operations": operations, "scope": "*"}],
     })
 }
 

@@ -7,6 +7,7 @@ mod admission;
 mod examples;
 mod job_sets;
 mod oracles;
+mod rights;
 mod rows;
 mod schemas;
 mod simulation;

@@ -1,0 +1,102 @@
+//! The family of inference: graphs of model servers, and LeaderWorkerSet.
+
+use std::sync::{Arc, LazyLock};
+
+use async_trait::async_trait;
+use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL, REQUEST};
+use inference::settings::{Gates, Settings};
+use inference::{
+    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion,
+    leader_worker_set, manifests,
+};
+use reconcile::Context;
+use reconcile::conversion::Convert;
+use serde_json::Value;
+use tokio::task::JoinSet;
+
+use super::{Family, Home, Operator, Surroundings};
+
+const DYNAMO: &str = "dynamo";
+const LEADER_WORKER_SETS: &str = "lws";
+
+/// What reviews are judged by.
+static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
+
+pub struct Inference;
+
+#[async_trait]
+impl Family for Inference {
+    fn name(&self) -> &'static str {
+        "inference"
+    }
+
+    fn home(&self) -> Home {
+        Home {
+            namespace: NAMESPACE,
+            account: SERVICE_ACCOUNT,
+            service: WEBHOOK_SERVICE,
+            secret: "webhook-server-cert",
+            labels: &[
+                ("app.kubernetes.io/name", "dynamo-operator"),
+                ("app.kubernetes.io/part-of", "dynamo-operator"),
+                ("control-plane", "controller-manager"),
+            ],
+        }
+    }
+
+    fn operators(&self) -> &'static [Operator] {
+        &[
+            Operator {
+                name: DYNAMO,
+                lease: "dynamo.nvidia.com",
+                metrics_prefix: "dynamo_operator_",
+                needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
+                uses: &[LEADER_WORKER_SET],
+                children: &[],
+                groups: &[],
+            },
+            Operator {
+                name: LEADER_WORKER_SETS,
+                lease: "b8b2488c.x-k8s.io",
+                metrics_prefix: "lws_",
+                needs: &[LEADER_WORKER_SET],
+                uses: &[],
+                children: &[],
+                groups: &[],
+            },
+        ]
+    }
+
+    fn manifests(&self, enabled: &[&str]) -> Vec<Value> {
+        manifests::all(these(enabled))
+    }
+
+    fn controllers(&self, operator: &Operator) -> Vec<&'static str> {
+        let enabled = these(&[operator.name]);
+        let entries = inference::ALL.iter().filter(|entry| (entry.is_enabled)(enabled));
+        entries.map(|entry| entry.name).collect()
+    }
+
+    fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {
+        let gates = Gates { leader_worker_set: !around.unknown.contains(&LEADER_WORKER_SET) };
+        let settings = Arc::new(Settings { gates, ..Settings::default() });
+        let enabled = these(&[operator.name]);
+        inference::start(context, &Options { enabled, settings })
+    }
+
+    async fn review(&self, _: &Context, path: &str, review: &Value) -> Option<Value> {
+        let of_sets = leader_worker_set::admission::review(path, review);
+        of_sets.or_else(|| admission::review(&SETTINGS, path, review))
+    }
+
+    fn converts(&self, path: &str) -> Option<Convert> {
+        (path == conversion::PATH).then_some(conversion::convert as Convert)
+    }
+}
+
+fn these(enabled: &[&str]) -> Enabled {
+    Enabled {
+        dynamo: enabled.contains(&DYNAMO),
+        leader_worker_set: enabled.contains(&LEADER_WORKER_SETS),
+    }
+}

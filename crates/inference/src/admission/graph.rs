@@ -1,0 +1,150 @@
+//! Graphs: what they lack, and what cannot work.
+
+use std::collections::BTreeSet;
+
+use serde_json::{Value, json};
+
+use super::graph_update;
+use super::shared::{self, Within};
+use crate::field_error::FieldError;
+use crate::names;
+use crate::review::{Answer, Question};
+use crate::settings::Settings;
+use crate::value::{find, list, object_mut, text};
+
+pub fn default(settings: &Settings, question: &Question<'_>) -> Answer {
+    let mut object = question.new.clone();
+    for part in object["spec"]["components"].as_array_mut().into_iter().flatten() {
+        if part["replicas"].is_null() {
+            part["replicas"] = json!(1);
+        }
+    }
+    if question.old.is_null() {
+        let annotations = object_mut(&mut object["metadata"]["annotations"]);
+        annotations.insert(names::PROVIDER.to_owned(), json!(names::PROVIDER_COMPONENT));
+        let version = json!(settings.version);
+        annotations.entry(names::ORIGIN_VERSION.to_owned()).or_insert(version);
+    }
+    Answer::instead(object, question.new)
+}
+
+pub fn validate(settings: &Settings, question: &Question<'_>) -> Answer {
+    let (new, old) = (question.new, question.old);
+    let mut errors = Vec::new();
+    let spec = &new["spec"];
+    let parts = list(&spec["components"]);
+    if parts.is_empty() {
+        let detail = "must have at least one component";
+        errors.push(FieldError::required("spec.components", detail));
+    }
+    judge_annotations(&mut errors, new);
+    judge_grove(&mut errors, spec);
+    judge_restart(&mut errors, spec);
+    for (number, part) in parts.iter().enumerate() {
+        let at = format!("spec.components[{number}]");
+        let before = find(&old["spec"]["components"], "name", text(&part["name"]));
+        shared::judge(&mut errors, settings, &at, part, Within::Graph);
+        shared::judge_image(&mut errors, &at, part, before);
+        if let Some(before) = before {
+            shared::judge_update(&mut errors, &at, part, before);
+        }
+    }
+    if old.is_object() {
+        graph_update::judge(&mut errors, settings, question);
+    }
+    let mut answer = Answer::judge(&errors);
+    answer.warnings = warnings(new);
+    answer
+}
+
+/// What only the older version can say and nobody heeds any more.
+fn warnings(new: &Value) -> Vec<String> {
+    let kept = crate::conversion::envelope::kept(new, crate::conversion::envelope::GRAPH);
+    let mut warnings = Vec::new();
+    for (name, service) in kept["services"].as_object().into_iter().flatten() {
+        for field in ["dynamoNamespace", "autoscaling"] {
+            if !service[field].is_null() {
+                warnings.push(format!("spec.services[{name}].{field} is deprecated"));
+            }
+        }
+    }
+    warnings
+}
+
+fn judge_annotations(errors: &mut Vec<FieldError>, new: &Value) {
+    let annotations = &new["metadata"]["annotations"];
+    let choices: [(&str, &[&str]); 4] = [
+        (names::EXECUTOR, &["mp", "ray"]),
+        ("nvidia.com/grove-update-strategy", &["RollingRecreate", "OnDelete"]),
+        (names::DISCOVERY_MODE, &["pod", "container"]),
+        (names::PROVIDER, &["component", "grove"]),
+    ];
+    for (name, allowed) in choices {
+        let Some(value) = annotations[name].as_str() else { continue };
+        let is_allowed = match name {
+            names::EXECUTOR => allowed.contains(&value.to_ascii_lowercase().as_str()),
+            _ => allowed.contains(&value),
+        };
+        if !is_allowed {
+            let field = format!("metadata.annotations[{name}]");
+            let detail = format!("must be one of: {}", allowed.join(", "));
+            errors.push(FieldError::invalid(field, value, detail));
+        }
+    }
+    if let Some(origin) = annotations[names::ORIGIN_VERSION].as_str() {
+        let core = origin.trim_start_matches('v').split(['-', '+']).next().unwrap_or_default();
+        let numbers: Vec<&str> = core.split('.').collect();
+        let is_number = |text: &&str| !text.is_empty() && text.parse::<u64>().is_ok();
+        if numbers.len() != 3 || !numbers.iter().all(is_number) {
+            let field = format!("metadata.annotations[{}]", names::ORIGIN_VERSION);
+            errors.push(FieldError::invalid(field, origin, "must be a semantic version"));
+        }
+    }
+    let watts = annotations["dynamo.nvidia.com/gpu-power-limit"].as_str();
+    if let Some(watts) = watts
+        && !watts.parse::<i64>().is_ok_and(|watts| watts > 0)
+    {
+        let field = "metadata.annotations[dynamo.nvidia.com/gpu-power-limit]";
+        errors.push(FieldError::invalid(field, watts, "must be a positive integer"));
+    }
+}
+
+/// What only another orchestrator does.
+fn judge_grove(errors: &mut Vec<FieldError>, spec: &Value) {
+    for field in ["priorityClassName", "topologyConstraint", "providerOverride"] {
+        if !spec[field].is_null() {
+            let field = format!("spec.{field}");
+            errors.push(FieldError::forbidden(field, "requires the Grove pathway"));
+        }
+    }
+}
+
+fn judge_restart(errors: &mut Vec<FieldError>, spec: &Value) {
+    let strategy = &spec["restart"]["strategy"];
+    let order: Vec<&str> = list(&strategy["order"]).iter().map(text).collect();
+    if order.is_empty() {
+        return;
+    }
+    let at = "spec.restart.strategy.order";
+    if strategy["type"] == "Parallel" {
+        let detail = "cannot be specified when strategy is parallel";
+        errors.push(FieldError::forbidden(at, detail));
+        return;
+    }
+    let names: BTreeSet<&str> =
+        list(&spec["components"]).iter().map(|part| text(&part["name"])).collect();
+    let distinct: BTreeSet<&str> = order.iter().copied().collect();
+    if distinct.len() != order.len() {
+        errors.push(FieldError::invalid(at, json!(order), "must be unique"));
+    }
+    if order.len() != names.len() {
+        let detail = "must have the same length as the components";
+        errors.push(FieldError::invalid(at, json!(order), detail));
+    }
+    for (number, name) in order.iter().enumerate() {
+        if !names.contains(name) {
+            let field = format!("{at}[{number}]");
+            errors.push(FieldError::invalid(field, *name, "is not a component of the graph"));
+        }
+    }
+}

@@ -1,0 +1,194 @@
+//! Questions and answers, as data.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::names;
+
+fn graph(more: Value) -> Value {
+    let mut whole = json!({
+        "metadata": {"name": "g", "annotations": {names::PROVIDER: "component"}},
+        "spec": {"components": [part("Frontend", "frontend"), part("decode", "decode")]},
+    });
+    reconcile::plan::merge(&mut whole, &more);
+    whole
+}
+
+fn part(name: &str, kind: &str) -> Value {
+    json!({"name": name, "type": kind, "replicas": 1, "podTemplate": {"spec": {"containers":
+        [{"name": "main", "image": "nvcr.io/x:1.6.1"}]}}})
+}
+
+fn with(mut part: Value, more: Value) -> Value {
+    reconcile::plan::merge(&mut part, &more);
+    part
+}
+
+/// What is said of a change by a user.
+fn said_to(user: &str, path: &str, new: &Value, old: &Value) -> String {
+    let request = json!({"request": {"uid": "u", "object": new, "oldObject": old,
+        "userInfo": {"username": user}}});
+    let answer = review(&Settings::default(), path, &request).expect("an answer");
+    answer["response"]["status"]["message"].as_str().unwrap_or_default().to_owned()
+}
+
+fn said(new: &Value, old: &Value) -> String {
+    said_to("somebody", webhooks::VALIDATE_GRAPH, new, old)
+}
+
+#[test]
+fn a_graph_gets_what_it_lacks() {
+    let mut new = graph(json!({"metadata": {"annotations": {names::PROVIDER: "grove"}}}));
+    new["spec"]["components"][0].as_object_mut().expect("a component").remove("replicas");
+    let request = json!({"uid": "u", "object": new});
+    let question = Question { request: &request, new: &new, old: &Value::Null };
+    let made = graph::default(&Settings::default(), &question).object.expect("something lacked");
+    assert_eq!(made["spec"]["components"][0]["replicas"], 1);
+    let annotations = &made["metadata"]["annotations"];
+    assert_eq!(annotations[names::PROVIDER], "component");
+    assert_eq!(annotations[names::ORIGIN_VERSION], Settings::default().version);
+    let question = Question { request: &request, new: &made, old: &Value::Null };
+    assert!(graph::default(&Settings::default(), &question).object.is_none());
+}
+
+#[test]
+fn what_cannot_work_is_refused_where_it_is() {
+    assert_eq!(said(&graph(json!({})), &Value::Null), "");
+    let annotation =
+        |name: &str, value: &str| graph(json!({"metadata": {"annotations": {name: value}}}));
+    let only = |part: Value| graph(json!({"spec": {"components": [part]}}));
+    let picker = |more: Value| only(with(part("e", "epp"), more));
+    let experiment = |more: Value| only(with(part("w", "worker"), json!({"experimental": more})));
+    let restart =
+        |strategy: Value| graph(json!({"spec": {"restart": {"id": "1", "strategy": strategy}}}));
+    let cases = [
+        (
+            graph(json!({"spec": {"components": []}})),
+            "spec.components: Required value: must have at least one component",
+        ),
+        (annotation(names::EXECUTOR, "x"), "must be one of: mp, ray"),
+        (annotation(names::DISCOVERY_MODE, "x"), "must be one of: pod, container"),
+        (annotation(names::ORIGIN_VERSION, "one"), "must be a semantic version"),
+        (annotation("dynamo.nvidia.com/gpu-power-limit", "-1"), "must be a positive integer"),
+        (
+            graph(json!({"spec": {"priorityClassName": "p"}})),
+            "spec.priorityClassName: Forbidden: requires the Grove pathway",
+        ),
+        (
+            only(json!({"name": "w", "type": "worker"})),
+            "spec.components[0].podTemplate.spec.containers[main].image: Required value: is \
+             required",
+        ),
+        (
+            only(with(
+                part("w", "worker"),
+                json!({"podTemplate": {"spec": {"containers":
+                [{"name": "main", "image": "x:latest"}]}}}),
+            )),
+            "spec.components[0].runtimeVersionOverride: Required value: is required when the \
+             image tag is not a semantic version",
+        ),
+        (picker(json!({"replicas": 2})), "EPP component must have exactly 1 replica"),
+        (picker(json!({"multinode": {}})), "EPP component cannot be multinode"),
+        (picker(json!({})), "spec.components[0].eppConfig: Required value: is required"),
+        (
+            only(with(part("w", "worker"), json!({"frontendSidecar": "none"}))),
+            "spec.components[0].frontendSidecar: Invalid value: \"none\"",
+        ),
+        (
+            only(with(part("w", "worker"), json!({"sharedMemorySize": "-1"}))),
+            "must be non-negative",
+        ),
+        (experiment(json!({"gpuMemoryService": {}})), "with at least one GPU"),
+        (experiment(json!({"failover": {}})), "requires gpuMemoryService of the same mode"),
+        (
+            experiment(json!({"checkpoint": {"enabled": true}})),
+            "checkpoint functionality is disabled in the operator configuration",
+        ),
+        (
+            restart(json!({"type": "Parallel", "order": ["decode"]})),
+            "cannot be specified when strategy is parallel",
+        ),
+        (restart(json!({"order": ["decode", "decode"]})), "must be unique"),
+        (restart(json!({"order": ["decode"]})), "must have the same length"),
+        (restart(json!({"order": ["decode", "x"]})), "spec.restart.strategy.order[1]"),
+    ];
+    for (new, why) in cases {
+        let message = said(&new, &Value::Null);
+        assert!(message.contains(why), "{why}: {message}");
+    }
+}
+
+#[test]
+fn some_things_are_decided_once() {
+    let old = graph(json!({"spec": {"backendFramework": "vllm"}}));
+    let change = |more: Value| graph(with(json!({"spec": {"backendFramework": "vllm"}}), more));
+    let multinode = with(part("decode", "decode"), json!({"multinode": {"nodeCount": 2}}));
+    let cases = [
+        (
+            change(json!({"spec": {"components": [part("Frontend", "frontend"),
+                part("new", "worker")]}})),
+            "component topology is immutable and cannot be modified after creation: components \
+             added: new; components removed: decode",
+        ),
+        (
+            graph(json!({"spec": {"backendFramework": "sglang"}})),
+            "spec.backendFramework: Invalid value: \"sglang\": is immutable",
+        ),
+        (
+            change(json!({"spec": {"components": [part("Frontend", "frontend"), multinode]}})),
+            "cannot change node topology between single-node and multi-node after creation",
+        ),
+        (
+            change(json!({"metadata": {"annotations": {names::PROVIDER: "grove"}}})),
+            "metadata.annotations[nvidia.com/workload-provider]: Forbidden",
+        ),
+    ];
+    for (new, why) in cases {
+        let message = said(&new, &old);
+        assert!(message.contains(why), "{why}: {message}");
+    }
+    let rolling = json!({"status": {"rollingUpdate": {"phase": "InProgress"}}});
+    let restarted = change(json!({"spec": {"restart": {"id": "2"}}}));
+    let message = said(&restarted, &change(rolling));
+    assert!(message.contains("cannot be changed while a rolling update is InProgress"));
+    // What was let in before is not judged again.
+    let latest = |replicas: i64| {
+        let image = json!({"podTemplate": {"spec": {"containers":
+            [{"name": "main", "image": "x:latest"}]}}, "replicas": replicas});
+        graph(json!({"spec": {"components": [with(part("w", "worker"), image)]}}))
+    };
+    assert_eq!(said(&latest(2), &latest(1)), "");
+    // What goes is not judged at all.
+    let going = change(json!({"metadata": {"deletionTimestamp": "x"}, "spec": {"components": []}}));
+    assert_eq!(said(&going, &old), "");
+}
+
+#[test]
+fn what_an_adapter_scales_only_it_and_the_planner_scale() {
+    let scaled = |replicas: i64| {
+        let own =
+            with(part("decode", "decode"), json!({"scalingAdapter": {}, "replicas": replicas}));
+        graph(json!({"spec": {"components": [part("Frontend", "frontend"), own]}}))
+    };
+    let by = |user: &str| said_to(user, webhooks::VALIDATE_GRAPH, &scaled(3), &scaled(1));
+    let expected = "spec.components[1].replicas: Forbidden: cannot be modified directly when \
+                    scaling adapter is enabled; scale or update the related \
+                    DynamoGraphDeploymentScalingAdapter instead";
+    assert_eq!(by("somebody"), expected);
+    assert_eq!(by("system:serviceaccount:ns:planner-serviceaccount"), "");
+    assert_eq!(by(&Settings::default().principal), "");
+    assert_eq!(by("planner-serviceaccount"), expected);
+}
+
+#[test]
+fn a_component_is_called_as_its_object_is() {
+    let new = json!({"metadata": {"name": "c"}, "spec": {"type": "worker"}});
+    let question = Question { request: &Value::Null, new: &new, old: &Value::Null };
+    let made = component::default(&question).object.expect("a name lacked");
+    assert_eq!(made["spec"]["name"], "c");
+    let spec = |backend: &str| json!({"spec": {"name": "c", "backendFramework": backend}});
+    let message =
+        said_to("somebody", webhooks::VALIDATE_COMPONENT_LEGACY, &spec("vllm"), &spec("sglang"));
+    assert!(message.contains("spec.backendFramework"), "{message}");
+}

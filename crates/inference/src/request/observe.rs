@@ -1,0 +1,116 @@
+//! What a request has: its Job, what that left, and the graph that was made of it.
+
+use std::sync::Arc;
+
+use reconcile::{Context, Error, Name, Object};
+use serde_json::Value;
+
+use super::hardware::{self, Hardware};
+use super::job::job_name;
+use super::{ACCOUNT, BINDING, NAME_LABEL, NAMESPACE_LABEL, output_name};
+use crate::kinds::{
+    CONFIG_MAP, GRAPH, JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD, ROLE_BINDING, SERVICE_ACCOUNT,
+};
+use crate::names;
+use crate::value::{list, text};
+
+#[derive(Default)]
+pub struct Observed {
+    pub job: Option<Arc<Object>>,
+    pub output: Option<Arc<Object>>,
+    pub graph: Option<Arc<Object>>,
+    /// ConfigMaps that were made beside the graph.
+    pub config_maps: Vec<Arc<Object>>,
+    pub hardware: Option<Hardware>,
+    /// Whether the claim with the model is there, if one is named.
+    pub has_claim: bool,
+    /// Whether the profiler's account has its rights.
+    pub has_account: bool,
+    pub has_binding: bool,
+    /// Containers of the graph whose images cannot be had.
+    pub unpulled: Vec<String>,
+}
+
+pub async fn observe(context: &Context, request: &Arc<Object>) -> Result<Observed, Error> {
+    let named = |name: &str| Name::new(request.name.namespace.clone(), name);
+    let spec = &request.value["spec"];
+    let claim = text(&spec["modelCache"]["pvcName"]);
+    let has_claim = claim.is_empty()
+        || context.get_live(PERSISTENT_VOLUME_CLAIM, &named(claim)).await?.is_some();
+    let phase = text(&request.value["status"]["phase"]);
+    let is_early = matches!(phase, "" | "Pending");
+    let hardware = match is_early && !hardware::is_said(spec) {
+        true => hardware::discover(&nodes(context).await?),
+        false => None,
+    };
+    let maps = context.cache(CONFIG_MAP);
+    let mut observed = Observed {
+        job: context.cache(JOB).get(&named(&job_name(request))),
+        output: maps.get(&named(&output_name(request))),
+        hardware,
+        has_claim,
+        ..Observed::default()
+    };
+    let status = &request.value["status"];
+    match text(&status["phase"]) {
+        "" | "Pending" => {
+            let account = context.get_live(SERVICE_ACCOUNT, &named(ACCOUNT)).await?;
+            let binding = context.get_live(ROLE_BINDING, &named(BINDING)).await?;
+            observed.has_account = account.is_some();
+            observed.has_binding = binding.is_some();
+        }
+        "Deploying" | "Deployed" => {
+            let name = named(text(&status["dgdName"]));
+            observed.graph = graph(context, &name).await?;
+            let mine = maps.in_namespace(&request.name.namespace).into_iter();
+            let output = output_name(request);
+            observed.config_maps =
+                mine.filter(|map| is_of(map, request) && *map.name.name != *output).collect();
+            observed.unpulled = unpulled(context, &name);
+        }
+        _ => {}
+    }
+    Ok(observed)
+}
+
+/// The nodes, asked for where they are needed: few requests look at them.
+async fn nodes(context: &Context) -> Result<Vec<Object>, Error> {
+    let requests = context.requests("observe", Default::default());
+    let nodes = requests.read(&NODE.collection("")).await?;
+    Ok(list(&nodes["items"]).iter().map(|node| Object::new(node.clone())).collect())
+}
+
+/// The graph; that there is none is believed only of the server itself.
+async fn graph(context: &Context, name: &Name) -> Result<Option<Arc<Object>>, Error> {
+    if name.name.is_empty() {
+        return Ok(None);
+    }
+    match context.cache(GRAPH).get(name) {
+        Some(found) => Ok(Some(found)),
+        None => Ok(context.get_live(GRAPH, name).await?.map(Arc::new)),
+    }
+}
+
+/// Whether an object was made for a request.
+pub fn is_of(object: &Object, request: &Object) -> bool {
+    object.label(NAME_LABEL) == Some(&request.name.name)
+        && object.label(NAMESPACE_LABEL) == Some(&request.name.namespace)
+}
+
+fn unpulled(context: &Context, graph: &Name) -> Vec<String> {
+    let pods = context.cache(POD).in_namespace(&graph.namespace);
+    let of_graph = pods.iter().filter(|pod| pod.label(names::GRAPH) == Some(&graph.name));
+    let mut all = Vec::new();
+    for pod in of_graph {
+        let status = &pod.value["status"];
+        let containers = ["initContainerStatuses", "containerStatuses"];
+        for one in containers.iter().flat_map(|field| list(&status[*field])) {
+            let waiting: &Value = &one["state"]["waiting"];
+            if matches!(text(&waiting["reason"]), "ErrImagePull" | "ImagePullBackOff") {
+                let (container, image) = (text(&one["name"]), text(&one["image"]));
+                all.push(format!("{}/{container}: {image}", pod.name.name));
+            }
+        }
+    }
+    all
+}

@@ -1,0 +1,221 @@
+//! Graphs in a cluster: the real server with their definitions, both versions, real Deployments.
+
+use inference::kinds::{ADAPTER, COMPONENT, DEPLOYMENT, GRAPH, POD};
+use inference::settings::Settings;
+use inference::{
+    Enabled, NAMESPACE, Options, WEBHOOK_SERVICE, admission, conversion, manifests, names,
+};
+use reconcile::leader::Term;
+use reconcile::{Context, Kind, run};
+use serde_json::{Value, json};
+use testkit::{Cluster, pods};
+
+use crate::world::{KINDS, World};
+
+/// Graphs as clients of the older version see them.
+const OLD_GRAPH: Kind =
+    Kind::namespaced("nvidia.com", "v1alpha1", "DynamoGraphDeployment", "dynamographdeployments");
+
+/// Installs everything of graphs, and answers for it.
+pub async fn install(cluster: &Cluster, all: Vec<Value>) {
+    cluster.answer((NAMESPACE, WEBHOOK_SERVICE), |_, path, review| {
+        Box::pin(async move {
+            match path == conversion::PATH {
+                true => Some(reconcile::conversion::answer(&review, conversion::convert)),
+                false => admission::review(&Settings::default(), &path, &review),
+            }
+        })
+    });
+    for manifest in all {
+        let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind).expect("a known kind");
+        cluster.install(*kind, &manifest).await;
+    }
+}
+
+/// What makes pods of Deployments, and collects what has lost its owner.
+pub async fn play(context: Context) {
+    tokio::join!(
+        run::run(context.clone(), controllers::deployment::Controller::default()),
+        run::run(context.clone(), controllers::replica_set::Controller),
+        controllers::garbage_collector::run(context.clone()),
+        pods::play(context),
+    );
+}
+
+fn alone() -> tokio::sync::watch::Receiver<Term> {
+    tokio::sync::watch::channel(Term::Alone).1
+}
+
+async fn start() -> World {
+    let mut world = World::bare().await;
+    install(&world.cluster, manifests::all(Enabled::default())).await;
+    let enabled = Enabled { dynamo: true, leader_worker_set: false };
+    // As the user that they are elsewhere, with the rights that they have there.
+    let client = world.cluster.client(&Settings::default().principal, &[]);
+    let context = world.cluster.context_with(client, world.cluster.admin(), alone());
+    let mut operators = inference::start(&context, &Options { enabled, ..Default::default() });
+    world.run(async move { while operators.join_next().await.is_some() {} });
+    world.run(play(world.context.clone()));
+    world
+}
+
+fn worker(name: &str, replicas: i64, image: &str) -> Value {
+    json!({"name": name, "type": "decode", "replicas": replicas, "podTemplate": {"spec":
+        {"containers": [{"name": "main", "image": image}]}}})
+}
+
+pub fn graph(name: &str, components: Value) -> Value {
+    json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment",
+        "metadata": {"namespace": "default", "name": name}, "spec": {"components": components}})
+}
+
+fn is_successful(graph: &Value) -> bool {
+    graph["status"]["state"] == "successful"
+        && graph["status"]["observedGeneration"] == graph["metadata"]["generation"]
+}
+
+#[tokio::test]
+async fn a_graph_is_made_scaled_and_replaced() {
+    let world = start().await;
+    let frontend = json!({"name": "Frontend", "type": "frontend", "podTemplate": {"spec":
+        {"containers": [{"name": "main", "image": "f:1.0.0"}]}}});
+    let mut scaled = worker("decode", 3, "w:1.0.0");
+    scaled["scalingAdapter"] = json!({});
+    let made = world.create(GRAPH, graph("g", json!([frontend, scaled]))).await;
+    assert_eq!(made.value["spec"]["components"][0]["replicas"], 1);
+    assert_eq!(made.annotation(names::PROVIDER), Some("component"));
+    let ready = world.until(GRAPH, "g", is_successful).await;
+    let old = ready.annotation(names::CURRENT_HASH).expect("a hash").to_owned();
+    world.patch(ADAPTER, "g-decode", json!({"spec": {"replicas": 4}})).await;
+    world
+        .until(DEPLOYMENT, &format!("g-decode-{old}"), |one| one["status"]["readyReplicas"] == 4)
+        .await;
+    world.until(GRAPH, "g", is_successful).await;
+    // A hand on what the operator made is taken back.
+    let name = format!("g-decode-{old}");
+    world.patch(DEPLOYMENT, &name, json!({"spec": {"replicas": 1}})).await;
+    world.until(DEPLOYMENT, &name, |one| one["spec"]["replicas"] == 4).await;
+    // Another image makes other workers; the old ones go.
+    let found = world.get(GRAPH, "g").await.expect("it is there");
+    let mut components = found.value["spec"]["components"].clone();
+    components[1]["podTemplate"]["spec"]["containers"][0]["image"] = json!("w:1.0.1");
+    world.patch(GRAPH, "g", json!({"spec": {"components": components}})).await;
+    let updated = world
+        .until(GRAPH, "g", |graph| {
+            is_successful(graph) && graph["status"]["rollingUpdate"]["phase"] == "Completed"
+        })
+        .await;
+    let new = updated.annotation(names::CURRENT_HASH).expect("a hash").to_owned();
+    assert_ne!(old, new);
+    world.until_gone(COMPONENT, &format!("g-decode-{old}")).await;
+    world.until_gone(DEPLOYMENT, &format!("g-decode-{old}")).await;
+    let events = world.reasons("g").await;
+    for reason in ["RollingUpdateStarted", "RollingUpdateCompleted", "AdapterCreated"] {
+        assert!(events.iter().any(|one| one == reason), "{reason} in {events:?}");
+    }
+    let told = world.reasons(&format!("g-decode-{new}")).await;
+    assert!(told.iter().any(|one| one == "CreateDeployment"), "{told:?}");
+    world.delete(GRAPH, "g").await;
+    world.until_gone(GRAPH, "g").await;
+    testkit::cluster::until(&world.context, POD, |pods| pods.is_empty()).await;
+}
+
+#[tokio::test]
+async fn both_versions_are_served_and_the_older_keeps_what_only_it_can_say() {
+    let world = start().await;
+    let services = json!({
+        "Front": {"componentType": "frontend", "ingress": {"enabled": true, "host": "h",
+            "ingressControllerClassName": "c"}, "extraPodSpec": {"mainContainer":
+            {"image": "f:1.0.0"}}, "envFromSecret": "token", "labels": {"team": "a"}},
+        "w": {"componentType": "worker", "subComponentType": "decode", "replicas": 2,
+            "extraPodSpec": {"mainContainer": {"image": "w:1.0.0"}}},
+    });
+    let older = json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment",
+        "metadata": {"namespace": "default", "name": "old"}, "spec": {"services": services,
+            "pvcs": [{"name": "models", "create": true, "size": "1Gi", "storageClass": "s",
+                "volumeAccessMode": "ReadWriteOnce"}]}});
+    world.create(OLD_GRAPH, older.clone()).await;
+    let newer = world.until(GRAPH, "old", is_successful).await;
+    let names: Vec<&Value> = newer.value["spec"]["components"]
+        .as_array()
+        .expect("components")
+        .iter()
+        .map(|one| &one["name"])
+        .collect();
+    assert_eq!(names, ["Front", "w"]);
+    assert!(newer.annotation("nvidia.com/dgd-spec").is_some());
+    let back = world.get(OLD_GRAPH, "old").await.expect("it is there");
+    let mut expected = older["spec"].clone();
+    expected["services"]["Front"]["replicas"] = json!(1);
+    assert_eq!(back.value["spec"], expected);
+    assert_eq!(back.value["status"]["services"]["w"]["readyReplicas"], 2);
+    let claim = inference::kinds::PERSISTENT_VOLUME_CLAIM;
+    assert!(world.get(claim, "models").await.is_some());
+    let ingress = world.get(inference::kinds::INGRESS, "old-front").await.expect("an ingress");
+    assert_eq!(ingress.value["spec"]["rules"][0]["host"], "h.local");
+    let front = world.get(DEPLOYMENT, "old-front").await.expect("a deployment");
+    assert_eq!(front.value["spec"]["template"]["metadata"]["labels"]["team"], "a");
+}
+
+#[tokio::test]
+async fn definitions_refuse_what_cannot_be() {
+    let world = start().await;
+    let one = |component: Value| graph("bad", json!([component]));
+    let with = |more: Value| {
+        let mut component = worker("w", 1, "w:1.0.0");
+        reconcile::plan::merge(&mut component, &more);
+        one(component)
+    };
+    let policy = |policy: Value| {
+        let mut graph = one(worker("w", 1, "w:1.0.0"));
+        graph["spec"]["experimental"]["kvTransferPolicy"] = policy;
+        graph
+    };
+    let mut restarted = one(worker("w", 1, "w:1.0.0"));
+    restarted["spec"]["restart"] = json!({"id": "1"});
+    let cases = [
+        (restarted, "spec.restart must be unset on create"),
+        (
+            graph("bad", json!([worker("W", 1, "w:1.0.0"), worker("w", 1, "w:1.0.0")])),
+            "component names must be unique case-insensitively",
+        ),
+        (with(json!({"eppConfig": {"config": {}}})), "eppConfig may only be set when type is epp"),
+        (
+            with(json!({"type": "epp", "eppConfig": {}})),
+            "exactly one of configMapRef or config must be specified",
+        ),
+        (
+            with(json!({"minAvailable": 2})),
+            "minAvailable must be less than or equal to replicas unless replicas is 0",
+        ),
+        (
+            with(json!({"podTemplate": {"spec": {"containers": [{"name": "side"}]}}})),
+            "sidecar containers must specify a non-empty image",
+        ),
+        (
+            with(json!({"podTemplate": {"spec": {"initContainers": [{"name": "i"}]}}})),
+            "init containers must specify a non-empty image",
+        ),
+        (
+            with(json!({"podTemplate": {"metadata": {"annotations":
+                {"nvidia.com/vllm-distributed-executor-backend": "x"}}}})),
+            "podTemplate backend annotation must be mp or ray, case-insensitively",
+        ),
+        (policy(json!({"domain": "rack"})), "exactly one of labelKey or clusterTopologyName"),
+        (
+            policy(json!({"domain": "rack", "labelKey": "a", "enforcement": "preferred"})),
+            "preferredWeight is required when enforcement is preferred",
+        ),
+        (
+            policy(json!({"domain": "rack", "labelKey": "a", "preferredWeight": 0.5})),
+            "preferredWeight may only be set when enforcement is preferred",
+        ),
+        (with(json!({"name": "-x"})), "name"),
+        (with(json!({"type": "other"})), "type"),
+        (with(json!({"runtimeVersionOverride": "1"})), "runtimeVersionOverride"),
+    ];
+    for (object, why) in cases {
+        let error = world.try_create(GRAPH, object).await.expect_err(why);
+        assert!(error.code() == Some(422) && error.said().contains(why), "{why}: {}", error.said());
+    }
+}
