@@ -1,5 +1,5 @@
-//! Runs the plans of a trial, and says what the oracles found: in the default suite one of each class
-//! or fewer, in the long suite one of each class, in `cargo xtask sim` all.
+//! Runs the plans of a trial, and says what the oracles found: in the default suite one of each
+//! class or fewer, in the long suite one of each class, in `cargo xtask sim` all.
 //!
 //! What is run is chosen by environment variables, so that a trial is written once, as a test.
 
