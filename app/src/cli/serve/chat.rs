@@ -9,18 +9,21 @@ use serde_json::json;
 
 use super::cluster::Cluster;
 
-pub async fn chat(
-    cluster: &Cluster,
-    name: &str,
-    said: &str,
-    model: Option<&str>,
-) -> Result<ExitCode> {
+/// What is asked.
+pub struct Question<'a> {
+    pub text: &'a str,
+    /// Else the first that the graph has.
+    pub model: Option<&'a str>,
+    pub tokens_max: u32,
+}
+
+pub async fn chat(cluster: &Cluster, name: &str, question: &Question<'_>) -> Result<ExitCode> {
     let graph = cluster.graph(name).await?;
     let frontend = cluster.frontend(&graph).await?;
     let (service, _) = frontend.with_context(|| format!("graph {name} has no frontend yet"))?;
     let base =
         format!("/api/v1/namespaces/{}/services/{service}:{HTTP_PORT}/proxy/v1", cluster.namespace);
-    let model = match model {
+    let model = match question.model {
         Some(model) => model.to_owned(),
         None => {
             let models = cluster.requests.read(&format!("{base}/models")).await;
@@ -31,7 +34,8 @@ pub async fn chat(
             }
         }
     };
-    let body = json!({"model": model, "messages": [{"role": "user", "content": said}]});
+    let body = json!({"model": model, "max_tokens": question.tokens_max,
+        "messages": [{"role": "user", "content": question.text}]});
     let answer = cluster.requests.post(&format!("{base}/chat/completions"), &body).await;
     let answer = answer.with_context(|| format!("{name} did not answer"))?;
     println!("{}", text(&answer["choices"][0]["message"]["content"]));

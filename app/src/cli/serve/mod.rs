@@ -58,6 +58,9 @@ enum Command {
         /// The model that is asked; else the first that the graph has.
         #[arg(long)]
         model: Option<String>,
+        /// How long the answer may be.
+        #[arg(long, default_value_t = 256, value_name = "COUNT")]
+        max_tokens: u32,
     },
 }
 
@@ -81,8 +84,10 @@ impl Serve {
             Command::Scale { name, component, replicas } => {
                 cluster.scale(name, component, *replicas).await
             }
-            Command::Chat { name, text, model } => {
-                chat::chat(&cluster, name, text, model.as_deref()).await
+            Command::Chat { name, text, model, max_tokens } => {
+                let question =
+                    chat::Question { text, model: model.as_deref(), tokens_max: *max_tokens };
+                chat::chat(&cluster, name, &question).await
             }
         }
     }
