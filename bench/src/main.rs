@@ -9,6 +9,7 @@ mod cluster;
 mod node;
 mod statistics;
 mod store;
+mod training;
 
 use clap::{Parser, Subcommand};
 
@@ -34,6 +35,8 @@ enum What {
     Cluster(cluster::Options),
     /// This machine as a node: pods that run as processes.
     Node(node::Options),
+    /// TrainJobs on simulated nodes: time, writes, memory.
+    Training(training::Options),
 }
 
 fn main() -> anyhow::Result<()> {
@@ -47,6 +50,7 @@ fn main() -> anyhow::Result<()> {
             What::Api(options) => api::run(options).await,
             What::Cluster(options) => cluster::run(options).await,
             What::Node(options) => node::run(options).await,
+            What::Training(options) => training::run(options).await,
         }
     })
 }

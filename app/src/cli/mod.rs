@@ -1,10 +1,12 @@
 //! The command line: one file per command, and one line per command in the list below.
 
 mod completions;
+mod connect;
 mod controller;
 mod doctor;
 mod down;
 mod operator;
+mod serve;
 mod serving;
 mod start;
 mod status;
@@ -34,6 +36,7 @@ Examples:
   setpoint doctor                  what this machine can do, and what to do about the rest
   setpoint down                    stop it
   setpoint train train.py --watch  train, and see how it goes
+  setpoint serve -f graph.yaml --watch   serve models; the address when they answer
   setpoint start --store memory    run in the foreground; nothing is kept
   setpoint operator manifests      what runs our operators on a cluster of yours
 
@@ -72,6 +75,7 @@ commands! {
     doctor::Doctor,
     controller::Controller,
     train::Train,
+    serve::Serve,
     operator::Operator,
     version::Version,
     completions::Completions,

@@ -13,7 +13,7 @@ use super::Context;
 use super::start::multi_threaded;
 use crate::config::LogLevel;
 use crate::operators::Nodes;
-use crate::operators::choice::Choice;
+use crate::operators::choice::{Choice, every_name};
 use crate::operators::cluster::Access;
 use crate::operators::installation::{
     HEALTH_PORT, Installation, METRICS_PORT, Reached, SECURE_PORT,
@@ -63,8 +63,8 @@ enum Command {
 /// Which operators, and where they live.
 #[derive(Args, Clone)]
 struct Installed {
-    /// The operators to run, with commas between them: trainer, jobset, or all.
     #[arg(long, value_name = "LIST", default_value = "all", value_parser = Choice::parse)]
+    #[arg(help = enable_help())]
     enable: Choice,
 
     /// Where leases, certificates and the service are. Else the namespace of this pod, or that
@@ -211,6 +211,10 @@ fn written(all: &[Value], format: Format) -> Result<String> {
         }
     }
     Ok(text)
+}
+
+fn enable_help() -> String {
+    format!("The operators to run, with commas between them: {}", every_name().join(", "))
 }
 
 fn everywhere(port: u16) -> SocketAddr {

@@ -36,9 +36,12 @@ const RENEWAL_PART: i64 = 3;
 /// How often is looked; more often only where certificates live shorter than anybody's do.
 const LOOK: Duration = Duration::from_secs(10);
 const LOOK_MIN: Duration = Duration::from_secs(1);
+/// How long another replica that was faster is let go on.
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
-const WHAT: &str = "certificates";
+/// What is waited for until they are there.
+pub const WHAT: &str = "certificates";
 const CERTIFICATE_BEGIN: &str = "-----BEGIN CERTIFICATE";
 
 /// What keeping certificates takes.
@@ -70,7 +73,6 @@ pub async fn keep(keeper: Keeper, readiness: &Readiness, told: watch::Sender<Opt
     let (asking, names) = (keeper.installation.asking(), keeper.installation.names());
     let look = Duration::from_secs(u64::try_from(keeper.life_seconds / 12).unwrap_or(0));
     let look = look.clamp(LOOK_MIN, LOOK);
-    readiness.waits(WHAT, "they are not there yet".to_owned());
     loop {
         let held = told.borrow().clone();
         let is_first = held.is_none();
@@ -79,7 +81,10 @@ pub async fn keep(keeper: Keeper, readiness: &Readiness, told: watch::Sender<Opt
                 readiness.done(WHAT);
                 tell(&told, served);
             }
-            Err(error) if is_conflict(&error) => continue,
+            Err(error) if is_conflict(&error) => {
+                tokio::time::sleep(CONFLICT_PAUSE).await;
+                continue;
+            }
             Err(error) => {
                 let why = format!("{error:#}");
                 if readiness.waits(WHAT, why.clone()) {

@@ -56,7 +56,7 @@ impl Choice {
 }
 
 /// Everything that `--enable` knows.
-fn every_name() -> Vec<&'static str> {
+pub fn every_name() -> Vec<&'static str> {
     let operators = ALL.iter().flat_map(|family| family.operators());
     operators.map(|operator| operator.name).chain([EVERYTHING]).collect()
 }

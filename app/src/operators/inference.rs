@@ -51,6 +51,8 @@ impl Family for Inference {
                 metrics_prefix: "",
                 needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
                 uses: &[LEADER_WORKER_SET],
+                children: &[],
+                groups: &[],
             },
             Operator {
                 name: LEADER_WORKER_SETS,
@@ -58,12 +60,20 @@ impl Family for Inference {
                 metrics_prefix: "",
                 needs: &[LEADER_WORKER_SET],
                 uses: &[],
+                children: &[],
+                groups: &[],
             },
         ]
     }
 
     fn manifests(&self, enabled: &[&str]) -> Vec<Value> {
         manifests::all(these(enabled))
+    }
+
+    fn controllers(&self, operator: &Operator) -> Vec<&'static str> {
+        let enabled = these(&[operator.name]);
+        let entries = inference::ALL.iter().filter(|entry| (entry.is_enabled)(enabled));
+        entries.map(|entry| entry.name).collect()
     }
 
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {

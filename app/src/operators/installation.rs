@@ -152,7 +152,8 @@ impl Installation {
         if manifest["metadata"]["namespace"] == home.namespace {
             manifest["metadata"]["namespace"] = json!(self.namespace);
         }
-        for subject in manifest["subjects"].as_array_mut().into_iter().flatten() {
+        let subjects = manifest.get_mut("subjects").and_then(Value::as_array_mut);
+        for subject in subjects.into_iter().flatten() {
             if subject["kind"] == "ServiceAccount" && subject["name"] == home.account {
                 subject["namespace"] = json!(self.namespace);
                 subject["name"] = json!(self.home().account);

@@ -27,7 +27,6 @@ pub async fn wait(requests: &Requests, operator: &Operator, readiness: &Readines
         }
         tokio::time::sleep(LOOK).await;
     }
-    readiness.done(operator.name);
 }
 
 /// Those of the kinds that the cluster does not know.

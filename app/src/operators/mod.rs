@@ -61,6 +61,9 @@ pub trait Family: Send + Sync {
         Vec::new()
     }
 
+    /// The names under which an operator tells how it is.
+    fn controllers(&self, operator: &Operator) -> Vec<&'static str>;
+
     /// Runs one of its operators until everything is to stop.
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()>;
 
@@ -101,6 +104,11 @@ pub struct Operator {
     pub needs: &'static [Kind],
     /// What it makes use of where the cluster knows it.
     pub uses: &'static [Kind],
+    /// What it makes of kinds that others make too. It looks into its own alone, so of the rest
+    /// nothing is held but who they are and whose.
+    pub children: &'static [Kind],
+    /// The groups whose objects control those.
+    pub groups: &'static [&'static str],
 }
 
 /// Where a family lives on a cluster.

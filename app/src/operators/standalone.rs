@@ -10,10 +10,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use reconcile::health::Health;
+use reconcile::cache::Holds;
+use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign, release};
 use reconcile::metrics::Metrics;
-use reconcile::{Caches, Context, Environment, environment};
+use reconcile::{Caches, Context, Environment, Kind, environment};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -242,19 +243,25 @@ impl Shared {
         };
         let environment: Arc<dyn Environment> = Arc::new(environment::System);
         let identity = format!("{}_{:016x}", node_name::of_host(), environment.random());
+        let caches = Caches::new(client.clone(), environment.clone());
         let mut metrics: BTreeMap<&'static str, Arc<Metrics>> = BTreeMap::new();
         for (_, operator) in plan.choice.operators() {
             let prefix = operator.metrics_prefix;
             metrics.entry(prefix).or_insert_with(|| Arc::new(Metrics::with_prefix(prefix)));
         }
+        let readiness = Readiness::default();
+        readiness.waits(certificates::WHAT, "they are not there yet".to_owned());
+        for (_, operator) in plan.choice.operators() {
+            readiness.waits(operator.name, "it has not started".to_owned());
+        }
         Shared {
-            caches: Arc::new(Caches::new(client.clone(), environment.clone())),
+            caches: Arc::new(caches.holding(holds(&plan.choice))),
             client,
             installation: Installation { choice: plan.choice.clone(), namespace, reached },
             environment,
             metrics,
             health: Arc::default(),
-            readiness: Arc::default(),
+            readiness: Arc::new(readiness),
             identity,
             stop: tasks.stop_handle().into_receiver(),
         }
@@ -311,6 +318,21 @@ impl Shared {
     }
 }
 
+/// What is held of kinds that not only our operators use. What two of them make is held whole.
+fn holds(choice: &Choice) -> BTreeMap<Kind, Holds> {
+    let mut holds = BTreeMap::new();
+    for (_, operator) in choice.operators() {
+        for kind in operator.children {
+            let theirs = Holds::ControlledBy(operator.groups);
+            let held = holds.entry(*kind).or_insert(theirs);
+            if *held != theirs {
+                *held = Holds::Everything;
+            }
+        }
+    }
+    holds
+}
+
 /// One operator of this process.
 struct Part {
     family: &'static dyn Family,
@@ -358,7 +380,7 @@ impl Part {
     async fn work(
         &self,
         shared: &Shared,
-        unknown: Vec<reconcile::Kind>,
+        unknown: Vec<Kind>,
         mut served: watch::Receiver<Option<Served>>,
     ) {
         loop {
@@ -372,7 +394,11 @@ impl Part {
             let entrance = shared.installation.entrance();
             let entrance = entrance.map(|url| Entrance { url, authority_pem: bundle.clone() });
             let around = Surroundings { entrance, unknown: unknown.clone() };
+            for controller in self.family.controllers(self.operator) {
+                shared.health.set(controller, State::Starting);
+            }
             let mut running = self.family.start(self.operator, &self.context, &around);
+            shared.readiness.done(self.operator.name);
             let is_another = |served: &Option<Served>| {
                 served.as_ref().is_some_and(|served| served.bundle_pem != bundle)
             };

@@ -7,8 +7,8 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use training::admission::{self, webhooks};
 use training::kinds::{
-    CLUSTER_TRAINING_RUNTIME, COSCHEDULING_GROUP, JOB_SET, TRAIN_JOB, TRAINING_RUNTIME,
-    VOLCANO_GROUP,
+    CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, COSCHEDULING_GROUP, JOB, JOB_SET,
+    PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, TRAIN_JOB, TRAINING_RUNTIME, VOLCANO_GROUP,
 };
 use training::plugin::{Groups, Settings, StatusServer};
 use training::runtimes::{self, Choice};
@@ -51,6 +51,8 @@ impl Family for Training {
                 metrics_prefix: "",
                 needs: &[TRAIN_JOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, JOB_SET],
                 uses: &[COSCHEDULING_GROUP, VOLCANO_GROUP],
+                children: &[CONFIG_MAP, SECRET],
+                groups: &[api::training::GROUP],
             },
             Operator {
                 name: JOB_SETS,
@@ -58,6 +60,8 @@ impl Family for Training {
                 metrics_prefix: "",
                 needs: &[JOB_SET],
                 uses: &[],
+                children: &[JOB, PERSISTENT_VOLUME_CLAIM, SERVICE],
+                groups: &[api::job_set::GROUP],
             },
         ]
     }
@@ -75,6 +79,12 @@ impl Family for Training {
             true => runtimes::manifests(choice),
             false => Vec::new(),
         }
+    }
+
+    fn controllers(&self, operator: &Operator) -> Vec<&'static str> {
+        let enabled = these(&[operator.name]);
+        let entries = training::ALL.iter().filter(|entry| (entry.is_enabled)(enabled));
+        entries.map(|entry| entry.name).collect()
     }
 
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {

@@ -1,5 +1,7 @@
 //! Training, as users do it: real processes on this machine, through kubectl and `setpoint train`.
 
+use serde_json::{Value, json};
+
 use crate::node::Machine;
 use crate::sandbox::Ended;
 
@@ -21,7 +23,7 @@ time.sleep(100)
 ";
 
 /// Reports progress as the SDK of the trainer does.
-const REPORTS: &str = "
+pub const REPORTS: &str = "
 import json, os, ssl, urllib.request, urllib.error
 from datetime import datetime, timezone
 url = os.environ['KUBEFLOW_TRAINER_SERVER_URL']
@@ -86,9 +88,76 @@ fn the_rank_that_failed_is_shown_with_its_last_lines() {
     machine.sandbox.write("fails.py", FAILS);
     let ended = train(&machine, &["fails.py", "--nodes", "2", "--name", "fails", "--watch"]);
     assert_eq!(ended.code, Some(1), "{ended:?}");
-    assert!(ended.stdout.contains("[node-1] failed first, with exit code 3"), "{ended:?}");
-    assert!(ended.stdout.trim_end().ends_with("[node-1] out of luck"), "{ended:?}");
+    let failed = "[fails] node-1 failed with exit code 3; its last lines:\n[node-1] out of luck\n";
+    assert!(ended.stdout.ends_with(failed), "{ended:?}");
+    let shown = train(&machine, &["show", "fails"]);
+    assert!(shown.stdout.contains("\nfailed   node-1 failed with exit code 3\n"), "{shown:?}");
+    let shown = train(&machine, &["-o", "json", "show", "fails"]).json();
+    assert_eq!((&shown["state"], &shown["failed"]["exitCode"]), (&json!("failed"), &json!(3)));
     machine.until("get pods --field-selector=status.phase=Running -o name", str::is_empty);
+}
+
+#[test]
+fn what_is_followed_can_be_read_by_programs_too() {
+    let machine = begin();
+    machine.sandbox.write("fails.py", FAILS);
+    let words = ["-o", "json", "fails.py", "--nodes", "2", "--name", "fails", "--watch"];
+    let ended = train(&machine, &words);
+    let read = |line: &str| serde_json::from_str::<Value>(line).expect("every line is JSON");
+    let told: Vec<Value> = ended.stdout.lines().map(read).collect();
+    assert_eq!((ended.code, &told[0]), (Some(1), &json!({"name": "fails"})));
+    let has = |wanted: &Value| told.contains(wanted);
+    assert!(has(&json!({"rank": "node-1", "line": "out of luck"})), "{ended:?}");
+    assert!(has(&json!({"job": "fails", "state": "failed", "progress": null})), "{ended:?}");
+    let failed = told.iter().find(|one| one["failed"].is_object()).expect("the failure");
+    assert_eq!(failed["failed"]["reason"], "FailedJobs", "{failed}");
+    assert_eq!(failed["failed"]["rank"], "node-1", "{failed}");
+    assert_eq!(failed["failed"]["exitCode"], 3, "{failed}");
+    let listed = train(&machine, &["-o", "json", "ls"]).json();
+    assert_eq!((&listed[0]["name"], &listed[0]["state"]), (&json!("fails"), &json!("failed")));
+}
+
+/// More than this machine has, and not much time.
+const WANTS_TOO_MUCH: &str = "
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: large}
+spec:
+  runtimeRef: {name: torch-local}
+  activeDeadlineSeconds: 6
+  trainer: {numNodes: 1, resourcesPerNode: {requests: {cpu: 9k}}}
+";
+
+#[test]
+fn who_waits_is_told_why() {
+    let machine = begin();
+    machine.sandbox.write("large.yaml", WANTS_TOO_MUCH);
+    let ended = train(&machine, &["-f", "large.yaml", "--watch"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("[large] waits: large-node-0-0-"), "{ended:?}");
+    assert!(ended.stdout.contains("Insufficient cpu"), "{ended:?}");
+    let late = "[large] failed: DeadlineExceeded: TrainJob exceeded its active deadline\n";
+    assert!(ended.stdout.ends_with(late), "{ended:?}");
+    // What is not there, or is no job, is said in one line.
+    let missing = train(&machine, &["show", "nothing"]);
+    assert!(missing.error().contains("there is no TrainJob \"nothing\" in default"), "{missing:?}");
+    machine.sandbox.write("pod.yaml", "kind: Pod\n");
+    let wrong = train(&machine, &["-f", "pod.yaml"]);
+    assert!(wrong.error().contains("only runtimes and a TrainJob are for this"), "{wrong:?}");
+    let nowhere = train(&machine, &["nowhere.py"]);
+    assert!(nowhere.error().contains("could not find nowhere.py"), "{nowhere:?}");
+}
+
+#[test]
+fn a_script_runs_where_its_user_is() {
+    let machine = begin();
+    machine.sandbox.write("data.txt", "from beside the script");
+    let script = "import sys\nprint(open('data.txt').read(), *sys.argv[1:])\n";
+    machine.sandbox.write("reads.py", script);
+    let words = ["reads.py", "--name", "reads", "--watch", "--", "--rate", "0.1"];
+    let ended = train(&machine, &words);
+    let line = "[node-0] from beside the script --rate 0.1\n";
+    assert!(ended.code == Some(0) && ended.stdout.contains(line), "{ended:?}");
 }
 
 #[test]
@@ -135,7 +204,7 @@ def hello():
     print('hello from', os.environ['JOB_COMPLETION_INDEX'])
 
 # Scripts of the SDK call `python`, which not every machine has by that name.
-path = os.path.dirname(sys.executable) + ':' + os.environ['PATH']
+path = os.path.dirname(sys.executable) + ':' + os.environ['PATH'] + ':' + sys.argv[1]
 trainer = CustomTrainer(func=hello, num_nodes=2, env={'PATH': path})
 name = client.train(trainer=trainer, runtime='plain-local')
 job = client.wait_for_job_status(name, timeout=100, polling_interval=1)
@@ -144,6 +213,16 @@ print('logs', [line.strip() for line in client.get_job_logs(name) if 'hello' in 
 print('events', 'AllJobsCompleted' in {event.reason for event in client.get_job_events(name)})
 print('listed', name in [job.name for job in client.list_jobs()])
 client.delete_job(name)
+
+def waits():
+    import time
+    time.sleep(1000)
+
+trainer = CustomTrainer(func=waits, num_nodes=3, env={'PATH': path})
+runs = client.train(trainer=trainer, runtime='torch-local')
+job = client.wait_for_job_status(runs, status={'Running'}, timeout=100, polling_interval=1)
+print('three', job.status, sorted((step.name, step.status) for step in job.steps))
+client.delete_job(runs)
 tune = client.train(trainer=BuiltinTrainer(config=TorchTuneConfig(epochs=1)),
     runtime='torchtune-llama3.2-1b')
 print('builtin', client.get_job(tune).status)
@@ -155,9 +234,14 @@ fn the_sdk_of_kubeflow_works_unchanged() {
     let machine = begin();
     let target = std::path::Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target");
     let python = servers::python_kubeflow(target).expect("it is installed");
+    let work = machine.sandbox.work();
     machine.sandbox.write("sdk.py", SDK);
+    // The SDK starts scripts for PyTorch by torchrun; where there is none, Python stands for it.
+    machine.sandbox.write("torchrun", "#!/bin/sh\nexec python3 \"$@\"\n");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(work.join("torchrun"), executable).expect("it is ours");
     let mut command = std::process::Command::new(python);
-    command.arg(machine.sandbox.work().join("sdk.py"));
+    command.arg(work.join("sdk.py")).arg(&work);
     command.env("KUBECONFIG", machine.sandbox.data().join("kubeconfig"));
     let ended = command.output().expect("Python runs");
     let said = String::from_utf8_lossy(&ended.stdout);
@@ -166,6 +250,7 @@ fn the_sdk_of_kubeflow_works_unchanged() {
         logs ['hello from 0']\n\
         events True\n\
         listed True\n\
+        three Running [('node-0', 'Running'), ('node-1', 'Running'), ('node-2', 'Running')]\n\
         builtin Created\n";
     assert_eq!(said, expected, "{}", String::from_utf8_lossy(&ended.stderr));
 }
@@ -199,4 +284,75 @@ fn what_cannot_train_is_refused_by_schema_or_by_the_operator() {
     let warned = machine.run(&["create", "-f", "-"], &held);
     let warning = "Warning: Referenced ClusterTrainingRuntime \"plain-local\" is deprecated";
     assert!(warned.code == Some(0) && warned.stderr.starts_with(warning), "{warned:?}");
+    let warned = machine.run(&["label", "trainjob", "held", "a=b"], "");
+    assert!(warned.code == Some(0) && warned.stderr.starts_with(warning), "{warned:?}");
+    let runtime =
+        machine.kubectl(&["get", "clustertrainingruntime", "torch-local", "-o", "json"], "");
+    let mut runtime: Value = serde_json::from_str(&runtime).expect("it is JSON");
+    runtime["metadata"] = json!({"name": "old", "labels": {"trainer.kubeflow.org/support":
+        "deprecated"}});
+    let warned = machine.run(&["create", "-f", "-"], &runtime.to_string());
+    assert!(warned.code == Some(0) && warned.stderr.starts_with("Warning: "), "{warned:?}");
+    assert!(warned.stderr.contains("#runtime-deprecation-policy"), "{warned:?}");
+}
+
+/// A job that runs while everything is tried on it.
+const RUNS: &str = "
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainingRuntime
+metadata: {name: own}
+spec:
+  mlPolicy: {numNodes: 1, torch: {}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec:
+            template:
+              spec:
+                containers: [{name: node, image: local, command: [sleep, '1000']}]
+---
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: runs}
+spec: {runtimeRef: {kind: TrainingRuntime, name: own}, trainer: {numNodes: 1}}
+";
+
+#[test]
+fn what_is_wrong_with_a_change_does_not_touch_what_runs() {
+    let machine = begin();
+    machine.kubectl(&["apply", "-f", "-"], RUNS);
+    let running =
+        "get pods --field-selector=status.phase=Running -o jsonpath={.items[*].metadata.uid}";
+    let before = machine.until(running, |uid| !uid.is_empty());
+    let refused = |patch: &Value, why: &str| {
+        let patch = patch.to_string();
+        let words = ["patch", "trainjob", "runs", "--type=merge", "-p", &patch];
+        let ended = machine.run(&words, "");
+        assert!(ended.code == Some(1) && ended.stderr.contains(why), "{why}: {ended:?}");
+    };
+    let patches = |job: &str, container: Value| {
+        json!({"spec": {"suspend": true, "runtimePatches": [{"manager": "acme.io/x",
+            "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [{"name": job,
+                "template": {"spec": {"template": {"spec": {"containers": container}}}}}]}}}}]}})
+    };
+    refused(&patches("other", json!([])), "must not have replicated job that doesn't exist");
+    refused(
+        &patches("node", json!([{"name": "other"}])),
+        "must not have container that doesn't exist in the runtime job node",
+    );
+    let reserved = json!([{"name": "PET_NNODES", "value": "9"}]);
+    refused(&json!({"spec": {"trainer": {"env": reserved}}}), "field is immutable");
+    refused(&json!({"spec": {"runtimeRef": {"name": "nothing"}}}), "field is immutable");
+    let old = RUNS.replace("numNodes: 1}}", "numNodes: 1}, podTemplateOverrides: []}");
+    let ended = machine.run(&["apply", "-f", "-"], &old);
+    let why = "unknown field \"spec.podTemplateOverrides\"";
+    assert!(ended.code == Some(1) && ended.stderr.contains(why), "{ended:?}");
+    machine.kubectl(&["delete", "trainingruntime", "own"], "");
+    machine.kubectl(&["label", "trainjob", "runs", "still=here"], "");
+    assert_eq!(machine.until(running, |uid| !uid.is_empty()), before);
+    machine.kubectl(&["delete", "trainjob", "runs"], "");
+    machine.until("get pods -o name", str::is_empty);
 }

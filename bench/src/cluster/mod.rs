@@ -1,7 +1,7 @@
 //! A whole control plane on simulated nodes and a durable store: how fast pods are placed and
 //! become ready, and what that costs.
 
-mod anchors;
+pub mod anchors;
 pub mod arrivals;
 mod gangs;
 mod life;

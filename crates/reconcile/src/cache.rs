@@ -6,11 +6,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
+use serde_json::json;
 use tokio::sync::watch;
 
 use crate::defects::{Defect, is_planted};
 use crate::kind::Kind;
 use crate::object::{Name, Object};
+use crate::owners;
 
 /// A difference that a subscriber is told of. At least one side is there.
 #[derive(Clone)]
@@ -29,9 +31,48 @@ impl Change {
 
 type Subscriber = Box<dyn Fn(&Change) + Send + Sync>;
 
+/// Which objects are held whole; of the others only who they are, and whose.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Holds {
+    #[default]
+    Everything,
+    /// What something of one of these groups controls.
+    ControlledBy(&'static [&'static str]),
+}
+
+/// What is held of an object that is not held whole.
+const WHO: [&str; 8] = [
+    "namespace",
+    "name",
+    "uid",
+    "resourceVersion",
+    "generation",
+    "creationTimestamp",
+    "deletionTimestamp",
+    "ownerReferences",
+];
+
+impl Holds {
+    fn cut(self, object: Object) -> Object {
+        let Holds::ControlledBy(groups) = self else { return object };
+        if owners::controller_group(&object).is_some_and(|group| groups.contains(&group)) {
+            return object;
+        }
+        let mut cut = json!({"apiVersion": object.value["apiVersion"],
+            "kind": object.value["kind"], "metadata": {}});
+        for field in WHO {
+            if let Some(value) = object.value["metadata"].get(field) {
+                cut["metadata"][field] = value.clone();
+            }
+        }
+        Object::shared(Arc::new(cut), object.revision)
+    }
+}
+
 /// The objects of one kind.
 pub struct Cache {
     pub kind: Kind,
+    holds: Holds,
     state: RwLock<State>,
     subscribers: RwLock<Vec<Subscriber>>,
     /// How far the cache has come; 0 before the first list is whole.
@@ -47,9 +88,14 @@ struct State {
 
 impl Cache {
     pub fn new(kind: Kind) -> Cache {
+        Cache::holding(kind, Holds::default())
+    }
+
+    /// One that does not hold everything whole.
+    pub fn holding(kind: Kind, holds: Holds) -> Cache {
         let state = RwLock::new(State::default());
         let (seen, _) = watch::channel(0);
-        Cache { kind, state, subscribers: RwLock::default(), seen }
+        Cache { kind, holds, state, subscribers: RwLock::default(), seen }
     }
 
     pub fn get(&self, name: &Name) -> Option<Arc<Object>> {
@@ -155,7 +201,7 @@ impl Cache {
     }
 
     fn replace(&self, object: Object) {
-        let object = Arc::new(object);
+        let object = Arc::new(self.holds.cut(object));
         let old = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             let old = state.objects.get(&object.name).cloned();
@@ -215,8 +261,6 @@ impl State {
 mod tests {
     use std::sync::Mutex;
 
-    use serde_json::json;
-
     use super::*;
 
     const PODS: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -249,6 +293,27 @@ mod tests {
         cache.put(pod("x", "1", 6));
         assert_eq!(*told.lock().unwrap(), ["- 5", "5 6"]);
         assert_eq!(cache.seen(), 6);
+    }
+
+    #[test]
+    fn what_others_control_is_held_without_its_content() {
+        let map = |name: &str, owner: &str| {
+            Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
+                "namespace": "a", "name": name, "uid": "u", "resourceVersion": "5",
+                "labels": {"a": "b"}, "ownerReferences": [
+                    {"apiVersion": owner, "kind": "X", "uid": "o", "controller": true}]},
+                "data": {"large": "text"}}))
+        };
+        let cache = Cache::holding(PODS, Holds::ControlledBy(&["ours.io"]));
+        cache.put(map("ours", "ours.io/v1"));
+        cache.put(map("theirs", "apps/v1"));
+        let get = |name: &str| cache.get(&Name::new("a", name)).expect("it is held");
+        assert_eq!(get("ours").value["data"]["large"], "text");
+        let theirs = get("theirs");
+        assert_eq!((theirs.uid.as_str(), theirs.revision), ("u", 5));
+        assert!(theirs.value.get("data").is_none());
+        assert!(theirs.value["metadata"].get("labels").is_none());
+        assert_eq!(cache.owned_by("o").len(), 2);
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tokio::task::JoinSet;
 
-use crate::cache::Cache;
+use crate::cache::{Cache, Holds};
 use crate::environment::Environment;
 use crate::follow::{Sink, follow};
 use crate::handover::Place;
@@ -16,6 +16,8 @@ pub struct Caches {
     client: kube::Client,
     environment: Arc<dyn Environment>,
     place: Place,
+    /// What is held of each kind, where that is not everything.
+    holds: BTreeMap<Kind, Holds>,
     held: Mutex<Held>,
 }
 
@@ -27,7 +29,14 @@ struct Held {
 
 impl Caches {
     pub fn new(client: kube::Client, environment: Arc<dyn Environment>) -> Caches {
-        Caches { client, environment, place: Place::default(), held: Mutex::default() }
+        let (place, holds) = (Place::default(), BTreeMap::new());
+        Caches { client, environment, place, holds, held: Mutex::default() }
+    }
+
+    /// The same for whoever looks into few of a cluster's objects: of these kinds only some are
+    /// held whole.
+    pub fn holding(self, holds: BTreeMap<Kind, Holds>) -> Caches {
+        Caches { holds, ..self }
     }
 
     /// The same for a server in this process, which gives objects as they are.
@@ -46,7 +55,8 @@ impl Caches {
         if let Some(cache) = held.caches.get(&kind) {
             return cache.clone();
         }
-        let cache = Arc::new(Cache::new(kind));
+        let holds = self.holds.get(&kind).copied().unwrap_or_default();
+        let cache = Arc::new(Cache::holding(kind, holds));
         held.caches.insert(kind, cache.clone());
         held.followers.spawn(self.fill(cache.clone()));
         cache

@@ -110,7 +110,8 @@ pub async fn release(candidate: &Candidate) -> Result<(), Error> {
         return Ok(());
     }
     let transitions = lease.value["spec"]["leaseTransitions"].as_u64().unwrap_or(0);
-    let spec = json!({"holderIdentity": "", "leaseDurationSeconds": 1});
+    // A name that is empty is not allowed; none is.
+    let spec = json!({"holderIdentity": null, "leaseDurationSeconds": 1});
     write(candidate, &lease, &spec, epoch(candidate, transitions)).await.map(|_| ())
 }
 

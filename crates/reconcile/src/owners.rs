@@ -30,11 +30,22 @@ pub fn child(kind: Kind, name: &str, owner_kind: Kind, owner: &Object) -> Value 
     })
 }
 
-/// The name of the owner that controls an object, if it is of this kind.
-pub fn controller_name(object: &Object, owner: Kind) -> Option<Name> {
+/// The group of the owner that controls an object.
+pub fn controller_group(object: &Object) -> Option<&str> {
+    controller(object).map(|(_, group)| group)
+}
+
+/// The reference to the owner that controls an object, and the owner's group.
+fn controller(object: &Object) -> Option<(&Value, &str)> {
     let owners = object.value["metadata"]["ownerReferences"].as_array()?;
     let reference = owners.iter().find(|reference| reference["controller"] == json!(true))?;
     let group = reference["apiVersion"].as_str()?.rsplit_once('/').map_or("", |(group, _)| group);
+    Some((reference, group))
+}
+
+/// The name of the owner that controls an object, if it is of this kind.
+pub fn controller_name(object: &Object, owner: Kind) -> Option<Name> {
+    let (reference, group) = controller(object)?;
     if reference["kind"] != owner.kind || group != owner.group {
         return None;
     }

@@ -16,6 +16,9 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("pip3", "python3-pip"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("mpirun", "openmpi-bin"),
+    ("sshd", "openssh-server"),
+    ("ssh", "openssh-client"),
 ];
 
 /// Looked at after `PATH`: a user who is not root often lacks them there.

@@ -39,6 +39,7 @@ pub use page::{PAGE_ENTRIES_MAX, Page, PageRequest};
 pub use provenance::{Provenance, Timestamp};
 pub use retention::Retention;
 pub use revision::Revision;
+pub use topics::{Facet, Interest};
 pub use watch::{Visit, Watch};
 
 /// An ordered map in which every change gets the next revision.

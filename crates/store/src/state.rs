@@ -10,7 +10,7 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::page::PAGE_ENTRIES_MAX;
-use crate::topics::{Known, Topics, Wake};
+use crate::topics::{Known, Scope, Topics, Wake};
 use crate::tree::Tree;
 use crate::{Batch, Change, Entry, Error, Key, KeyRange, Page, PageRequest, Revision};
 
@@ -203,16 +203,16 @@ impl State {
     }
 
     /// What happened after a watcher's position; the watcher has joined.
-    pub fn follow(&self, position: Revision, range: &KeyRange) -> Result<Since, Error> {
+    pub fn follow(&self, position: Revision, scope: &Scope) -> Result<Since, Error> {
         let inner = self.read();
         if inner.closed {
             return Err(Error::Stopped { reason: "it was closed".into() });
         }
-        match inner.topics.since(position, range, inner.head) {
+        match inner.topics.since(position, scope, inner.head) {
             Known::Changes { batches, through } => Ok(Since::Recent { batches, through }),
             Known::Older => {
                 drop(inner);
-                self.since(position, range)
+                self.since(position, &scope.range)
             }
         }
     }
@@ -231,15 +231,15 @@ impl State {
         }
     }
 
-    /// Adds a watcher, who is woken when something happens in the range.
-    pub fn join(&self, range: &KeyRange) -> watch::Receiver<Revision> {
+    /// Adds a watcher, who is woken when something happens that it is to be told of.
+    pub fn join(&self, scope: &Scope) -> watch::Receiver<Revision> {
         let mut inner = self.write();
         let head = inner.head;
-        inner.topics.join(range, head)
+        inner.topics.join(scope, head)
     }
 
-    pub fn leave(&self, range: &KeyRange) {
-        self.write().topics.leave(range);
+    pub fn leave(&self, scope: &Scope) {
+        self.write().topics.leave(scope);
     }
 
     pub fn close(&self) {

@@ -3,6 +3,8 @@
 //! Watchers of one range share a topic. A topic keeps the recent changes of its range, so that a
 //! watcher costs nothing when others write, and one that has read them all is never behind however
 //! much is forgotten elsewhere. Topics are found by a prefix that every key of their range has.
+//! Watchers of one range may each want the entries that say one thing, as a node wants its pods:
+//! such a topic has a channel for each answer.
 
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Bound;
@@ -11,7 +13,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 
 use crate::state::{TAKE_BATCHES_MAX, within};
-use crate::{Batch, Key, KeyRange, Revision};
+use crate::{Batch, Change, Entry, Key, KeyRange, Revision};
 
 /// Wakes whoever waits for a topic.
 pub(crate) type Wake = watch::Sender<Revision>;
@@ -22,13 +24,36 @@ pub(crate) struct Topics {
     by_prefix: BTreeMap<Box<[u8]>, Vec<Topic>>,
 }
 
+/// What an entry says of itself.
+pub type Facet = for<'a> fn(&'a Entry) -> Option<&'a str>;
+
+/// A watcher wants only changes of entries that say this, before or after.
+#[derive(Clone, Debug)]
+pub struct Interest {
+    pub of: Facet,
+    pub value: Box<str>,
+}
+
+/// What a watcher is to be told of.
+#[derive(Clone, Debug)]
+pub(crate) struct Scope {
+    pub range: KeyRange,
+    pub interest: Option<Interest>,
+}
+
 struct Topic {
     range: KeyRange,
+    of: Option<Facet>,
+    /// By what the entries say; one without a name where nothing is asked of them.
+    channels: BTreeMap<Box<str>, Channel>,
+}
+
+struct Channel {
     watchers: usize,
     wake: Wake,
-    /// The newest change of the range.
+    /// The newest change.
     last: Revision,
-    /// Every change of the range after this is in `recent`.
+    /// Every change after this is in `recent`.
     complete_after: Revision,
     recent: VecDeque<Arc<Batch>>,
 }
@@ -43,23 +68,31 @@ pub(crate) enum Known {
 
 impl Topics {
     /// Adds a watcher. The changes up to `head` are not the topic's to tell when it is new.
-    pub fn join(&mut self, range: &KeyRange, head: Revision) -> watch::Receiver<Revision> {
-        let topics = self.by_prefix.entry(prefix(range).into()).or_default();
-        let at = topics.iter().position(|topic| topic.range == *range).unwrap_or_else(|| {
-            topics.push(Topic::new(range.clone(), head));
+    pub fn join(&mut self, scope: &Scope, head: Revision) -> watch::Receiver<Revision> {
+        let topics = self.by_prefix.entry(prefix(&scope.range).into()).or_default();
+        let at = topics.iter().position(|topic| topic.is_of(scope)).unwrap_or_else(|| {
+            topics.push(Topic::new(scope));
             topics.len() - 1
         });
-        topics[at].watchers += 1;
-        topics[at].wake.subscribe()
+        let channels = &mut topics[at].channels;
+        let channel = channels.entry(scope.value().into()).or_insert_with(|| Channel::new(head));
+        channel.watchers += 1;
+        channel.wake.subscribe()
     }
 
     /// Takes a watcher out; the last one takes the topic with it.
-    pub fn leave(&mut self, range: &KeyRange) {
-        let prefix = prefix(range);
+    pub fn leave(&mut self, scope: &Scope) {
+        let prefix = prefix(&scope.range);
         let Some(topics) = self.by_prefix.get_mut(prefix) else { return };
-        if let Some(at) = topics.iter().position(|topic| topic.range == *range) {
-            topics[at].watchers -= 1;
-            if topics[at].watchers == 0 {
+        if let Some(at) = topics.iter().position(|topic| topic.is_of(scope)) {
+            let channels = &mut topics[at].channels;
+            if let Some(channel) = channels.get_mut(scope.value()) {
+                channel.watchers -= 1;
+                if channel.watchers == 0 {
+                    channels.remove(scope.value());
+                }
+            }
+            if channels.is_empty() {
                 topics.swap_remove(at);
             }
         }
@@ -72,12 +105,15 @@ impl Topics {
     pub fn add(&mut self, batch: &Arc<Batch>, wakes: &mut Vec<Wake>) {
         for change in &batch.changes {
             self.visit(&change.key, |topic| {
-                // A batch comes whole with the first of its changes.
-                if topic.last < batch.revision {
-                    topic.last = batch.revision;
-                    topic.recent.extend(within(batch, &topic.range));
-                    wakes.push(topic.wake.clone());
-                }
+                let Topic { range, of, channels } = topic;
+                concerned(*of, channels, change, |channel| {
+                    // A batch comes whole with the first of its changes.
+                    if channel.last < batch.revision {
+                        channel.last = batch.revision;
+                        channel.recent.extend(within(batch, range));
+                        wakes.push(channel.wake.clone());
+                    }
+                });
             });
         }
     }
@@ -86,37 +122,45 @@ impl Topics {
     pub fn forget(&mut self, batch: &Batch) {
         for change in &batch.changes {
             self.visit(&change.key, |topic| {
-                if topic.recent.front().is_some_and(|first| first.revision == batch.revision) {
-                    topic.recent.pop_front();
-                    topic.complete_after = batch.revision;
-                }
+                concerned(topic.of, &mut topic.channels, change, |channel| {
+                    let first = channel.recent.front();
+                    if first.is_some_and(|first| first.revision == batch.revision) {
+                        channel.recent.pop_front();
+                        channel.complete_after = batch.revision;
+                    }
+                });
             });
         }
     }
 
     /// What happened up to `head` is not known: whoever has not read up to it is behind.
     pub fn reset(&mut self, head: Revision) {
-        for topic in self.by_prefix.values_mut().flatten() {
-            topic.recent.clear();
-            topic.last = head;
-            topic.complete_after = head;
+        let topics = self.by_prefix.values_mut().flatten();
+        for channel in topics.flat_map(|topic| topic.channels.values_mut()) {
+            channel.recent.clear();
+            channel.last = head;
+            channel.complete_after = head;
         }
     }
 
     pub fn wakes(&self) -> Vec<Wake> {
-        self.by_prefix.values().flatten().map(|topic| topic.wake.clone()).collect()
+        let topics = self.by_prefix.values().flatten();
+        let channels = topics.flat_map(|topic| topic.channels.values());
+        channels.map(|channel| channel.wake.clone()).collect()
     }
 
-    /// The changes of a range after a position, as far as its topic has them.
-    pub fn since(&self, position: Revision, range: &KeyRange, head: Revision) -> Known {
-        let topics = self.by_prefix.get(prefix(range));
-        let topic = topics.and_then(|topics| topics.iter().find(|topic| topic.range == *range));
-        let Some(topic) = topic else { return Known::Older };
-        if position < topic.complete_after {
+    /// The changes that a watcher is to be told of after a position, as far as they are kept.
+    pub fn since(&self, position: Revision, scope: &Scope, head: Revision) -> Known {
+        let topics = self.by_prefix.get(prefix(&scope.range));
+        let topic = topics.and_then(|topics| topics.iter().find(|topic| topic.is_of(scope)));
+        let Some(channel) = topic.and_then(|topic| topic.channels.get(scope.value())) else {
+            return Known::Older;
+        };
+        if position < channel.complete_after {
             return Known::Older;
         }
-        let from = topic.recent.partition_point(|batch| batch.revision <= position);
-        let mut rest = topic.recent.range(from..);
+        let from = channel.recent.partition_point(|batch| batch.revision <= position);
+        let mut rest = channel.recent.range(from..);
         let batches: Vec<_> = rest.by_ref().take(TAKE_BATCHES_MAX).cloned().collect();
         let through = match rest.next() {
             Some(next) => next.revision.before(),
@@ -151,11 +195,56 @@ impl Topics {
     }
 }
 
+impl Scope {
+    pub fn whole(range: KeyRange) -> Scope {
+        Scope { range, interest: None }
+    }
+
+    fn value(&self) -> &str {
+        self.interest.as_ref().map_or("", |interest| &interest.value)
+    }
+}
+
 impl Topic {
-    fn new(range: KeyRange, head: Revision) -> Topic {
+    fn new(scope: &Scope) -> Topic {
+        let of = scope.interest.as_ref().map(|interest| interest.of);
+        Topic { range: scope.range.clone(), of, channels: BTreeMap::new() }
+    }
+
+    fn is_of(&self, scope: &Scope) -> bool {
+        let is_same = match (self.of, &scope.interest) {
+            (None, None) => true,
+            (Some(own), Some(other)) => std::ptr::fn_addr_eq(own, other.of),
+            _ => false,
+        };
+        is_same && self.range == scope.range
+    }
+}
+
+impl Channel {
+    fn new(head: Revision) -> Channel {
         let (wake, _) = watch::channel(head);
         let recent = VecDeque::new();
-        Topic { range, watchers: 0, wake, last: head, complete_after: head, recent }
+        Channel { watchers: 0, wake, last: head, complete_after: head, recent }
+    }
+}
+
+/// Calls for every channel of a topic that a change is for.
+fn concerned(
+    of: Option<Facet>,
+    channels: &mut BTreeMap<Box<str>, Channel>,
+    change: &Change,
+    mut act: impl FnMut(&mut Channel),
+) {
+    let Some(of) = of else {
+        return channels.values_mut().for_each(act);
+    };
+    let new = change.entry.as_deref().and_then(of);
+    let old = change.previous.as_deref().and_then(of).filter(|old| Some(*old) != new);
+    for value in [new, old].into_iter().flatten() {
+        if let Some(channel) = channels.get_mut(value) {
+            act(channel);
+        }
     }
 }
 
@@ -186,8 +275,12 @@ mod tests {
         Arc::new(Batch { revision: Revision(revision), provenance, changes })
     }
 
+    fn prefixed(text: &str) -> Scope {
+        Scope::whole(KeyRange::prefix(text))
+    }
+
     fn told(topics: &Topics, range: &KeyRange, after: u64, head: u64) -> Option<Vec<u64>> {
-        match topics.since(Revision(after), range, Revision(head)) {
+        match topics.since(Revision(after), &Scope::whole(range.clone()), Revision(head)) {
             Known::Changes { batches, .. } => {
                 Some(batches.iter().map(|batch| batch.revision.0).collect())
             }
@@ -200,7 +293,7 @@ mod tests {
         let mut topics = Topics::default();
         let mut receivers = Vec::new();
         for text in ["pods/", "pods/a/", "pods/ab/", "services/", ""] {
-            receivers.push((text, topics.join(&KeyRange::prefix(text), Revision::ZERO)));
+            receivers.push((text, topics.join(&prefixed(text), Revision::ZERO)));
         }
         let mut wakes = Vec::new();
         topics.add(&batch(1, &["pods/a/x"]), &mut wakes);
@@ -219,7 +312,7 @@ mod tests {
     fn who_has_read_everything_of_a_range_is_not_behind_when_the_rest_is_forgotten() {
         let mut topics = Topics::default();
         let range = KeyRange::prefix("quiet/");
-        let _receiver = topics.join(&range, Revision::ZERO);
+        let _receiver = topics.join(&Scope::whole(range.clone()), Revision::ZERO);
         let (first, second) = (batch(1, &["quiet/a"]), batch(2, &["loud/a"]));
         let mut wakes = Vec::new();
         topics.add(&first, &mut wakes);
@@ -232,9 +325,57 @@ mod tests {
     }
 
     #[test]
+    fn who_wants_some_entries_is_told_when_they_come_and_when_they_go() {
+        let entry = |said: &'static str| {
+            let (key, value) = (Key::new("pods/a").unwrap(), said.into());
+            Some(Arc::new(Entry::new(key, value, Revision(1), Revision(1))))
+        };
+        let batch = |revision: u64, previous, entry| {
+            let change = Change { key: Key::new("pods/a").unwrap(), entry, previous };
+            let provenance = Arc::new(Provenance::of(crate::Timestamp(0), "test"));
+            Arc::new(Batch { revision: Revision(revision), provenance, changes: vec![change] })
+        };
+        let scope = |value: &str| Scope {
+            range: KeyRange::prefix("pods/"),
+            interest: Some(Interest {
+                of: |entry| std::str::from_utf8(&entry.value).ok(),
+                value: value.into(),
+            }),
+        };
+        let mut topics = Topics::default();
+        let scopes = [scope("one"), scope("two"), scope("three")];
+        let _receivers = scopes.each_ref().map(|scope| topics.join(scope, Revision::ZERO));
+        let batches = [
+            batch(1, None, entry("one")),
+            batch(2, entry("one"), entry("two")),
+            batch(3, entry("two"), None),
+        ];
+        let mut wakes = Vec::new();
+        batches.iter().for_each(|batch| topics.add(batch, &mut wakes));
+        assert_eq!(wakes.len(), 4);
+        let told = |topics: &Topics, scope, after| match topics.since(after, scope, Revision(3)) {
+            Known::Changes { batches, through } => {
+                assert_eq!(through, Revision(3));
+                batches.iter().map(|batch| batch.revision.0).collect()
+            }
+            Known::Older => vec![0],
+        };
+        let all = |topics: &Topics, after| {
+            scopes.each_ref().map(|scope| told(topics, scope, Revision(after)))
+        };
+        assert_eq!(all(&topics, 0), [vec![1, 2], vec![2, 3], vec![]]);
+        topics.forget(&batches[0]);
+        topics.forget(&batches[1]);
+        assert_eq!(all(&topics, 1), [vec![0], vec![0], vec![]]);
+        assert_eq!(all(&topics, 2), [vec![], vec![3], vec![]]);
+        scopes.iter().for_each(|scope| topics.leave(scope));
+        assert!(topics.by_prefix.is_empty());
+    }
+
+    #[test]
     fn a_topic_goes_with_its_last_watcher() {
         let mut topics = Topics::default();
-        let range = KeyRange::prefix("a");
+        let range = prefixed("a");
         let _receivers = [topics.join(&range, Revision::ZERO), topics.join(&range, Revision::ZERO)];
         topics.leave(&range);
         assert_eq!(topics.by_prefix.len(), 1);
@@ -257,7 +398,7 @@ mod tests {
                     _ => KeyRange { start: start.as_bytes().into(), end: None },
                 };
                 if !ranges.contains(&range) {
-                    let _ = topics.join(&range, Revision::ZERO);
+                    let _ = topics.join(&Scope::whole(range.clone()), Revision::ZERO);
                     ranges.push(range);
                 }
             }

@@ -10,13 +10,14 @@ use tokio::sync::watch;
 
 use crate::replica::Backend;
 use crate::state::Since;
+use crate::topics::{Interest, Scope};
 use crate::{Batch, Error, KeyRange, Revision};
 
 /// A stream of changes.
 pub struct Watch {
     backend: Arc<dyn Backend>,
-    range: KeyRange,
-    /// Changes when something happens in the range.
+    scope: Scope,
+    /// Changes when something happens that is to be told.
     heads: watch::Receiver<Revision>,
     /// Everything up to here has been handed out.
     position: Revision,
@@ -38,14 +39,25 @@ impl Watch {
     ) -> Result<Watch, Error> {
         // A revision that is gone is an error now, not at the first change.
         backend.state().since(after, &range)?;
-        let heads = backend.state().join(&range);
+        let scope = Scope::whole(range);
+        let heads = backend.state().join(&scope);
         let taken = VecDeque::new();
-        Ok(Watch { backend, range, heads, position: after, taken, through: after, visit: None })
+        Ok(Watch { backend, scope, heads, position: after, taken, through: after, visit: None })
     }
 
     /// The same watch, with somebody who looks at every batch first.
     pub fn visited(mut self, visit: Visit) -> Watch {
         self.visit = Some(visit);
+        self
+    }
+
+    /// The same watch for one who wants only what some entries are told of: it sleeps while others
+    /// change. What has happened before now comes whole.
+    pub fn narrowed(mut self, interest: Interest) -> Watch {
+        let narrow = Scope { range: self.scope.range.clone(), interest: Some(interest) };
+        self.heads = self.backend.state().join(&narrow);
+        self.backend.state().leave(&self.scope);
+        self.scope = narrow;
         self
     }
 
@@ -79,17 +91,17 @@ impl Watch {
             return self.position;
         }
         // Nobody wakes a watch for what happens elsewhere, so look how far that went.
-        match self.backend.state().follow(self.through, &self.range) {
+        match self.backend.state().follow(self.through, &self.scope) {
             Ok(Since::Recent { batches, through }) if batches.is_empty() => through,
             _ => self.through,
         }
     }
 
     async fn take(&mut self) -> Result<(), Error> {
-        let (batches, through) = match self.backend.state().follow(self.position, &self.range)? {
+        let (batches, through) = match self.backend.state().follow(self.position, &self.scope)? {
             Since::Recent { batches, through } => (batches, through),
             Since::Older { base } => {
-                let changes = self.backend.older(&self.range, self.position, base).await?;
+                let changes = self.backend.older(&self.scope.range, self.position, base).await?;
                 (changes.batches, changes.through)
             }
         };
@@ -101,7 +113,7 @@ impl Watch {
 
 impl Drop for Watch {
     fn drop(&mut self) {
-        self.backend.state().leave(&self.range);
+        self.backend.state().leave(&self.scope);
     }
 }
 

@@ -10,6 +10,7 @@ pub mod pods;
 mod prepared;
 pub mod record;
 pub mod reviews;
+pub mod rights;
 pub mod simulation;
 pub mod world;
 

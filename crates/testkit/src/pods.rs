@@ -9,6 +9,7 @@
 //! | `play/ends` | `Succeeded` or `Failed` | it runs on |
 //! | `play/ends-after` | seconds it runs before it ends | 1 |
 //! | `play/fails-first` | so many of its owner's pods fail, whatever `play/ends` says | 0 |
+//! | `play/fails-attempts` | pods of the first so many attempts of a JobSet fail | 0 |
 //! | `play/exit-code` | of its containers, if it fails | 1 |
 //! | `play/reason` | why it failed, in its status | none |
 //! | `play/grace` | seconds it takes to go once it is deleted | 0 |
@@ -31,6 +32,9 @@ const READY_AFTER: &str = "play/ready-after";
 const ENDS: &str = "play/ends";
 const ENDS_AFTER: &str = "play/ends-after";
 const FAILS_FIRST: &str = "play/fails-first";
+const FAILS_ATTEMPTS: &str = "play/fails-attempts";
+/// On the pods of a JobSet: which attempt they are of.
+const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
 const EXIT_CODE: &str = "play/exit-code";
 const REASON: &str = "play/reason";
 const GRACE: &str = "play/grace";
@@ -115,7 +119,8 @@ impl Stage {
             }
             "Running" => {
                 let ran = *since.ran.get_or_insert(now);
-                let fails = seconds(pod, FAILS_FIRST).is_some_and(|first| place < first);
+                let fails = seconds(pod, FAILS_FIRST).is_some_and(|first| place < first)
+                    || seconds(pod, FAILS_ATTEMPTS).is_some_and(|most| attempt(pod) < most);
                 let end = match pod.annotation(ENDS) {
                     _ if fails => Some(Act::Fail),
                     Some("Failed") => Some(Act::Fail),
@@ -147,6 +152,10 @@ impl Stage {
 
 fn seconds(pod: &Object, annotation: &str) -> Option<u64> {
     pod.annotation(annotation)?.parse().ok()
+}
+
+fn attempt(pod: &Object) -> u64 {
+    pod.label(ATTEMPT).and_then(|text| text.parse().ok()).unwrap_or(0)
 }
 
 fn due(since: Instant, seconds: u64, now: Instant, act: Act) -> Cue {
@@ -277,5 +286,19 @@ mod tests {
         let second = pod("b", written, "Running");
         assert_eq!(cues(&mut stage, &first, begin, &[0, 1]), ["in 1", "Fail"]);
         assert_eq!(cues(&mut stage, &second, begin, &[0, 1]), ["in 1", "Succeed"]);
+    }
+
+    #[tokio::test]
+    async fn the_pods_of_the_first_attempts_may_fail() {
+        let begin = Instant::now();
+        let mut stage = Stage::default();
+        let written = json!({"play/ends": "Succeeded", "play/fails-attempts": "1"});
+        let of = |name: &str, attempt: &str| {
+            let mut pod = pod(name, written.clone(), "Running").value.clone();
+            pod["metadata"]["labels"] = json!({ATTEMPT: attempt});
+            Object::new(pod)
+        };
+        assert_eq!(cues(&mut stage, &of("a", "0"), begin, &[0, 1]), ["in 1", "Fail"]);
+        assert_eq!(cues(&mut stage, &of("b", "1"), begin, &[0, 1]), ["in 1", "Succeed"]);
     }
 }

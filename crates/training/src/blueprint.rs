@@ -1,6 +1,5 @@
 //! What will run: the specification of a JobSet, as plugins fill it in.
 
-use amounts::pod;
 use serde_json::{Value, json};
 
 use crate::resources;
@@ -172,11 +171,6 @@ impl Blueprint {
     pub fn first_node(&self, job: &TrainJob<'_>) -> String {
         let set = self.trainer_set().map_or(NODE, |set| self.pod_sets[set].name.as_str());
         format!("{}-{set}-0-0.{}", job.name(), self.subdomain(job))
-    }
-
-    /// What one pod of a set requests.
-    pub fn requests(&self, set: usize) -> pod::Amounts {
-        pod::of(self.template(set), "requests")
     }
 
     /// Whether the pods of a set start with the others. Those that must end before others begin

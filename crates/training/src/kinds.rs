@@ -14,8 +14,11 @@ pub const COSCHEDULING_GROUP: Kind =
 pub const JOB: Kind = Kind::namespaced("batch", "v1", "Job", "jobs");
 pub const JOB_SET: Kind =
     Kind::namespaced(api::job_set::GROUP, api::job_set::VERSION, "JobSet", "jobsets");
+pub const LIMIT_RANGE: Kind = Kind::namespaced("", "v1", "LimitRange", "limitranges");
 pub const PERSISTENT_VOLUME_CLAIM: Kind =
     Kind::namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
+pub const RUNTIME_CLASS: Kind =
+    Kind::cluster("node.k8s.io", "v1", "RuntimeClass", "runtimeclasses");
 pub const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 pub const TRAINING_RUNTIME: Kind = Kind::namespaced(

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use reconcile::{Kind, Object};
+use reconcile::{Kind, Object, Watches};
 use serde_json::{Value, json};
 
 use crate::blueprint::Blueprint;
@@ -41,6 +41,14 @@ pub struct StatusServer {
 
 /// What there is of the names that plugins make.
 pub type Found = BTreeMap<(Kind, String), Arc<Object>>;
+
+/// What becomes part of pods when they are made, though no template says it.
+#[derive(Clone, Debug, Default)]
+pub struct Surroundings {
+    /// Of the namespace of the job.
+    pub limit_ranges: Vec<Arc<Object>>,
+    pub runtime_classes: Vec<Arc<Object>>,
+}
 
 /// An object that a plugin wants, and when it is left as it is.
 #[derive(Clone, Debug)]
@@ -89,6 +97,9 @@ pub trait Plugin: Send + Sync {
         Vec::new()
     }
 
+    /// Wakes jobs for what else concerns them, beside the objects that it makes.
+    fn watches(&self, _settings: &Settings, _watches: &mut Watches) {}
+
     /// What is wrong with a job.
     fn validate(&self, _review: &Review<'_>) -> Vec<FieldError> {
         Vec::new()
@@ -126,6 +137,7 @@ pub struct Make<'a> {
     pub job: &'a TrainJob<'a>,
     pub blueprint: &'a Blueprint,
     pub found: &'a Found,
+    pub surroundings: &'a Surroundings,
     /// What each plugin made up, by its name.
     pub fresh: &'a BTreeMap<&'static str, Value>,
 }

@@ -1,22 +1,22 @@
 //! The cluster that trains, as far as these commands ask it.
 
+use std::fmt;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result};
 use futures::AsyncBufReadExt;
 use http::Request;
-use kube::config::{KubeConfigOptions, Kubeconfig};
-use reconcile::handover::Place;
 use reconcile::plan::Target as Seen;
-use reconcile::requests::{Origin, Requests};
-use reconcile::{Kind, Name, Object};
+use reconcile::requests::Requests;
+use reconcile::{Error, Kind, Name, Object, conditions};
+use serde::Serialize;
 use serde_json::{Value, json};
 use training::kinds::TRAIN_JOB;
 
-use super::Target;
-use crate::directories;
-use crate::kubeconfig;
+use crate::cli::Context;
+use crate::cli::connect::{Target, connect};
 
+const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Who changes jobs.
 const MANAGER: &str = "setpoint-train";
@@ -25,27 +25,16 @@ const JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 #[derive(Clone)]
 pub struct Cluster {
     pub requests: Requests,
+    /// Whether it is the one of the data directory, so that its node is this machine.
+    pub is_local: bool,
     pub namespace: String,
 }
 
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
-        let path = match &target.kubeconfig {
-            Some(path) => path.clone(),
-            None => kubeconfig::in_data(&directories::data(target.data_dir.as_deref())?),
-        };
-        if !path.exists() {
-            bail!("{} is not there; start a cluster with `setpoint up`", path.display());
-        }
-        let reading = || format!("could not read the kubeconfig {}", path.display());
-        let config = Kubeconfig::read_from(&path).with_context(reading)?;
-        let options = KubeConfigOptions::default();
-        let config = kube::Config::from_custom_kubeconfig(config, &options).await;
-        let client = kube::Client::try_from(config.with_context(reading)?).with_context(reading)?;
-        let origin = Origin::default();
-        let place = Place::Elsewhere;
-        let requests = Requests { client, manager: MANAGER, origin, place, is_brief: false };
-        Ok(Cluster { requests, namespace: target.namespace.clone() })
+        let requests = connect(target, MANAGER).await?;
+        let is_local = target.kubeconfig.is_none();
+        Ok(Cluster { requests, is_local, namespace: target.namespace.clone() })
     }
 
     pub fn name(&self, name: &str) -> Name {
@@ -54,7 +43,7 @@ impl Cluster {
 
     pub async fn job(&self, name: &str) -> Result<Object> {
         let found = self.requests.get(TRAIN_JOB, &self.name(name)).await;
-        let found = found.with_context(|| format!("could not ask for TrainJob {name}"))?;
+        let found = found.map_err(|error| self.explained(&error))?;
         found.with_context(|| {
             format!("there is no TrainJob {name:?} in {}; see `setpoint train ls`", self.namespace)
         })
@@ -62,7 +51,8 @@ impl Cluster {
 
     pub async fn jobs(&self) -> Result<Vec<Value>> {
         let path = TRAIN_JOB.collection(&self.namespace);
-        let mut list = self.requests.read(&path).await.context("could not ask for TrainJobs")?;
+        let list = self.requests.read(&path).await;
+        let mut list = list.map_err(|error| self.explained(&error))?;
         Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
     }
 
@@ -97,14 +87,68 @@ impl Cluster {
         }
     }
 
-    pub async fn suspend(&self, name: &str, suspend: bool) -> Result<ExitCode> {
+    /// What stands in the way of a job, as far as anybody has noticed: one line each.
+    pub async fn obstacles(&self, name: &str, pods: &[Value]) -> Result<Vec<String>> {
+        let collection = EVENT.collection(&self.namespace);
+        let of_job = format!("involvedObject.name%3D{name},type%3DWarning");
+        let path = format!("{collection}?fieldSelector={of_job}");
+        let list = self.requests.read(&path).await.context("could not ask for events")?;
+        let events = list["items"].as_array().into_iter().flatten();
+        let events = events.filter(|event| event["involvedObject"]["kind"] != "Pod");
+        let mut lines: Vec<String> =
+            events.filter_map(|event| event["message"].as_str().map(str::to_owned)).collect();
+        lines.extend(pods.iter().filter_map(obstacle));
+        lines.dedup();
+        Ok(lines)
+    }
+
+    /// An answer of the server, and what to do where that is not plain.
+    pub fn explained(&self, error: &Error) -> anyhow::Error {
+        match error.code() {
+            Some(404) if error.said().contains("could not find the requested resource") => {
+                anyhow::anyhow!("the cluster knows no TrainJobs; does its part `training` run?")
+            }
+            Some(_) => anyhow::anyhow!(error.said()),
+            None => anyhow::anyhow!("the cluster does not answer: {}", error.chain()),
+        }
+    }
+
+    pub async fn suspend(&self, name: &str, suspend: bool, context: &Context) -> Result<ExitCode> {
         let job = self.job(name).await?;
         let patch = json!({"spec": {"suspend": suspend}});
         let changed = self.requests.patch(&Seen::of(TRAIN_JOB, &job), &patch).await;
         changed.with_context(|| format!("could not change TrainJob {name}"))?;
-        println!("{name} {}", if suspend { "is held" } else { "goes on" });
+        context.output.print(&Suspended { name: name.to_owned(), suspended: suspend })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+#[derive(Serialize)]
+struct Suspended {
+    name: String,
+    suspended: bool,
+}
+
+impl fmt::Display for Suspended {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let does = if self.suspended { "is held" } else { "goes on" };
+        write!(formatter, "{} {does}", self.name)
+    }
+}
+
+/// Why a pod does not run yet, if it says so.
+fn obstacle(pod: &Value) -> Option<String> {
+    let name = pod["metadata"]["name"].as_str()?;
+    if let Some(condition) = conditions::find(&pod["status"], "PodScheduled")
+        && condition["status"] == "False"
+    {
+        return Some(format!("{name}: {}", condition["message"].as_str()?));
+    }
+    let statuses = ["initContainerStatuses", "containerStatuses"];
+    let containers = statuses.iter().flat_map(|field| pod["status"][*field].as_array());
+    let mut waiting = containers.flatten().map(|one| &one["state"]["waiting"]);
+    let waiting = waiting.find(|one| one["message"].is_string())?;
+    Some(format!("{name}: {}: {}", waiting["reason"].as_str()?, waiting["message"].as_str()?))
 }
 
 fn escaped(text: &str) -> String {

@@ -1,16 +1,21 @@
 //! The output of all ranks, with what the job says of itself, until it has ended.
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::Result;
-use reconcile::conditions;
+use reconcile::{Object, conditions};
+use serde::Serialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
-use super::show::{progress, state};
+use super::failure::{Failure, Failures};
+use super::show::{reported, state};
+use crate::cli::Context;
+use crate::output::Output;
 
 /// How often the job is looked at.
 const POLL: Duration = Duration::from_millis(500);
@@ -18,25 +23,80 @@ const POLL: Duration = Duration::from_millis(500);
 const LAST_LINES: u32 = 20;
 /// How long output may still come after the end.
 const REST_MAX: Duration = Duration::from_secs(5);
+/// Looks at a job that waits before anybody is told why.
+const LOOKS_BEFORE_ASKING: u32 = 4;
 
-/// Shows everything until the job has ended.
-pub async fn follow(cluster: &Cluster, name: &str) -> Result<ExitCode> {
+/// What is told while a job is followed: a line, or an object.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase", untagged)]
+enum Told<'a> {
+    State { job: &'a str, state: &'a str, progress: &'a Value },
+    Line { rank: &'a str, line: &'a str },
+    Waits { job: &'a str, waits: &'a str },
+    Failed { job: &'a str, failed: Ended<'a> },
+    Gone { job: &'a str, detached: bool },
+}
+
+#[derive(Serialize)]
+struct Ended<'a> {
+    reason: &'a str,
+    message: &'a str,
+    #[serde(flatten)]
+    first: Option<&'a Failure>,
+}
+
+impl fmt::Display for Told<'_> {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Told::State { job, state, progress } => {
+                write!(formatter, "[{job}] {state}{}", reported(progress))
+            }
+            Told::Line { rank, line } => write!(formatter, "[{rank}] {line}"),
+            Told::Waits { job, waits } => write!(formatter, "[{job}] waits: {waits}"),
+            Told::Failed { job, failed: Ended { reason, message, first } } => {
+                write!(formatter, "[{job}] failed: {reason}: {message}")?;
+                match first {
+                    Some(first) => write!(formatter, "\n[{job}] {first}; its last lines:"),
+                    None => Ok(()),
+                }
+            }
+            Told::Gone { job, .. } => {
+                write!(formatter, "[{job}] goes on; see `setpoint train logs -f {job}`")
+            }
+        }
+    }
+}
+
+/// Shows everything until the job has ended, or until the user has seen enough.
+pub async fn follow(cluster: &Cluster, name: &str, context: &Context) -> Result<ExitCode> {
+    let output = context.output;
+    let enough = tokio::signal::ctrl_c();
+    tokio::select! {
+        ended = until_ended(cluster, name, output) => ended,
+        _ = enough => {
+            output.print(&Told::Gone { job: name, detached: true })?;
+            Ok(ExitCode::SUCCESS)
+        }
+    }
+}
+
+async fn until_ended(cluster: &Cluster, name: &str, output: Output) -> Result<ExitCode> {
     let mut following = BTreeSet::new();
     let mut readers = JoinSet::new();
+    let mut failures = Failures::default();
+    let mut obstacles = Obstacles::default();
     let mut said = String::new();
     loop {
         let job = cluster.job(name).await?;
-        let now = format!("{}{}", state(&job.value), progress(&job.value));
-        if now != said {
-            println!("[{name}] {now}");
-            said = now;
-        }
-        for pod in cluster.pods(name).await? {
-            let rank = rank(&pod);
+        let pods = cluster.pods(name).await?;
+        say_state(&mut said, (name, &job), output)?;
+        for pod in &pods {
+            failures.look_at(pod);
             let key = text(&pod["metadata"]["name"]);
-            if has_started(&pod) && following.insert(key.clone()) {
-                let cluster = cluster.clone();
-                readers.spawn(async move { read(&cluster, (&key, &rank), "&follow=true").await });
+            if has_started(pod) && following.insert(key.clone()) {
+                let (cluster, rank, container) = (cluster.clone(), rank(pod), container_of(pod));
+                let pod = Place { pod: key, rank, container };
+                readers.spawn(async move { pod.read(&cluster, "&follow=true", output).await });
             }
         }
         let ended = |kind: &str| conditions::is_true(&job.value["status"], kind);
@@ -47,61 +107,125 @@ pub async fn follow(cluster: &Cluster, name: &str) -> Result<ExitCode> {
             if ended("Complete") {
                 return Ok(ExitCode::SUCCESS);
             }
-            explain(cluster, name, &job.value).await?;
+            explain(cluster, (name, &job.value), &failures, output).await?;
             return Ok(ExitCode::FAILURE);
         }
+        obstacles.tell(cluster, (name, &job.value), &pods, output).await?;
         tokio::time::sleep(POLL).await;
     }
 }
 
+/// Says how the job is, if that is news.
+fn say_state(said: &mut String, (name, job): (&str, &Object), output: Output) -> Result<()> {
+    let progress = &job.value["status"]["trainerStatus"];
+    let told = Told::State { job: name, state: state(&job.value), progress };
+    let now = told.to_string();
+    if now != *said {
+        output.print(&told)?;
+        *said = now;
+    }
+    Ok(())
+}
+
+/// What stands in the way of a job, each told once.
+#[derive(Default)]
+struct Obstacles {
+    looks: u32,
+    told: BTreeSet<String>,
+}
+
+impl Obstacles {
+    async fn tell(
+        &mut self,
+        cluster: &Cluster,
+        (name, job): (&str, &Value),
+        pods: &[Value],
+        output: Output,
+    ) -> Result<()> {
+        if !matches!(state(job), "waiting" | "starting") {
+            self.looks = 0;
+            return Ok(());
+        }
+        self.looks += 1;
+        if self.looks < LOOKS_BEFORE_ASKING {
+            return Ok(());
+        }
+        for line in cluster.obstacles(name, pods).await? {
+            if self.told.insert(line.clone()) {
+                output.print(&Told::Waits { job: name, waits: &line })?;
+            }
+        }
+        Ok(())
+    }
+}
+
 /// Prints what there is, rank after rank.
-pub async fn print_logs(cluster: &Cluster, name: &str) -> Result<ExitCode> {
+pub async fn print_logs(cluster: &Cluster, name: &str, context: &Context) -> Result<ExitCode> {
     cluster.job(name).await?;
     for pod in cluster.pods(name).await?.iter().filter(|pod| has_started(pod)) {
-        read(cluster, (&text(&pod["metadata"]["name"]), &rank(pod)), "").await;
+        let (rank, container) = (rank(pod), container_of(pod));
+        let place = Place { pod: text(&pod["metadata"]["name"]), rank, container };
+        place.read(cluster, "", context.output).await;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Prints the output of a pod, each line with its rank.
-async fn read(cluster: &Cluster, (pod, rank): (&str, &str), query: &str) {
-    let container = container_of(rank);
-    let print = |line: &str| println!("[{rank}] {line}");
-    if let Err(error) = cluster.log_lines(pod, container, query, print).await {
-        println!("[{rank}] (no output: {})", crate::output::one_line(&error));
+/// Whose output is read, and as whose it is shown.
+struct Place {
+    pod: String,
+    rank: String,
+    container: String,
+}
+
+impl Place {
+    /// Prints the output, each line with its rank.
+    async fn read(&self, cluster: &Cluster, query: &str, output: Output) {
+        let Place { pod, rank, container } = self;
+        // Who does not listen any more is noticed by the one who asks.
+        let print = |line: &str| {
+            let _ = output.print(&Told::Line { rank, line });
+        };
+        if let Err(error) = cluster.log_lines(pod, container, query, print).await {
+            let line = format!("(no output: {})", crate::output::one_line(&error));
+            let _ = output.print(&Told::Line { rank, line: &line });
+        }
     }
 }
 
 /// Says which rank failed, how, and what it said last.
-async fn explain(cluster: &Cluster, name: &str, job: &Value) -> Result<()> {
+async fn explain(
+    cluster: &Cluster,
+    (name, job): (&str, &Value),
+    failures: &Failures,
+    output: Output,
+) -> Result<()> {
     let failed = conditions::find(&job["status"], "Failed").unwrap_or(&Value::Null);
-    println!("[{name}] failed: {}: {}", text(&failed["reason"]), text(&failed["message"]));
-    let pods = cluster.pods(name).await?;
-    let Some(pod) = pods.iter().find(|pod| pod["status"]["phase"] == "Failed") else {
-        return Ok(());
-    };
-    let rank = rank(pod);
-    let ended = &pod["status"]["containerStatuses"][0]["state"]["terminated"];
-    println!("[{rank}] failed first, with exit code {}; its last lines:", ended["exitCode"]);
-    let query = format!("&tailLines={LAST_LINES}");
-    read(cluster, (&text(&pod["metadata"]["name"]), &rank), &query).await;
+    let first = failures.first();
+    let (reason, message) = (text(&failed["reason"]), text(&failed["message"]));
+    let failed = Ended { reason: &reason, message: &message, first };
+    output.print(&Told::Failed { job: name, failed })?;
+    if let Some(Failure { pod, rank, container, .. }) = first.cloned() {
+        let query = format!("&tailLines={LAST_LINES}");
+        Place { pod, rank, container }.read(cluster, &query, output).await;
+    }
     Ok(())
 }
 
 /// `node-0`: which job of the set, and which of its pods.
-fn rank(pod: &Value) -> String {
+pub fn rank(pod: &Value) -> String {
     let labels = &pod["metadata"]["labels"];
     let job = text(&labels["jobset.sigs.k8s.io/replicatedjob-name"]);
     let index = text(&labels["batch.kubernetes.io/job-completion-index"]);
     format!("{job}-{index}")
 }
 
-/// The container that does the work of a step.
-fn container_of(rank: &str) -> &str {
-    match rank.rsplit_once('-') {
-        Some((step @ ("dataset-initializer" | "model-initializer"), _)) => step,
-        _ => "node",
-    }
+/// The container that does the work of a step: `node`, or that of its own name, or the first.
+fn container_of(pod: &Value) -> String {
+    let step = text(&pod["metadata"]["labels"]["jobset.sigs.k8s.io/replicatedjob-name"]);
+    let containers = pod["spec"]["containers"].as_array().map_or(&[][..], Vec::as_slice);
+    let named = |name: &str| containers.iter().find(|one| one["name"] == name);
+    let found = named("node").or_else(|| named(&step)).or(containers.first());
+    found.map(|one| text(&one["name"])).unwrap_or_default()
 }
 
 fn has_started(pod: &Value) -> bool {

@@ -1,35 +1,40 @@
 //! `setpoint train`: trains, and tells how it goes.
 
 mod cluster;
+mod failure;
 mod follow;
 mod list;
 mod show;
 mod submit;
 
-use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
+use super::connect::Target;
 use super::{Context, small_runtime};
 use cluster::Cluster;
 
 const AFTER_HELP: &str = "\
 Examples:
-  setpoint train train.py --nodes 3           three processes that know each other
+  setpoint train train.py --nodes 3           three nodes that know each other
+  setpoint train train.py -- --rate 0.1       what the script is given comes after `--`
   setpoint train -f job.yaml --watch          a TrainJob from a file; its output as it comes
   setpoint train ls                           what trains, and what has
   setpoint train logs NAME                    the output of all ranks
   setpoint train stop NAME                    hold it; `resume` lets it go on
 
-Exit codes with --watch:
+Exit codes with --watch and logs -f:
   0  it completed
-  1  it failed; the rank that failed, its exit code and its last lines are shown";
+  1  it failed; the rank that failed, its exit code and its last lines are shown
+
+With -o json, --watch and logs print one object a line: {\"state\": ..}, {\"rank\": .., \"line\": ..},
+{\"waits\": ..} and, of a job that failed, {\"failed\": ..}.";
 
 /// Train with a script or a TrainJob.
 #[derive(Args)]
-#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+#[command(after_help = AFTER_HELP, subcommand_precedence_over_arg = true)]
 pub struct Train {
     #[command(subcommand)]
     command: Option<Command>,
@@ -37,23 +42,6 @@ pub struct Train {
     submit: submit::Submit,
     #[command(flatten)]
     target: Target,
-}
-
-/// Which cluster is meant.
-#[derive(Args, Clone)]
-struct Target {
-    /// The kubeconfig of the cluster. Else that of what runs on the data directory.
-    #[arg(long, global = true, value_name = "FILE")]
-    kubeconfig: Option<PathBuf>,
-
-    /// The data directory of what runs. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
-    /// ~/.local/share/setpoint.
-    #[arg(long, global = true, value_name = "DIR")]
-    data_dir: Option<PathBuf>,
-
-    /// The namespace of the jobs.
-    #[arg(short, long, global = true, default_value = "default")]
-    namespace: String,
 }
 
 #[derive(Subcommand)]
@@ -88,15 +76,18 @@ impl Train {
             }
             return submit::submit(&cluster, &self.submit, context).await;
         };
+        if !self.submit.is_empty() {
+            bail!("either a script or a command; what a script is given comes after `--`");
+        }
         match command {
             Command::Ls => list::list(&cluster, context).await,
             Command::Show { name } => show::show(&cluster, name, context).await,
             Command::Logs { name, follow } => match follow {
-                true => follow::follow(&cluster, name).await,
-                false => follow::print_logs(&cluster, name).await,
+                true => follow::follow(&cluster, name, context).await,
+                false => follow::print_logs(&cluster, name, context).await,
             },
-            Command::Stop { name } => cluster.suspend(name, true).await,
-            Command::Resume { name } => cluster.suspend(name, false).await,
+            Command::Stop { name } => cluster.suspend(name, true, context).await,
+            Command::Resume { name } => cluster.suspend(name, false, context).await,
         }
     }
 }

@@ -9,6 +9,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cluster::Cluster;
+use super::failure::{Failure, Failures};
 use crate::cli::Context;
 
 /// In one word.
@@ -28,7 +29,11 @@ pub fn state(job: &Value) -> &'static str {
 
 /// What the trainer reports: how far, how long still, and its numbers.
 pub fn progress(job: &Value) -> String {
-    let reported = &job["status"]["trainerStatus"];
+    reported(&job["status"]["trainerStatus"])
+}
+
+/// The same, of the report itself.
+pub fn reported(reported: &Value) -> String {
     let mut text = String::new();
     if let Some(percent) = reported["progressPercentage"].as_i64() {
         text.push_str(&format!(" {percent}%"));
@@ -51,6 +56,8 @@ struct Shown {
     runtime: String,
     jobs: Value,
     conditions: Value,
+    /// The rank that failed first, of a job that failed.
+    failed: Option<Failure>,
     pods: Vec<Pod>,
 }
 
@@ -69,6 +76,9 @@ pub async fn show(cluster: &Cluster, name: &str, context: &Context) -> Result<Ex
         phase: text(&pod["status"]["phase"]),
         node: text(&pod["spec"]["nodeName"]),
     };
+    let pods = cluster.pods(name).await?;
+    let mut failures = Failures::default();
+    pods.iter().for_each(|pod| failures.look_at(pod));
     context.output.print(&Shown {
         name: name.to_owned(),
         state: state(&job.value),
@@ -76,7 +86,8 @@ pub async fn show(cluster: &Cluster, name: &str, context: &Context) -> Result<Ex
         runtime: text(&job.value["spec"]["runtimeRef"]["name"]),
         jobs: job.value["status"]["jobsStatus"].clone(),
         conditions: job.value["status"]["conditions"].clone(),
-        pods: cluster.pods(name).await?.iter().map(pod).collect(),
+        failed: failures.first().filter(|_| state(&job.value) == "failed").cloned(),
+        pods: pods.iter().map(pod).collect(),
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -89,6 +100,9 @@ impl fmt::Display for Shown {
         for one in self.conditions.as_array().into_iter().flatten() {
             let field = |name: &str| one[name].as_str().unwrap_or_default();
             write!(formatter, "\n{}={}: {}", field("type"), field("status"), field("message"))?;
+        }
+        if let Some(failed) = &self.failed {
+            write!(formatter, "\nfailed   {failed}")?;
         }
         for Pod { name, phase, node } in &self.pods {
             write!(formatter, "\npod      {name} {phase} {node}")?;

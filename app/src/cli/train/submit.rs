@@ -1,14 +1,15 @@
 //! Makes a TrainJob of a script or a file.
 
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use reconcile::Environment;
 use reconcile::environment::System;
+use reconcile::{Environment, Kind};
 use serde_json::{Value, json};
-use training::kinds::TRAIN_JOB;
+use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME};
 
 use super::cluster::Cluster;
 use super::follow;
@@ -16,18 +17,24 @@ use crate::cli::Context;
 
 /// Characters of a script's name that become part of its job's.
 const NAME_LENGTH_MAX: usize = 30;
+/// Objects that a file may hold.
+const OBJECTS_MAX: usize = 100;
+const RUNTIME: &str = "torch-local";
+/// Starts the processes of a node.
+const LAUNCHER: &str = include_str!("launcher.py");
 
 #[derive(Args, Clone)]
 pub struct Submit {
-    /// The script to run on every node, and what it is given.
+    /// The script to run on every node.
     #[arg(value_name = "FILE.py")]
     script: Option<PathBuf>,
 
-    /// What the script is given.
+    /// What the script is given; after `--` also what begins with a dash.
     #[arg(value_name = "ARGS", trailing_var_arg = true, requires = "script")]
     arguments: Vec<String>,
 
-    /// A file with a TrainJob, in YAML or JSON.
+    /// A file with a TrainJob and, before it, runtimes of its own; in YAML or JSON. `-` is what
+    /// comes on standard input.
     #[arg(short, long, value_name = "FILE", conflicts_with = "script")]
     file: Option<PathBuf>,
 
@@ -35,15 +42,15 @@ pub struct Submit {
     #[arg(long, value_name = "N")]
     nodes: Option<u32>,
 
-    /// How many processes each node runs; torchrun starts them.
+    /// How many processes each node runs.
     #[arg(long, value_name = "P")]
     procs: Option<u32>,
 
-    /// The ClusterTrainingRuntime that runs the script.
-    #[arg(long, value_name = "NAME", default_value = "torch-local")]
-    runtime: String,
+    /// The ClusterTrainingRuntime; else the one that the file names, or torch-local.
+    #[arg(long, value_name = "NAME")]
+    runtime: Option<String>,
 
-    /// The name of the job; else one is made of the script's.
+    /// The name of the job; else the file's, or one that is made of the script's.
     #[arg(long)]
     name: Option<String>,
 
@@ -59,30 +66,43 @@ impl Submit {
 }
 
 pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Result<ExitCode> {
-    let mut job = match (&asked.script, &asked.file) {
-        (Some(script), _) => of_script(asked, script)?,
+    let (mut job, runtimes) = match (&asked.script, &asked.file) {
+        (Some(script), _) => (of_script(asked, script, cluster.is_local)?, Vec::new()),
         (None, Some(file)) => of_file(file)?,
         (None, None) => bail!("name a script or a file with a TrainJob"),
     };
     if let Some(name) = &asked.name {
         job["metadata"]["name"] = json!(name);
     }
-    if job["metadata"]["namespace"].is_null() {
-        job["metadata"]["namespace"] = json!(cluster.namespace);
+    if let Some(runtime) = &asked.runtime {
+        job["spec"]["runtimeRef"] = json!({"name": runtime});
     }
     for (field, number) in [("numNodes", asked.nodes), ("numProcPerNode", asked.procs)] {
         if let Some(number) = number {
             job["spec"]["trainer"][field] = json!(number);
         }
     }
+    for (kind, mut runtime) in runtimes {
+        place(&mut runtime, kind, &cluster.namespace);
+        let applied = cluster.requests.apply(kind, &runtime).await;
+        applied.map_err(|error| anyhow::anyhow!(error.said()))?;
+    }
+    place(&mut job, TRAIN_JOB, &cluster.namespace);
     let made = cluster.requests.create(TRAIN_JOB, &job).await;
-    let made = made.map_err(|error| anyhow::anyhow!(error.said()))?;
+    let made = made.map_err(|error| cluster.explained(&error))?;
     let name = made.name.name.to_string();
     context.output.print(&Made { name: name.clone() })?;
     if !asked.watch {
         return Ok(ExitCode::SUCCESS);
     }
-    follow::follow(cluster, &name).await
+    let namespace = made.name.namespace.to_string();
+    follow::follow(&Cluster { namespace, ..cluster.clone() }, &name, context).await
+}
+
+fn place(object: &mut Value, kind: Kind, namespace: &str) {
+    if kind.namespaced && object["metadata"]["namespace"].is_null() {
+        object["metadata"]["namespace"] = json!(namespace);
+    }
 }
 
 #[derive(serde::Serialize)]
@@ -96,23 +116,29 @@ impl std::fmt::Display for Made {
     }
 }
 
-fn of_script(asked: &Submit, script: &Path) -> Result<Value> {
+fn of_script(asked: &Submit, script: &Path, is_local: bool) -> Result<Value> {
     let path = script.canonicalize();
     let path = path.with_context(|| format!("could not find {}", script.display()))?;
-    let path = path.to_string_lossy().into_owned();
-    // One process needs no launcher.
-    let mut command = match asked.procs {
-        Some(procs) if procs > 1 => vec!["torchrun".to_owned()],
-        _ => vec!["python3".to_owned(), "-u".to_owned()],
-    };
-    command.push(path);
+    let directory = std::env::current_dir().context("could not find the working directory")?;
+    let python = if is_local { python() } else { "python3".to_owned() };
+    let mut command = vec![python, "-uc".to_owned(), LAUNCHER.to_owned()];
+    command.extend([directory, path].map(|path| path.to_string_lossy().into_owned()));
     command.extend(asked.arguments.iter().cloned());
     Ok(json!({
         "apiVersion": TRAIN_JOB.api_version(),
         "kind": TRAIN_JOB.kind,
         "metadata": {"name": name_of(script)},
-        "spec": {"runtimeRef": {"name": asked.runtime}, "trainer": {"command": command}},
+        "spec": {"runtimeRef": {"name": RUNTIME}, "trainer": {"command": command}},
     }))
+}
+
+/// The Python that the user would start here, which may be that of a virtual environment: its
+/// packages are those that the script was written with.
+fn python() -> String {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let candidates = std::env::split_paths(&path).map(|directory| directory.join("python3"));
+    let found = candidates.into_iter().find(|candidate| candidate.is_file());
+    found.map_or_else(|| "python3".to_owned(), |found| found.to_string_lossy().into_owned())
 }
 
 /// A name of its own for each run of a script.
@@ -127,14 +153,42 @@ fn name_of(script: &Path) -> String {
     format!("{name}-{chance:06x}")
 }
 
-fn of_file(file: &Path) -> Result<Value> {
+type Runtimes = Vec<(Kind, Value)>;
+
+/// The TrainJob of a file, and the runtimes that come with it.
+fn of_file(file: &Path) -> Result<(Value, Runtimes)> {
     let reading = || format!("could not read {}", file.display());
-    let text = std::fs::read_to_string(file).with_context(reading)?;
-    let job: Value = serde_saphyr::from_str(&text).with_context(reading)?;
-    if job["kind"] != TRAIN_JOB.kind {
-        bail!("{} holds no TrainJob", file.display());
+    let text = match file.to_str() {
+        Some("-") => {
+            let mut text = String::new();
+            std::io::stdin().read_to_string(&mut text).with_context(reading)?;
+            text
+        }
+        _ => std::fs::read_to_string(file).with_context(reading)?,
+    };
+    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(reading)?;
+    sort(objects, file)
+}
+
+fn sort(objects: Vec<Value>, file: &Path) -> Result<(Value, Runtimes)> {
+    let (mut job, mut runtimes) = (None, Vec::new());
+    for object in objects.into_iter().filter(|object| !object.is_null()) {
+        let kinds = [TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME];
+        let runtime = kinds.into_iter().find(|kind| object["kind"] == kind.kind);
+        match runtime {
+            Some(kind) if runtimes.len() < OBJECTS_MAX => runtimes.push((kind, object)),
+            None if object["kind"] == TRAIN_JOB.kind && job.is_none() => job = Some(object),
+            None if object["kind"] == TRAIN_JOB.kind => {
+                bail!("{} holds more than one TrainJob; use kubectl apply", file.display())
+            }
+            _ => {
+                let kind = object["kind"].as_str().unwrap_or("an object without a kind");
+                bail!("{} holds {kind}; only runtimes and a TrainJob are for this", file.display())
+            }
+        }
     }
-    Ok(job)
+    let job = job.with_context(|| format!("{} holds no TrainJob", file.display()))?;
+    Ok((job, runtimes))
 }
 
 #[cfg(test)]
@@ -146,5 +200,18 @@ mod tests {
         let name = name_of(Path::new("dir/My Model_2.py"));
         assert!(name.starts_with("my-model-"), "{name}");
         assert!(name_of(Path::new("1.py")).starts_with("train-"));
+    }
+
+    #[test]
+    fn a_file_holds_one_job_and_its_runtimes() {
+        let sorted = |kinds: &[&str]| {
+            let objects = kinds.iter().map(|kind| json!({"kind": kind})).collect();
+            sort(objects, Path::new("f.yaml")).map(|(_, runtimes)| runtimes.len())
+        };
+        let said = |kinds: &[&str]| sorted(kinds).expect_err("refused").to_string();
+        assert_eq!(sorted(&["TrainingRuntime", "TrainJob"]).expect("a job"), 1);
+        assert_eq!(said(&["TrainingRuntime"]), "f.yaml holds no TrainJob");
+        assert!(said(&["TrainJob", "TrainJob"]).contains("more than one"));
+        assert!(said(&["Pod"]).starts_with("f.yaml holds Pod"));
     }
 }

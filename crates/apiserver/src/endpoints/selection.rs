@@ -2,14 +2,17 @@
 
 use std::sync::Arc;
 
-use store::Revision;
+use store::{Interest, KeyRange, Revision};
 
-use crate::persist::Stored;
+use crate::persist::{Stored, stored};
 use crate::registry::custom::{STAMP, Version};
 use crate::request::options::Options;
 use crate::resources::Resource;
 use crate::selectors::{fields, labels};
 use crate::status::Error;
+
+/// The field of a pod that says where it runs.
+const NODE: &str = "spec.nodeName";
 
 /// Label and field selectors of a request, checked.
 #[derive(Clone)]
@@ -37,6 +40,22 @@ impl Selection {
 
     pub fn is_everything(&self) -> bool {
         self.labels.is_everything() && self.fields.is_everything()
+    }
+
+    /// Where all that is wanted lies: one key, if the name is said.
+    pub fn range(&self, resource: &Resource, namespace: &str) -> KeyRange {
+        let name = self.fields.exact("metadata.name");
+        let is_whole = !resource.namespaced || !namespace.is_empty();
+        let key = name.filter(|_| is_whole).and_then(|name| resource.key(namespace, name).ok());
+        key.map_or_else(|| resource.range(namespace), |key| KeyRange::single(&key))
+    }
+
+    /// What a watcher need not be woken for is told to the store: each node watches its own pods.
+    pub fn interest(&self, resource: &Resource) -> Option<Interest> {
+        let is_pod = resource.group.is_empty() && resource.kind == "Pod";
+        // Pods without a node say nothing of it.
+        let node = self.fields.exact(NODE).filter(|node| is_pod && !node.is_empty())?;
+        Some(Interest { of: |entry| stored(entry).field(NODE), value: node.into() })
     }
 
     /// Whether an object is wanted; `relative` is its key behind the resource's prefix.

@@ -175,7 +175,7 @@ impl Watcher {
         request: &Request,
         start: Start,
     ) -> Result<(), Error> {
-        let range = request.resource.range(&request.target.namespace);
+        let range = self.selection.range(&request.resource, &request.target.namespace);
         let after = match start {
             Start::After(revision) => Revision(revision),
             Start::Now => server.store.revision(),
@@ -193,7 +193,11 @@ impl Watcher {
             }
         };
         let watch = server.store.watch(range, after).await;
-        self.watch = Some(watch.map_err(|error| expired(error, after))?);
+        let watch = watch.map_err(|error| expired(error, after))?;
+        self.watch = Some(match self.selection.interest(&request.resource) {
+            Some(interest) => watch.narrowed(interest),
+            None => watch,
+        });
         Ok(())
     }
 

@@ -53,6 +53,8 @@ const PATCHES: [&str; 4] = [
     "application/merge-patch+json",
     "application/strategic-merge-patch+json",
 ];
+/// Nobody knows how lists of custom kinds merge: kubectl must not try.
+const CUSTOM_PATCHES: &[&str] = PATCHES.split_at(3).0;
 
 /// Verb, method, and what upstream calls the action.
 const OF_COLLECTION: [(&str, &str, &str); 3] = [
@@ -74,6 +76,8 @@ struct Thing<'a> {
     kind: &'a str,
     /// Where its schema is; none for what is only options.
     schema: Option<&'a str>,
+    /// How it may be patched.
+    patches: &'static [&'static str],
 }
 
 pub fn describe(resource: &Resource, paths: &mut Value) {
@@ -88,7 +92,12 @@ pub fn describe(resource: &Resource, paths: &mut Value) {
     };
     let item = format!("{collection}/{{name}}");
     let name = schema_name(resource);
+    let patches = match resource.custom() {
+        Some(_) => CUSTOM_PATCHES,
+        None => &PATCHES,
+    };
     let thing = Thing {
+        patches,
         group: &resource.group,
         version: &resource.version,
         kind: &resource.kind,
@@ -101,11 +110,16 @@ pub fn describe(resource: &Resource, paths: &mut Value) {
     add(paths, &collection, &thing, &OF_COLLECTION, serves);
     add(paths, &item, &thing, &OF_ITEM, serves);
     for subresource in &resource.subresources {
-        describe_subresource(paths, &item, subresource, &name);
+        describe_subresource(paths, &item, subresource, (&name, patches));
     }
 }
 
-fn describe_subresource(paths: &mut Value, item: &str, subresource: &Subresource, whole: &str) {
+fn describe_subresource(
+    paths: &mut Value,
+    item: &str,
+    subresource: &Subresource,
+    (whole, patches): (&str, &'static [&'static str]),
+) {
     let is_whole = subresource.name == "status";
     let thing = Thing {
         group: &subresource.group,
@@ -115,6 +129,7 @@ fn describe_subresource(paths: &mut Value, item: &str, subresource: &Subresource
             Some(id) => Some(id.get().name),
             None => is_whole.then_some(whole),
         },
+        patches,
     };
     let path = format!("{item}/{}", subresource.name);
     let serves = |verb: &str| subresource.verbs.contains(&verb);
@@ -194,7 +209,7 @@ fn operation(path: &str, thing: &Thing<'_>, verb: &str, action: &str) -> Value {
         "patch" => {
             let any = json!({"type": "object"});
             operation["requestBody"] =
-                json!({"content": content(&PATCHES, &any), "required": true});
+                json!({"content": content(thing.patches, &any), "required": true});
         }
         _ => {}
     }

@@ -5,6 +5,7 @@ use inference::settings::Settings;
 use inference::{
     Enabled, NAMESPACE, Options, WEBHOOK_SERVICE, admission, conversion, manifests, names,
 };
+use reconcile::leader::Term;
 use reconcile::{Context, Kind, run};
 use serde_json::{Value, json};
 use testkit::{Cluster, pods};
@@ -41,12 +42,18 @@ pub async fn play(context: Context) {
     );
 }
 
+fn alone() -> tokio::sync::watch::Receiver<Term> {
+    tokio::sync::watch::channel(Term::Alone).1
+}
+
 async fn start() -> World {
     let mut world = World::bare().await;
     install(&world.cluster, manifests::all(Enabled::default())).await;
     let enabled = Enabled { dynamo: true, leader_worker_set: false };
-    let mut operators =
-        inference::start(&world.context, &Options { enabled, ..Default::default() });
+    // As the user that they are elsewhere, with the rights that they have there.
+    let client = world.cluster.client(&Settings::default().principal, &[]);
+    let context = world.cluster.context_with(client, world.cluster.admin(), alone());
+    let mut operators = inference::start(&context, &Options { enabled, ..Default::default() });
     world.run(async move { while operators.join_next().await.is_some() {} });
     world.run(play(world.context.clone()));
     world

@@ -15,11 +15,20 @@ pub fn leader(case: &Case<'_>) -> Vec<Violation> {
         violations.push(Violation::new("CT-9", what));
     }
     let Some(taken) = taken_over(case) else {
-        violations.push(Violation::new("plan", "the rival never led"));
+        // Who is refused everything for long, by another fault, is no rival.
+        if case.run.planned.len() == 1 {
+            violations.push(Violation::new("plan", "the rival never led"));
+        }
         return violations;
     };
+    // What changes nothing is answered with what another wrote, and needs no term.
+    let is_of_another = |made: &Made| {
+        let mut others = case.run.rival.iter().filter(|one| one.is_write() && one.is_success());
+        made.revision <= made.head || others.any(|one| one.revision == made.revision)
+    };
     let is_late = |made: &&Made| {
-        made.is_write() && made.is_success() && made.revision > taken && made.head >= taken
+        let is_taken = made.is_write() && made.is_success() && !is_of_another(made);
+        is_taken && made.revision > taken && made.head >= taken
     };
     for made in case.run.made.iter().filter(is_late) {
         let what = format!("{} of the old leader was taken at {}", made.sort, made.revision);

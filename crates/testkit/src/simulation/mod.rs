@@ -45,12 +45,16 @@ pub struct Also {
     pub oracles: &'static [Check],
     /// Plans after which the world may end otherwise than without faults.
     pub incomparable: &'static [Pattern],
+    /// How many plans are run at most where not all that stand for a class are: worlds with much
+    /// in them take long to make.
+    pub samples_max: usize,
 }
 
 impl Default for Also {
     /// What users do goes on while nothing can be written, and at other times when the clock jumps:
     /// only a trial that knows better compares where that leads.
     fn default() -> Also {
-        Also { oracles: &[], incomparable: &[Pattern::Clock, Pattern::Lasting] }
+        let incomparable = &[Pattern::Clock, Pattern::Lasting];
+        Also { oracles: &[], incomparable, samples_max: usize::MAX }
     }
 }

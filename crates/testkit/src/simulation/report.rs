@@ -1,5 +1,5 @@
-//! Runs the plans of a trial, in the default suite one of each class, in `cargo xtask sim` all, and
-//! says what the oracles found.
+//! Runs the plans of a trial, in the default suite one of each class or fewer, in the long one one of
+//! each class, in `cargo xtask sim` all, and says what the oracles found.
 //!
 //! What is run is chosen by environment variables, so that a trial is written once, as a test.
 
@@ -19,6 +19,8 @@ use crate::oracle::{self, Case, Violation};
 
 /// `full` for every plan; anything else, or nothing, for one of each class.
 const SCOPE: &str = "SETPOINT_SIM";
+/// Set for tests that have a long form.
+const LONG: &str = "SETPOINT_TEST_FULL";
 /// Only the trial of this name.
 const SCENARIO: &str = "SETPOINT_SIM_SCENARIO";
 /// Only this seed.
@@ -46,7 +48,7 @@ pub fn try_with(trial: Trial, also: Also) -> usize {
     if !violations.is_empty() {
         failures.push(Failure { seed, planned: Vec::new(), violations });
     }
-    let work = choice.work(trial, &candidates);
+    let work = choice.work(trial, also, &candidates);
     let began = now();
     failures.extend(run_all(trial, also, &reference, &work));
     let took = began.elapsed().as_secs_f64().max(0.001);
@@ -116,6 +118,7 @@ impl Failure {
 /// Which plans are wanted.
 struct Choice {
     is_full: bool,
+    is_long: bool,
     scenario: Option<String>,
     seed: Option<u64>,
 }
@@ -125,13 +128,19 @@ impl Choice {
         let variable = |name| std::env::var(name).ok().filter(|text| !text.is_empty());
         Choice {
             is_full: variable(SCOPE).is_some_and(|scope| scope == "full"),
+            is_long: variable(LONG).is_some(),
             scenario: variable(SCENARIO),
             seed: variable(SEED).and_then(|seed| seed.parse().ok()),
         }
     }
 
     /// What to run of a trial: a seed if it has one, and the faults.
-    fn work(&self, trial: Trial, candidates: &[Candidate]) -> Vec<(Option<u64>, Vec<Planned>)> {
+    fn work(
+        &self,
+        trial: Trial,
+        also: Also,
+        candidates: &[Candidate],
+    ) -> Vec<(Option<u64>, Vec<Planned>)> {
         if self.scenario.as_ref().is_some_and(|scenario| scenario != trial.name) {
             return Vec::new();
         }
@@ -145,12 +154,28 @@ impl Choice {
             (Some(seeds::of(trial.seed, number)), vec![candidate.planned.clone()])
         };
         let mut work: Vec<_> = chosen.map(one).collect();
+        if !self.is_full && !self.is_long {
+            thin_out(&mut work, also.samples_max);
+        }
         work.extend(seeds::kept(trial.name).into_iter().map(|planned| (None, vec![planned])));
         if self.is_full {
             let pairs = (0..PAIRS_DRAWN).map(|at| seeds::of(trial.seed, seeds::PAIRS + at));
             work.extend(pairs.map(|seed| (Some(seed), seeds::planned(seed, candidates))));
         }
         work
+    }
+}
+
+/// Leaves so many, from everywhere: neighbours are faults of one request.
+fn thin_out<T>(work: &mut Vec<T>, most: usize) {
+    let count = work.len();
+    if count > most {
+        let mut number = 0;
+        work.retain(|_| {
+            number += 1;
+            // Whether another whole share of `most` was reached.
+            number * most / count > (number - 1) * most / count
+        });
     }
 }
 
@@ -210,6 +235,18 @@ fn now() -> Instant {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_is_left_of_many_is_from_everywhere() {
+        let thinned = |count: u32, most| {
+            let mut work: Vec<u32> = (1..=count).collect();
+            thin_out(&mut work, most);
+            work
+        };
+        assert_eq!(thinned(10, 3), [4, 7, 10]);
+        assert_eq!(thinned(3, 3), [1, 2, 3]);
+        assert_eq!(thinned(2, usize::MAX), [1, 2]);
+    }
 
     #[test]
     fn a_failure_is_told_with_the_line_that_replays_it() {

@@ -82,6 +82,26 @@ fn webhook(
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "rules": [{"apiGroups": [group], "apiVersions": [version], "resources": [plural],
-            "operations": operations}],
+            "operations": operations, "scope": "*"}],
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::value::list;
+
+    #[test]
+    fn webhooks_fail_closed() {
+        let all = configurations(Enabled::default());
+        let names: Vec<&Value> = all.iter().map(|one| &one["metadata"]["name"]).collect();
+        assert!(names.contains(&&json!("defaulter.trainer.kubeflow.org")), "{names:?}");
+        assert!(names.contains(&&json!("validator.trainer.kubeflow.org")), "{names:?}");
+        let webhooks: Vec<&Value> = all.iter().flat_map(|one| list(&one["webhooks"])).collect();
+        assert_eq!(webhooks.len(), 6);
+        for webhook in webhooks {
+            assert_eq!(webhook["failurePolicy"], "Fail", "{webhook}");
+            assert_eq!(webhook["sideEffects"], "None", "{webhook}");
+        }
+    }
 }

@@ -56,6 +56,7 @@ fn objects(case: &Value) -> Vec<Value> {
     let observed = Observed {
         runtime: Runtime::Live(runtime),
         found: Default::default(),
+        surroundings: Default::default(),
         fresh: fresh.into_iter().collect(),
         until_deadline: None,
         until_deletion: None,

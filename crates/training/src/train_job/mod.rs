@@ -82,6 +82,9 @@ impl Reconciler for Controller {
             // What stands in the way of a job may belong to another.
             watches.by(kind, in_the_way);
         }
+        for plugin in plugins::ALL {
+            plugin.watches(&self.settings, watches);
+        }
         for kind in [TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME] {
             let jobs = watches.cache(TRAIN_JOB);
             watches.by(kind, move |change| {

@@ -10,8 +10,8 @@ use serde_json::Value;
 use super::deadline;
 use super::job::{TrainJob, runtime_kind};
 use super::snapshot;
-use crate::kinds::{CONFIG_MAP, TRAINING_RUNTIME};
-use crate::plugin::{Found, Settings};
+use crate::kinds::{CONFIG_MAP, LIMIT_RANGE, RUNTIME_CLASS, TRAINING_RUNTIME};
+use crate::plugin::{Found, Settings, Surroundings};
 use crate::plugins;
 use crate::timers::Timers;
 
@@ -19,6 +19,7 @@ pub struct Observed {
     pub runtime: Runtime,
     /// Objects of the names that the job's own have.
     pub found: Found,
+    pub surroundings: Surroundings,
     /// What plugins made up, by their names.
     pub fresh: BTreeMap<&'static str, Value>,
     pub until_deadline: Option<Duration>,
@@ -61,7 +62,16 @@ pub async fn observe(
         }
         _ => BTreeMap::new(),
     };
+    let surroundings = match &runtime {
+        Runtime::Kept(runtime) | Runtime::Live(runtime)
+            if runtime["spec"]["podGroupPolicy"].is_object() =>
+        {
+            surroundings(context, &job, means.settings)
+        }
+        _ => Surroundings::default(),
+    };
     Ok(Observed {
+        surroundings,
         runtime,
         found,
         fresh,
@@ -81,6 +91,16 @@ fn find(context: &Context, job: &TrainJob<'_>, kinds: &BTreeSet<Kind>) -> Found 
         }
     }
     found
+}
+
+/// Only gangs need to know, where there are any.
+fn surroundings(context: &Context, job: &TrainJob<'_>, settings: &Settings) -> Surroundings {
+    if !settings.groups.coscheduling && !settings.groups.volcano {
+        return Surroundings::default();
+    }
+    let mut limit_ranges = context.cache(LIMIT_RANGE).all();
+    limit_ranges.retain(|range| &*range.name.namespace == job.namespace());
+    Surroundings { limit_ranges, runtime_classes: context.cache(RUNTIME_CLASS).all() }
 }
 
 async fn runtime(context: &Context, job: &TrainJob<'_>, found: &Found) -> Result<Runtime, Error> {

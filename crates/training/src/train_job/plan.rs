@@ -67,8 +67,8 @@ fn build(
         }
     };
     let blueprint = plugins::enforce(settings, job, &runtime["spec"])?;
-    let (found, fresh) = (&observed.found, &observed.fresh);
-    let make = Make { settings, job, blueprint: &blueprint, found, fresh };
+    let Observed { found, surroundings, fresh, .. } = observed;
+    let make = Make { settings, job, blueprint: &blueprint, found, surroundings, fresh };
     for plugin in plugins::ALL {
         wanted.extend(plugin.objects(&make)?);
     }

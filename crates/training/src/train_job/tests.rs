@@ -32,8 +32,9 @@ fn set(spec: Value, status: Value, owner: &str) -> Arc<Object> {
 
 fn seen(runtime: Runtime, set: Option<Arc<Object>>) -> Observed {
     let found = set.map(|set| ((JOB_SET, "tj".to_owned()), set)).into_iter().collect();
-    let fresh = Default::default();
-    Observed { runtime, found, fresh, until_deadline: None, until_deletion: None }
+    let (fresh, surroundings) = Default::default();
+    let (until_deadline, until_deletion) = (None, None);
+    Observed { runtime, found, surroundings, fresh, until_deadline, until_deletion }
 }
 
 fn outcome(job: &Object, observed: &Observed) -> Vec<String> {

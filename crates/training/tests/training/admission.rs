@@ -1,9 +1,14 @@
 //! What is refused before it is written: rows 10 to 17 and 66 of the feature table.
 
 use serde_json::{Value, json};
-use training::kinds::{CLUSTER_TRAINING_RUNTIME, JOB_SET, TRAIN_JOB, TRAINING_RUNTIME};
+use training::kinds::{
+    CLUSTER_TRAINING_RUNTIME, JOB_SET, TRAIN_JOB, TRAINING_RUNTIME, VOLCANO_GROUP,
+};
 
 use crate::world::{World, has_condition, job, runtime};
+
+const PRIORITY_CLASS: reconcile::Kind =
+    reconcile::Kind::cluster("scheduling.k8s.io", "v1", "PriorityClass", "priorityclasses");
 
 async fn refused(world: &World, spec: Value) -> String {
     let error = world.try_create(TRAIN_JOB, job("wrong", spec)).await.expect_err("refused");
@@ -84,6 +89,68 @@ async fn names_that_the_operator_sets_are_reserved_for_their_runtime_only() {
     }
     let why = refused(&world, with(cluster("torch-distributed"), tune)).await;
     assert!(why.contains("must have a supported pretrained model"), "{why}");
+}
+
+#[tokio::test]
+async fn fine_tuning_fits_its_model() {
+    let world = World::start().await;
+    let quantized = |more: Value| {
+        let trainer = json!({"trainer": {"command": ["tune", "run"],
+            "args": ["model.quantize_base=True", "model.lora_attn_modules=[q]"]}});
+        with(trainer, more)
+    };
+    let on = |model: &str, more: Value| {
+        let job = cluster(&format!("torchtune-{model}"));
+        with(job, quantized(more))
+    };
+    let why = refused(&world, on("qwen2.5-1.5b", json!({}))).await;
+    assert!(why.contains("QLoRA is not supported for qwen2_5/1.5B model"), "{why}");
+    let two = json!({"trainer": {"numProcPerNode": 2}});
+    let why = refused(&world, on("llama3.2-1b", two)).await;
+    for expected in [
+        "must be auto or 1 for llama3_2/1B model when using QLoRA",
+        "must have gpu resource with value 1",
+    ] {
+        assert!(why.contains(expected), "{why}");
+    }
+    let mut held = on("llama3.2-3b", json!({"trainer": {"numProcPerNode": 1}}));
+    held["suspend"] = json!(true);
+    world.create(TRAIN_JOB, job("fits", held)).await;
+    // What is to be told must be there.
+    let mut other = runtime("own", json!({}));
+    other["spec"]["mlPolicy"]["torch"] = json!({"envInjection": {"targets": [
+        {"jobName": "node", "containerNames": ["absent"]}]}});
+    world.create(TRAINING_RUNTIME, other).await;
+    let why = refused(&world, json!({})).await;
+    let expected = "podSet \"node\" container \"absent\" not found in runtime template";
+    assert!(why.contains(expected), "{why}");
+}
+
+#[tokio::test]
+async fn a_queue_has_a_name_and_classes_are_there() {
+    let world = World::start().await;
+    let gang = |name: &str, queue: &str, class: &str| {
+        let mut gang = runtime(name, json!({}));
+        gang["spec"]["podGroupPolicy"] = json!({"volcano": {}});
+        let template = &mut gang["spec"]["template"];
+        template["metadata"] = json!({"annotations": {"scheduling.volcano.sh/queue-name": queue}});
+        let pod = &mut template["spec"]["replicatedJobs"][0]["template"]["spec"]["template"];
+        pod["spec"]["priorityClassName"] = json!(class);
+        gang
+    };
+    world.create(TRAINING_RUNTIME, gang("own", "", "system-node-critical")).await;
+    let why = refused(&world, json!({})).await;
+    assert!(why.contains("Volcano queue name must not be empty"), "{why}");
+    world.create(TRAINING_RUNTIME, gang("classed", "q", "absent")).await;
+    let reference = json!({"runtimeRef": {"name": "classed"}});
+    let why = refused(&world, reference.clone()).await;
+    assert!(why.contains("spec.templateSpec.priorityClassName"), "{why}");
+    let class = json!({"metadata": {"name": "absent"}, "value": 7});
+    world.create(PRIORITY_CLASS, class).await;
+    world.create(TRAIN_JOB, job("queued", reference)).await;
+    let group = world.until(VOLCANO_GROUP, "queued", |_| true).await;
+    assert_eq!(group.value["spec"]["queue"], "q");
+    assert_eq!(group.value["spec"]["priorityClassName"], "absent");
 }
 
 fn patch(manager: &str, pod: Value) -> Value {

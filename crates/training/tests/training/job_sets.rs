@@ -130,6 +130,28 @@ async fn a_set_that_may_begin_again_completes_when_it_need_not() {
 }
 
 #[tokio::test]
+async fn a_set_that_failed_begins_again_and_completes() {
+    let world = World::start().await;
+    let fails = json!({"play/ends": "Succeeded", "play/fails-attempts": "2"});
+    let jobs = vec![
+        replicated("a", fails, json!({"replicas": 2})),
+        replicated("b", json!({"play/ends": "Succeeded", "play/ends-after": "2"}), json!({})),
+    ];
+    let policy = json!({"failurePolicy": {"maxRestarts": 3}});
+    world.create(JOB_SET, set("s", jobs, policy)).await;
+    let done = world.until_set("s", "Completed").await;
+    let status = &done.value["status"];
+    assert_eq!((&status["restarts"], &status["restartsCountTowardsMax"]), (&json!(2), &json!(2)));
+    assert_eq!(status["terminalState"], "Completed");
+    let restarting = reconcile::conditions::find(status, "RestartingJobSet").expect("a condition");
+    assert_eq!(restarting["status"], "False");
+    for name in ["s-a-0", "s-a-1", "s-b-0"] {
+        let job = world.get(JOB, name).await.expect("the last attempt");
+        assert_eq!(job.label("jobset.sigs.k8s.io/restart-attempt"), Some("2"), "{name}");
+    }
+}
+
+#[tokio::test]
 async fn a_set_may_share_claims_and_keep_them() {
     let world = World::start().await;
     let mount = json!({"template": {"spec": {"template": {"spec": {"containers": [

@@ -62,6 +62,13 @@ async fn what_may_not_change_does_not() {
     world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
     let spec = json!({"suspend": true, "trainer": {"numNodes": 1}, "activeDeadlineSeconds": 100});
     world.create(TRAIN_JOB, job("fixed", spec)).await;
+    let fetches = json!({"runtimeRef": {"name": "torchtune-llama3.2-1b",
+        "kind": "ClusterTrainingRuntime"}, "suspend": true,
+        "initializer": {"dataset": {"storageUri": "hf://a/b"}}});
+    world.create(TRAIN_JOB, job("fetches", fetches)).await;
+    let other = json!({"spec": {"initializer": {"dataset": {"storageUri": "hf://c/d"}}}});
+    let error = world.try_patch(TRAIN_JOB, "fetches", other).await.expect_err("refused");
+    assert!(error.code() == Some(422) && error.said().contains("field is immutable"));
     for patch in [
         json!({"runtimeRef": {"name": "other"}}),
         json!({"trainer": {"numNodes": 2}}),
@@ -83,11 +90,10 @@ async fn a_runtime_has_one_policy_and_its_defaults() {
         runtime["spec"]["mlPolicy"] = policy;
         runtime
     };
-    let pairs = [
-        json!({"torch": {}, "mpi": {}}),
-        json!({"jax": {}, "xgboost": {}}),
-        json!({"flux": {}, "torch": {}}),
-    ];
+    let policies = ["torch", "mpi", "jax", "xgboost", "flux"];
+    let pairs = policies.iter().enumerate().flat_map(|(at, one)| {
+        policies[at + 1..].iter().map(move |other| json!({*one: {}, *other: {}}))
+    });
     for pair in pairs {
         let error = world.try_create(TRAINING_RUNTIME, with(pair)).await.expect_err("refused");
         assert_eq!(error.code(), Some(422));

@@ -1,21 +1,24 @@
 //! The operators on trial: under every fault that their own traces offer, with what must hold of
-//! training (TJ-1, TJ-2, TJ-3, TJ-4, TJ-8) checked over everything that was written.
+//! training (`oracles.rs`) checked over everything that was written.
 
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reconcile::plan::Target;
-use reconcile::{Context, conditions};
+use reconcile::{Context, Object, conditions};
 use serde_json::{Value, json};
 use testkit::Cluster;
-use testkit::oracle::{Case, Violation};
+use testkit::faults::Pattern;
+use testkit::oracle::{Case, Check, Violation};
+use testkit::record::Change;
 use testkit::simulation::{self, Also, Trial};
 use training::kinds::{TRAIN_JOB, TRAINING_RUNTIME};
 use training::plugin::{Groups, Settings};
 use training::value::text;
 
-use crate::world::{install_bare, job, play, runtime};
+use crate::oracles::{self, FOREIGN};
+use crate::world::{install_bare, install_groups, job, play, runtime};
 
 /// Trials are named after the user that the operators are.
 macro_rules! concat_name {
@@ -26,108 +29,51 @@ macro_rules! concat_name {
 
 type Workload = fn(Arc<Cluster>, Context) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
+/// Between what users do: longer than any fault lasts that does not last.
+const WHILE: Duration = Duration::from_secs(1_900);
+/// Plans of each trial in the default suite; the long one has more.
+const SAMPLES_MAX: usize = 14;
+/// Deadlines, and how much later than that a job may fail. What is held has time; once it goes on
+/// it has all of it.
+const DEADLINE_SECONDS: u64 = 600;
+const HELD_DEADLINE_SECONDS: u64 = 3_000;
+const LATE_SECONDS_MAX: u64 = 120;
+
 /// Both operators, as the user that their roles are bound to.
 const fn trial(name: &'static str, workload: Workload) -> Trial {
     Trial {
         name,
         seed: 1,
-        component: |context| {
-            Box::pin(async move {
-                // A world without gangs is made sooner.
-                let groups = Groups { coscheduling: false, volcano: false };
-                let plugins = Settings { groups, ..Settings::default() };
-                let options = training::Options { plugins, ..Default::default() };
-                let mut running = training::start(&context, &options);
-                while running.join_next().await.is_some() {}
-            })
-        },
+        // A world without gangs is made sooner.
+        component: |context| Box::pin(operators(context, false)),
         workload,
         play: |context| Box::pin(play(context)),
     }
 }
 
-/// Ended is ended, and never both ways.
-fn ends_once(case: &Case<'_>) -> Vec<Violation> {
-    let mut violations = Vec::new();
-    for change in &case.run.history {
-        let is_job = change.key.contains("trainjobs") || change.key.contains("jobsets");
-        let (Some(old), Some(new)) = (&change.old, &change.new) else { continue };
-        let ended = |object: &Value| {
-            let is = |kind: &str| conditions::is_true(&object["status"], kind);
-            (is("Complete") || is("Completed"), is("Failed"))
-        };
-        let (before, after) = (ended(old), ended(new));
-        if is_job && ((before.0 && !after.0) || (before.1 && !after.1) || (after.0 && after.1)) {
-            violations.push(Violation::new("TJ-2", format!("{} ends twice", change.key)));
-        }
-    }
-    violations
-}
-
-/// One pod for each index of an attempt.
-fn one_pod_a_rank(case: &Case<'_>) -> Vec<Violation> {
-    let mut live: Vec<(String, String)> = Vec::new();
-    let mut violations = Vec::new();
-    for change in case.run.history.iter().filter(|change| change.key.starts_with("pods/")) {
-        live.retain(|(key, _)| *key != change.key);
-        let Some(new) = &change.new else { continue };
-        let phase = text(&new["status"]["phase"]);
-        if matches!(phase, "Succeeded" | "Failed") {
-            continue;
-        }
-        let label = |name: &str| text(&new["metadata"]["labels"][name]).to_owned();
-        let rank = format!(
-            "{} {} {}",
-            label("jobset.sigs.k8s.io/jobset-uid"),
-            label("batch.kubernetes.io/job-name"),
-            label("batch.kubernetes.io/job-completion-index"),
-        );
-        if live.iter().any(|(_, other)| *other == rank) {
-            violations.push(Violation::new("TJ-3", format!("two pods of {rank}")));
-        }
-        live.push((change.key.clone(), rank));
-    }
-    violations
-}
-
-/// Restarts go up one at a time.
-fn restarts_one_by_one(case: &Case<'_>) -> Vec<Violation> {
-    let changes = case.run.history.iter().filter(|change| change.key.contains("jobsets"));
-    let restarts = |object: &Value| object["status"]["restarts"].as_i64().unwrap_or(0);
-    let leaps = changes.filter(|change| {
-        let (Some(old), Some(new)) = (&change.old, &change.new) else { return false };
-        !(0..=1).contains(&(restarts(new) - restarts(old)))
-    });
-    leaps.map(|change| Violation::new("TJ-8", format!("{} leaps", change.key))).collect()
-}
-
-/// What has ended has no pods that run.
-fn nothing_runs_after_the_end(case: &Case<'_>) -> Vec<Violation> {
-    let objects = &case.run.objects;
-    let has_ended = objects.values().any(|object| {
-        object["kind"] == "TrainJob"
-            && ["Complete", "Failed"]
-                .iter()
-                .any(|kind| conditions::is_true(&object["status"], kind))
-    });
-    let runs = |object: &&Value| object["kind"] == "Pod" && object["status"]["phase"] == "Running";
-    let running = objects.values().filter(runs).count();
-    if has_ended && running > 0 {
-        return vec![Violation::new("TJ-1", format!("{running} pods run after the end"))];
-    }
-    Vec::new()
+async fn operators(context: Context, coscheduling: bool) {
+    let plugins =
+        Settings { groups: Groups { coscheduling, volcano: false }, ..Settings::default() };
+    let options = training::Options { plugins, ..Default::default() };
+    let mut running = training::start(&context, &options);
+    while running.join_next().await.is_some() {}
 }
 
 fn try_everything(trial: Trial, plans_min: usize) {
-    let oracles = &[
-        ends_once as testkit::oracle::Check,
-        one_pod_a_rank,
-        restarts_one_by_one,
-        nothing_runs_after_the_end,
-    ];
-    let plans = simulation::try_with(trial, Also { oracles, ..Also::default() });
+    try_with(trial, plans_min, oracles::ALL);
+}
+
+fn try_with(trial: Trial, plans_min: usize, oracles: &'static [Check]) {
+    let also = Also { oracles, samples_max: SAMPLES_MAX, ..Also::default() };
+    let plans = simulation::try_with(trial, also);
     println!("{plans} plans");
     assert!(plans > plans_min, "{plans}");
+}
+
+async fn hold(context: &Context, made: &Object, suspend: bool) {
+    let requests = context.requests("test", Default::default());
+    let patch = json!({"spec": {"suspend": suspend}});
+    requests.patch(&Target::of(TRAIN_JOB, made), &patch).await.expect("changed");
 }
 
 #[test]
@@ -137,6 +83,8 @@ fn no_fault_changes_how_a_job_completes() {
             install_bare(&cluster).await;
             let own = runtime("own", json!({"play/ends": "Succeeded"}));
             cluster.create(TRAINING_RUNTIME, own).await;
+            let foreign = json!({"managedBy": "kueue.x-k8s.io/multikueue", "suspend": true});
+            cluster.create(TRAIN_JOB, job(FOREIGN, foreign)).await;
             cluster.create(TRAIN_JOB, job("good", json!({"trainer": {"numNodes": 2}}))).await;
         })
     };
@@ -163,16 +111,67 @@ fn no_fault_changes_how_a_job_is_held_and_goes_on() {
         Box::pin(async move {
             install_bare(&cluster).await;
             cluster.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
-            let made = cluster.create(TRAIN_JOB, job("held", json!({}))).await;
-            let requests = context.requests("test", Default::default());
+            let limit = json!({"activeDeadlineSeconds": HELD_DEADLINE_SECONDS});
+            let made = cluster.create(TRAIN_JOB, job("held", limit)).await;
             for suspend in [true, false] {
-                tokio::time::sleep(Duration::from_secs(1_800)).await;
-                let patch = json!({"spec": {"suspend": suspend}});
-                requests.patch(&Target::of(TRAIN_JOB, &made), &patch).await.expect("changed");
+                tokio::time::sleep(WHILE).await;
+                hold(&context, &made, suspend).await;
             }
         })
     };
-    try_everything(trial(concat_name!("held"), workload), 50);
+    try_with(trial(concat_name!("held"), workload), 50, TIMED);
+}
+
+/// Two Jobs, whose first attempt fails, and whose second takes its time to begin; meanwhile the job
+/// is held.
+#[test]
+fn no_fault_changes_what_becomes_of_a_job_that_is_held_while_it_begins_again() {
+    let workload: Workload = |cluster, context| {
+        Box::pin(async move {
+            install_bare(&cluster).await;
+            let plays = json!({"play/start-after": "300", "play/ends": "Succeeded",
+                "play/fails-attempts": "1"});
+            let mut own = runtime("own", plays);
+            let spec = &mut own["spec"]["template"]["spec"];
+            spec["failurePolicy"] =
+                json!({"maxRestarts": 3, "restartStrategy": "BlockingRecreate"});
+            let mut beside = spec["replicatedJobs"][0].clone();
+            beside["name"] = json!("beside");
+            beside["template"]["metadata"]["labels"] = json!({});
+            let pod = &mut beside["template"]["spec"]["template"]["metadata"];
+            pod["annotations"] = json!({"play/start-after": "300", "play/ends": "Succeeded",
+                "play/ends-after": "30"});
+            spec["replicatedJobs"].as_array_mut().expect("a list").push(beside);
+            cluster.create(TRAINING_RUNTIME, own).await;
+            let made = cluster.create(TRAIN_JOB, job("again", json!({"trainer": {}}))).await;
+            tokio::time::sleep(Duration::from_secs(450)).await;
+            hold(&context, &made, true).await;
+            tokio::time::sleep(WHILE).await;
+            hold(&context, &made, false).await;
+        })
+    };
+    try_everything(trial(concat_name!("held-in-restart"), workload), 50);
+}
+
+const TIMED: &[Check] = &[every_usual_oracle, fails_in_time];
+
+/// TJ-9: a job fails when its time is over and not before, whatever is done to the clock.
+fn fails_in_time(case: &Case<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let fails = |change: &Change, name: &str| {
+        let has_failed = |job: &Value| conditions::is_true(&job["status"], "Failed");
+        let is_it = |job: &&Value| job["kind"] == "TrainJob" && job["metadata"]["name"] == name;
+        change.new.as_ref().filter(is_it).is_some_and(has_failed)
+    };
+    let is_only_clock = case.run.planned.iter().all(|one| one.fault.pattern() == Pattern::Clock);
+    let held = 2 * WHILE.as_secs() + HELD_DEADLINE_SECONDS;
+    for (name, earliest) in [("late", DEADLINE_SECONDS), ("held", held)] {
+        let Some(at) = oracles::moment(case, |change| fails(change, name)) else { continue };
+        if at < earliest || (is_only_clock && at > earliest + LATE_SECONDS_MAX) {
+            violations.push(Violation::new("TJ-9", format!("{name} failed after {at} s")));
+        }
+    }
+    violations
 }
 
 #[test]
@@ -181,9 +180,74 @@ fn no_fault_changes_when_a_jobs_time_is_over() {
         Box::pin(async move {
             install_bare(&cluster).await;
             cluster.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
-            let limit = json!({"activeDeadlineSeconds": 600});
+            let limit = json!({"activeDeadlineSeconds": DEADLINE_SECONDS});
             cluster.create(TRAIN_JOB, job("late", limit)).await;
         })
     };
-    try_everything(trial(concat_name!("deadline"), workload), 50);
+    try_with(trial(concat_name!("deadline"), workload), 50, TIMED);
+}
+
+fn every_usual_oracle(case: &Case<'_>) -> Vec<Violation> {
+    oracles::ALL.iter().flat_map(|check| check(case)).collect()
+}
+
+/// TJ-5: each job runs what its runtime said when it began.
+fn runs_what_it_began_with(case: &Case<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    let pods = case.run.history.iter().filter_map(|change| change.new.as_ref());
+    for pod in pods.filter(|object| object["kind"] == "Pod") {
+        let of = text(&pod["metadata"]["labels"]["jobset.sigs.k8s.io/jobset-name"]);
+        let image = text(&pod["spec"]["containers"][0]["image"]);
+        let expected = if of == "first" { "i" } else { "new" };
+        if image != expected && !oracles::lasts(case) {
+            violations.push(Violation::new("TJ-5", format!("{of} runs {image}")));
+        }
+    }
+    violations
+}
+
+#[test]
+fn no_fault_changes_which_runtime_a_job_began_with() {
+    const ORACLES: &[Check] = &[every_usual_oracle, runs_what_it_began_with];
+    let workload: Workload = |cluster, context| {
+        Box::pin(async move {
+            install_bare(&cluster).await;
+            let own = cluster.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+            cluster.create(TRAIN_JOB, job("first", json!({}))).await;
+            tokio::time::sleep(WHILE).await;
+            let mut spec = own.value["spec"].clone();
+            let job_of = &mut spec["template"]["spec"]["replicatedJobs"][0]["template"];
+            job_of["spec"]["template"]["spec"]["containers"][0]["image"] = json!("new");
+            let requests = context.requests("test", Default::default());
+            let target = Target::of(TRAINING_RUNTIME, &own);
+            requests.patch(&target, &json!({"spec": spec})).await.expect("changed");
+            cluster.create(TRAIN_JOB, job("second", json!({}))).await;
+            tokio::time::sleep(WHILE).await;
+            requests.delete(&target, &Default::default()).await.expect("deleted");
+        })
+    };
+    try_with(trial(concat_name!("runtime"), workload), 50, ORACLES);
+}
+
+#[test]
+fn no_fault_changes_how_large_a_gang_is() {
+    let workload: Workload = |cluster, _| {
+        Box::pin(async move {
+            install_bare(&cluster).await;
+            install_groups(&cluster).await;
+            let mut own = runtime("own", json!({"play/ends": "Succeeded"}));
+            own["spec"]["podGroupPolicy"] = json!({"coscheduling": {}});
+            let jobs = &mut own["spec"]["template"]["spec"]["replicatedJobs"];
+            let mut first = jobs[0].clone();
+            first["name"] = json!("dataset-initializer");
+            first["template"]["metadata"]["labels"] = json!({});
+            jobs[0]["dependsOn"] = json!([{"name": "dataset-initializer", "status": "Complete"}]);
+            jobs.as_array_mut().expect("a list").insert(0, first);
+            cluster.create(TRAINING_RUNTIME, own).await;
+            cluster.create(TRAIN_JOB, job("gang", json!({"trainer": {"numNodes": 2}}))).await;
+        })
+    };
+    let usual = trial(concat_name!("gang"), workload);
+    let with_gangs = Trial { component: |context| Box::pin(operators(context, true)), ..usual };
+    try_everything(with_gangs, 50);
 }

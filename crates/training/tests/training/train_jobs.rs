@@ -3,8 +3,8 @@
 use serde_json::{Value, json};
 use testkit::cluster::until;
 use training::kinds::{
-    CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, COSCHEDULING_GROUP, JOB, JOB_SET, SECRET, TRAIN_JOB,
-    TRAINING_RUNTIME,
+    CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, COSCHEDULING_GROUP, JOB, JOB_SET, LIMIT_RANGE,
+    RUNTIME_CLASS, SECRET, TRAIN_JOB, TRAINING_RUNTIME,
 };
 use training::value::text;
 
@@ -239,6 +239,40 @@ async fn a_runtime_may_go_while_it_is_used_and_an_old_one_is_warned_of() {
     world.until_gone(TRAINING_RUNTIME, "own").await;
     let ready = |job: &Value| job["status"]["jobsStatus"][0]["ready"] == 1;
     world.until(TRAIN_JOB, "uses", ready).await;
+}
+
+#[tokio::test]
+async fn a_gang_that_is_held_follows_what_its_pods_will_request() {
+    let world = World::start().await;
+    let mut gang = runtime("own", json!({}));
+    gang["spec"]["podGroupPolicy"] = json!({"coscheduling": {}});
+    let job_of = &mut gang["spec"]["template"]["spec"]["replicatedJobs"][0]["template"];
+    job_of["spec"]["template"]["spec"]["runtimeClassName"] = json!("vm");
+    let class = |memory: &str| {
+        json!({"metadata": {"name": "vm"}, "handler": "vm",
+            "overhead": {"podFixed": {"memory": memory}}})
+    };
+    world.create(TRAINING_RUNTIME, gang).await;
+    let held = json!({"suspend": true, "trainer": {"numNodes": 2}});
+    world.create(TRAIN_JOB, job("held", held)).await;
+    let resources =
+        |expected: Value| move |group: &Value| group["spec"]["minResources"] == expected;
+    world.until(COSCHEDULING_GROUP, "held", resources(json!({}))).await;
+    world.create(RUNTIME_CLASS, class("64Mi")).await;
+    world.until(COSCHEDULING_GROUP, "held", resources(json!({"memory": "128Mi"}))).await;
+    let range = json!({"metadata": {"namespace": "default", "name": "range"}, "spec": {"limits": [
+        {"type": "Container", "defaultRequest": {"cpu": "2"}}]}});
+    world.create(LIMIT_RANGE, range).await;
+    let both = json!({"cpu": "4", "memory": "128Mi"});
+    world.until(COSCHEDULING_GROUP, "held", resources(both.clone())).await;
+    // The gang of a job that runs stays.
+    world.patch(TRAIN_JOB, "held", json!({"spec": {"suspend": false}})).await;
+    world.until(JOB_SET, "held", |set| set["spec"]["suspend"] == false).await;
+    world.delete(LIMIT_RANGE, "range").await;
+    world.create(TRAIN_JOB, job("after", json!({"suspend": true}))).await;
+    world.until(COSCHEDULING_GROUP, "after", |_| true).await;
+    let group = world.get(COSCHEDULING_GROUP, "held").await.expect("its gang");
+    assert_eq!(group.value["spec"]["minResources"], both);
 }
 
 #[tokio::test]

@@ -55,6 +55,10 @@ pub async fn install(cluster: &Cluster) {
         let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind).expect("a known kind");
         cluster.install(*kind, &manifest).await;
     }
+    install_groups(cluster).await;
+}
+
+pub async fn install_groups(cluster: &Cluster) {
     for group in groups() {
         cluster.install(DEFINITION, &group).await;
     }

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -20,6 +20,8 @@ use crate::runtime::{ContainerId, ContainerSpec};
 
 /// How long a shim that lives may take to say that its program runs, after a restart of ours.
 const FOUND_START_MAX: Duration = Duration::from_secs(5);
+/// How long a shim waits for its lock.
+const HELD_MAX: Duration = Duration::from_secs(5);
 const LOOK: Duration = Duration::from_millis(10);
 /// Runs that are looked for.
 const RUNS_MAX: usize = 100_000;
@@ -197,13 +199,32 @@ impl Place {
     /// Held by the shim for as long as it lives.
     pub fn hold(&self) -> io::Result<File> {
         let path = self.0.join("lock");
-        let mut file = File::options().create(true).truncate(false).write(true).open(path)?;
+        let mut file = File::options().create(true).truncate(false).write(true).open(&path)?;
         file.try_lock().map_err(io::Error::from)?;
+        // Who held it before may have removed it; then this is the lock of nothing.
+        if fs::metadata(&path)?.ino() != file.metadata()?.ino() {
+            return Err(io::ErrorKind::NotFound.into());
+        }
         let own = i32::try_from(std::process::id()).unwrap_or(0);
         let ticks = system::began(own).unwrap_or(0);
         file.set_len(0)?;
         write!(file, "{own} {ticks}")?;
         Ok(file)
+    }
+
+    /// The same with patience: a process that was forked while somebody looked has the lock until
+    /// it runs its program.
+    pub fn hold_soon(&self) -> io::Result<File> {
+        let mut waited = Duration::ZERO;
+        loop {
+            match self.hold() {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && waited < HELD_MAX => {
+                    std::thread::sleep(LOOK);
+                    waited += LOOK;
+                }
+                held => return held,
+            }
+        }
     }
 
     /// Whoever holds it.

@@ -49,7 +49,7 @@ pub fn main_if_asked() -> Option<ExitCode> {
 }
 
 fn run(place: &Place) -> io::Result<()> {
-    let _held = place.hold()?;
+    let _held = place.hold_soon()?;
     // Read while it is held: whoever gives up a run takes both away.
     let asked = place.asked().ok_or_else(|| io::Error::other("there is no record"))?;
     let Asked { log, group, network, .. } = &asked;

@@ -1,12 +1,12 @@
 //! Pods that start together: the PodGroup of the scheduler plugins.
 
-use reconcile::Kind;
+use reconcile::{Kind, Watches};
 use serde_json::json;
 
 use super::groups;
 use crate::blueprint::Blueprint;
 use crate::kinds::COSCHEDULING_GROUP;
-use crate::plugin::{Make, Plugin, Unless, Wanted};
+use crate::plugin::{Make, Plugin, Settings, Unless, Wanted};
 use crate::train_job::TrainJob;
 
 const LABEL: &str = "scheduling.x-k8s.io/pod-group";
@@ -20,6 +20,12 @@ impl Plugin for Coscheduling {
 
     fn makes(&self, job: &str) -> Vec<(Kind, String)> {
         vec![(COSCHEDULING_GROUP, job.to_owned())]
+    }
+
+    fn watches(&self, settings: &Settings, watches: &mut Watches) {
+        if settings.groups.coscheduling {
+            groups::watch(watches);
+        }
     }
 
     fn enforce_pod_group(&self, job: &TrainJob<'_>, blueprint: &mut Blueprint) {
@@ -37,7 +43,7 @@ impl Plugin for Coscheduling {
         if !make.settings.groups.coscheduling {
             return Err(format!("the cluster has no {COSCHEDULING_GROUP}"));
         }
-        let (count, resources) = groups::members(blueprint);
+        let (count, resources) = groups::members(blueprint, make.surroundings);
         let mut group = job.child(COSCHEDULING_GROUP, job.name());
         group["spec"] = json!({"minMember": count, "minResources": resources});
         if let Some(seconds) = policy["scheduleTimeoutSeconds"].as_i64() {

@@ -1,13 +1,13 @@
 //! Pods that start together: the PodGroup of Volcano.
 
-use reconcile::Kind;
+use reconcile::{Kind, Watches};
 use serde_json::{Value, json};
 
 use super::groups;
 use crate::blueprint::Blueprint;
 use crate::field_error::FieldError;
 use crate::kinds::VOLCANO_GROUP;
-use crate::plugin::{Make, Plugin, Review, Unless, Wanted};
+use crate::plugin::{Make, Plugin, Review, Settings, Unless, Wanted};
 use crate::train_job::TrainJob;
 use crate::value::text;
 
@@ -25,6 +25,13 @@ impl Plugin for Volcano {
 
     fn makes(&self, job: &str) -> Vec<(Kind, String)> {
         vec![(VOLCANO_GROUP, job.to_owned())]
+    }
+
+    fn watches(&self, settings: &Settings, watches: &mut Watches) {
+        // Once is enough where there are both kinds.
+        if settings.groups.volcano && !settings.groups.coscheduling {
+            groups::watch(watches);
+        }
     }
 
     fn validate(&self, review: &Review<'_>) -> Vec<FieldError> {
@@ -63,7 +70,7 @@ impl Plugin for Volcano {
         if !make.settings.groups.volcano {
             return Err(format!("the cluster has no {VOLCANO_GROUP}"));
         }
-        let (count, resources) = groups::members(blueprint);
+        let (count, resources) = groups::members(blueprint, make.surroundings);
         let mut group = job.child(VOLCANO_GROUP, job.name());
         group["spec"] = json!({"minMember": count, "minResources": resources});
         if let Value::String(queue) = &blueprint.annotations[QUEUE] {

@@ -1,0 +1,101 @@
+//! The cluster that serves, as far as these commands ask it.
+
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use inference::kinds::{ADAPTER, COMPONENT, GRAPH};
+use inference::names;
+use inference::value::{list, text};
+use reconcile::plan::Target as Seen;
+use reconcile::requests::Requests;
+use reconcile::{Kind, Name, Object};
+use serde_json::{Value, json};
+
+use crate::cli::connect::{Target, connect};
+
+/// Who changes graphs.
+const MANAGER: &str = "setpoint-serve";
+const SERVICE: Kind = inference::kinds::SERVICE;
+
+pub struct Cluster {
+    pub requests: Requests,
+    pub namespace: String,
+}
+
+impl Cluster {
+    pub async fn connect(target: &Target) -> Result<Cluster> {
+        let requests = connect(target, MANAGER).await?;
+        Ok(Cluster { requests, namespace: target.namespace.clone() })
+    }
+
+    pub fn name(&self, name: &str) -> Name {
+        Name::new(self.namespace.as_str(), name)
+    }
+
+    pub async fn graph(&self, name: &str) -> Result<Object> {
+        let found = self.requests.get(GRAPH, &self.name(name)).await;
+        let found = found.with_context(|| format!("could not ask for graph {name}"))?;
+        found.with_context(|| {
+            format!("there is no graph {name:?} in {}; see `setpoint serve ls`", self.namespace)
+        })
+    }
+
+    pub async fn graphs(&self) -> Result<Vec<Value>> {
+        self.items(GRAPH, "").await
+    }
+
+    /// The objects of the components of a graph.
+    pub async fn components(&self, graph: &str) -> Result<Vec<Value>> {
+        let label = names::GRAPH.replace('/', "%2F");
+        self.items(COMPONENT, &format!("?labelSelector={label}%3D{graph}")).await
+    }
+
+    async fn items(&self, kind: Kind, query: &str) -> Result<Vec<Value>> {
+        let path = format!("{}{query}", kind.collection(&self.namespace));
+        let read = self.requests.read(&path).await;
+        let mut list = read.with_context(|| format!("could not ask for {}", kind.plural))?;
+        Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
+    }
+
+    /// The service of the frontend of a graph, and where it listens.
+    pub async fn frontend(&self, graph: &Object) -> Result<Option<(String, String)>> {
+        let parts = list(&graph.value["spec"]["components"]);
+        let Some(part) = parts.iter().find(|part| part["type"] == "frontend") else {
+            return Ok(None);
+        };
+        let own = format!("{}-{}", graph.name.name, text(&part["name"]).to_lowercase());
+        let name = names::service(&own);
+        let found = self.requests.get(SERVICE, &self.name(&name)).await;
+        let found = found.context("could not ask for the service of the frontend")?;
+        Ok(found.map(|service| {
+            let address = text(&service.value["spec"]["clusterIP"]).to_owned();
+            (name, format!("http://{address}:{}", names::HTTP_PORT))
+        }))
+    }
+
+    /// Through its adapter, where a component has one.
+    pub async fn scale(&self, name: &str, component: &str, replicas: u32) -> Result<ExitCode> {
+        let graph = self.graph(name).await?;
+        let parts = list(&graph.value["spec"]["components"]);
+        let at = parts.iter().position(|part| text(&part["name"]).eq_ignore_ascii_case(component));
+        let at = at.with_context(|| {
+            let names: Vec<&str> = parts.iter().map(|part| text(&part["name"])).collect();
+            format!("graph {name} has no component {component:?}; it has {}", names.join(", "))
+        })?;
+        let part = &parts[at];
+        let changed = if part["scalingAdapter"].is_object() {
+            let adapter = format!("{name}-{}", text(&part["name"]).to_lowercase());
+            let found = self.requests.get(ADAPTER, &self.name(&adapter)).await?;
+            let found = found.with_context(|| format!("adapter {adapter} is not there yet"))?;
+            let patch = json!({"spec": {"replicas": replicas}});
+            self.requests.patch(&Seen::of(ADAPTER, &found), &patch).await
+        } else {
+            let mut object = graph.value.clone();
+            object["spec"]["components"][at]["replicas"] = json!(replicas);
+            self.requests.replace(&Seen::unchanged(GRAPH, &graph), &object).await
+        };
+        changed.with_context(|| format!("could not scale {component} of {name}"))?;
+        println!("{} of {name} is scaled to {replicas}", text(&part["name"]));
+        Ok(ExitCode::SUCCESS)
+    }
+}

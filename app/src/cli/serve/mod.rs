@@ -1,0 +1,89 @@
+//! `setpoint serve`: serves models with graphs of components, and tells how they fare.
+
+mod chat;
+mod cluster;
+mod draw;
+mod list;
+mod submit;
+mod watch;
+
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+
+use super::connect::Target;
+use super::{Context, small_runtime};
+use cluster::Cluster;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint serve -f graph.yaml --watch     a graph from a file; its address when it answers
+  setpoint serve ./model --engine mocker   a frontend and a worker for a model
+  setpoint serve ls                        what serves
+  setpoint serve graph NAME                the graph, with what is ready of each component
+  setpoint serve scale NAME COMPONENT 3    more or fewer of a component
+  setpoint serve chat NAME 'hello'         ask it something
+
+Exit codes with --watch:
+  0  it serves
+  1  it failed; why is shown";
+
+/// Serve models with a graph of components.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
+pub struct Serve {
+    #[command(subcommand)]
+    command: Option<Command>,
+    #[command(flatten)]
+    submit: submit::Submit,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// What serves.
+    Ls,
+    /// How one graph is.
+    Show { name: String },
+    /// The components of a graph: what is ready of each, and of which form.
+    Graph { name: String },
+    /// Change how many there are of a component.
+    Scale { name: String, component: String, replicas: u32 },
+    /// Ask a graph something.
+    Chat {
+        name: String,
+        text: String,
+        /// The model that is asked; else the first that the graph has.
+        #[arg(long)]
+        model: Option<String>,
+    },
+}
+
+impl Serve {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        small_runtime()?.block_on(self.perform(context))
+    }
+
+    async fn perform(&self, context: &Context) -> Result<ExitCode> {
+        let cluster = Cluster::connect(&self.target).await?;
+        let Some(command) = &self.command else {
+            if self.submit.is_empty() {
+                bail!("name a model or a file with a graph; `setpoint serve --help` shows how");
+            }
+            return submit::submit(&cluster, &self.submit).await;
+        };
+        match command {
+            Command::Ls => list::list(&cluster, context).await,
+            Command::Show { name } => list::show(&cluster, name, context).await,
+            Command::Graph { name } => draw::draw(&cluster, name).await,
+            Command::Scale { name, component, replicas } => {
+                cluster.scale(name, component, *replicas).await
+            }
+            Command::Chat { name, text, model } => {
+                chat::chat(&cluster, name, text, model.as_deref()).await
+            }
+        }
+    }
+}

@@ -1,0 +1,135 @@
+//! Makes a graph, of a file or of a model.
+
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use clap::Args;
+use inference::kinds::GRAPH;
+use inference::value::text;
+use reconcile::Kind;
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::watch;
+
+/// The version of what runs, where the image does not say.
+const VERSION: &str = "1.6.1";
+/// The same kind in the version that older files are written in.
+const OLDER: Kind =
+    Kind::namespaced("nvidia.com", "v1alpha1", "DynamoGraphDeployment", "dynamographdeployments");
+
+#[derive(Args)]
+pub struct Submit {
+    /// The model: a directory of this machine, or a name of the model hub.
+    #[arg(value_name = "MODEL")]
+    model: Option<String>,
+
+    /// A file with a DynamoGraphDeployment.
+    #[arg(short, long, value_name = "FILE", conflicts_with = "model")]
+    file: Option<PathBuf>,
+
+    /// The name of the graph; else the last part of the model's.
+    #[arg(long)]
+    name: Option<String>,
+
+    /// What runs the model: vllm, sglang, trtllm, or mocker, which only plays one.
+    #[arg(long, default_value = "vllm", value_parser = ["vllm", "sglang", "trtllm", "mocker"])]
+    engine: String,
+
+    /// How many workers.
+    #[arg(long, default_value_t = 1)]
+    replicas: u32,
+
+    /// The Python that has Dynamo.
+    #[arg(long, default_value = "python3", value_name = "PROGRAM")]
+    python: String,
+
+    /// The image, on clusters whose nodes run images.
+    #[arg(long, default_value_t = format!("nvcr.io/nvidia/ai-dynamo/vllm-runtime:{VERSION}"))]
+    image: String,
+
+    /// Tell how it goes until it serves.
+    #[arg(long)]
+    watch: bool,
+}
+
+impl Submit {
+    pub fn is_empty(&self) -> bool {
+        self.model.is_none() && self.file.is_none()
+    }
+}
+
+pub async fn submit(cluster: &Cluster, asked: &Submit) -> Result<ExitCode> {
+    let mut graph = match (&asked.file, &asked.model) {
+        (Some(file), _) => read(file)?,
+        (None, Some(model)) => of_model(asked, model),
+        (None, None) => bail!("name a model or a file with a graph"),
+    };
+    if let Some(name) = &asked.name {
+        graph["metadata"]["name"] = json!(name);
+    }
+    graph["metadata"]["namespace"] = json!(cluster.namespace);
+    let kind = match graph["apiVersion"] == OLDER.api_version() {
+        true => OLDER,
+        false => GRAPH,
+    };
+    let name = text(&graph["metadata"]["name"]).to_owned();
+    let applied = cluster.requests.apply(kind, &graph).await;
+    applied.with_context(|| format!("could not make graph {name}"))?;
+    println!("graph {name} is made");
+    match asked.watch {
+        true => watch::watch(cluster, &name).await,
+        false => Ok(ExitCode::SUCCESS),
+    }
+}
+
+fn read(file: &Path) -> Result<Value> {
+    let text = std::fs::read_to_string(file);
+    let text = text.with_context(|| format!("could not read {}", file.display()))?;
+    let graph: Value = serde_saphyr::from_str(&text)
+        .with_context(|| format!("{} is no YAML of one object", file.display()))?;
+    if graph["kind"] != GRAPH.kind {
+        bail!("{} has no {} in it", file.display(), GRAPH.kind);
+    }
+    Ok(graph)
+}
+
+/// A frontend, and workers that run a model.
+fn of_model(asked: &Submit, model: &str) -> Value {
+    let path = Path::new(model);
+    let model = match path.canonicalize() {
+        Ok(found) if found.is_dir() => found.display().to_string(),
+        _ => model.to_owned(),
+    };
+    let short = model.trim_end_matches('/').rsplit('/').next().unwrap_or(&model).to_owned();
+    let name: String = short
+        .to_lowercase()
+        .chars()
+        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
+        .collect();
+    let flag = if asked.engine == "mocker" { "--model-path" } else { "--model" };
+    let mut args = vec![flag.to_owned(), model.clone()];
+    if asked.engine == "mocker" {
+        args.extend(["--model-name".to_owned(), short]);
+    }
+    let container = |module: &str, args: &[String]| {
+        json!({"name": "main", "image": asked.image,
+            "command": [asked.python, "-m", format!("dynamo.{module}")], "args": args})
+    };
+    let part = |name: &str, kind: &str, replicas: u32, container: Value| {
+        json!({"name": name, "type": kind, "replicas": replicas,
+            "runtimeVersionOverride": VERSION,
+            "podTemplate": {"spec": {"containers": [container]}}})
+    };
+    let round_robin = ["--router-mode".to_owned(), "round-robin".to_owned()];
+    json!({
+        "apiVersion": GRAPH.api_version(),
+        "kind": GRAPH.kind,
+        "metadata": {"name": name.trim_matches('-')},
+        "spec": {"components": [
+            part("Frontend", "frontend", 1, container("frontend", &round_robin)),
+            part("Worker", "worker", asked.replicas, container(&asked.engine, &args)),
+        ]},
+    })
+}
