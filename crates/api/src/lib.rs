@@ -9,6 +9,7 @@ pub mod core_types;
 pub mod definition;
 pub mod dynamo;
 pub mod dynamo_alpha;
+pub mod dynamo_checkpoint;
 pub mod dynamo_component;
 pub mod dynamo_model;
 pub mod dynamo_request;

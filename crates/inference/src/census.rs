@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use reconcile::health::State;
 use reconcile::{Context, Kind, Object, conditions};
 
 use crate::METRICS_PREFIX;
@@ -14,8 +15,10 @@ pub const NAME: &str = "dynamo-census";
 /// How often they are counted.
 const EVERY: Duration = Duration::from_secs(30);
 
-/// How an object of each kind is said to be.
-const KINDS: [(Kind, fn(&Object) -> String); 5] = [
+/// How an object is said to be.
+type Manner = fn(&Object) -> String;
+
+const KINDS: [(Kind, Manner); 5] = [
     (GRAPH, |graph| told(text(&graph.value["status"]["state"]), "initializing")),
     (COMPONENT, |one| readiness(conditions::is_true(&one.value["status"], "Available"))),
     (MODEL, |model| {
@@ -40,6 +43,8 @@ fn told(said: &str, unsaid: &str) -> String {
 
 /// Counts until everything is to stop.
 pub async fn run(context: Context) {
+    // What is not filled yet is counted as nothing.
+    context.health.set(NAME, State::Running);
     loop {
         for (kind, how) in KINDS {
             let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();

@@ -21,7 +21,11 @@ pub fn all(enabled: Enabled) -> Vec<Value> {
     }
     if enabled.dynamo {
         all.extend(api::dynamo::definitions());
-        all.extend([api::dynamo_model::definition(), api::dynamo_request::definition()]);
+        all.extend([
+            api::dynamo_checkpoint::definition(),
+            api::dynamo_model::definition(),
+            api::dynamo_request::definition(),
+        ]);
     }
     all.extend(roles(enabled));
     if enabled.dynamo {

@@ -1,4 +1,4 @@
-//! What operators count by the resource, its namespace and the result, where their users know it so.
+//! What operators count by the resource, its namespace and the result, where users know it so.
 //!
 //! Namespaces are no closed set; the number of series is bounded instead.
 

@@ -35,7 +35,6 @@ pub fn roles() -> [Value; 2] {
 }
 
 fn rules() -> Value {
-    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
     let read = ["get", "list", "watch"];
     let group = [api::leader_worker_set::GROUP];
     json!([
@@ -50,6 +49,10 @@ fn rules() -> Value {
         rule(&group, &["leaderworkersets/finalizers"], &["update"]),
         rule(&group, &["leaderworkersets/status"], &["get", "patch", "update"]),
     ])
+}
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
 }
 
 /// The objects that make a server ask.

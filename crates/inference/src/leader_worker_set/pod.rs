@@ -88,7 +88,10 @@ fn place(pod: &mut Value, annotated: &str, key: &str) {
         return;
     }
     let own = label(pod, key).to_owned();
-    let term = |expressions: Value| json!({"labelSelector": {"matchExpressions": expressions}, "topologyKey": topology});
+    let term = |expressions: Value| {
+        let selector = json!({"matchExpressions": expressions});
+        json!({"labelSelector": selector, "topologyKey": topology})
+    };
     let together = term(json!([{"key": key, "operator": "In", "values": [own]}]));
     let apart = term(json!([
         {"key": key, "operator": "Exists"},

@@ -177,7 +177,8 @@ mod tests {
         let prefill = json!({names::COMPONENT_TYPE: "prefill"});
         assert_eq!(fallback(&pod(prefill.clone(), vllm)), Some("workload:set".to_owned()));
         assert_eq!(fallback(&pod(prefill, "python3 -m dynamo.sglang")), None);
-        let graph = json!({names::COMPONENT_TYPE: "worker", names::SUB_COMPONENT_TYPE: "prefill", names::GRAPH: "g"});
+        let graph = json!({names::COMPONENT_TYPE: "worker",
+            names::SUB_COMPONENT_TYPE: "prefill", names::GRAPH: "g"});
         assert_eq!(fallback(&pod(graph, vllm)), Some("graph:g".to_owned()));
         assert_eq!(fallback(&pod(json!({names::COMPONENT_TYPE: "decode"}), vllm)), None);
     }

@@ -6,7 +6,6 @@ use super::PROFILING_ROLE;
 
 /// The role that profilers have in their namespace.
 pub fn profiling_role() -> Value {
-    let rule = |groups: &[&str], resources: &[&str], verbs: &[&str]| json!({"apiGroups": groups, "resources": resources, "verbs": verbs});
     let group = [api::dynamo::GROUP];
     json!({
         "apiVersion": "rbac.authorization.k8s.io/v1",
@@ -21,4 +20,8 @@ pub fn profiling_role() -> Value {
                 &["get", "create", "delete", "list", "watch"]),
         ],
     })
+}
+
+fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
+    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
 }

@@ -1,7 +1,7 @@
 //! Requests: a model and what is expected of it become a graph that serves it.
 //!
-//! A Job measures, or estimates, what it takes, and leaves a graph; the graph is kept on the request
-//! and made from there, once.
+//! A Job measures, or estimates, what it takes, and leaves a graph; the graph is kept on the
+//! request and made from there, once.
 //!
 //! Upstream: ai-dynamo/dynamo, deploy/operator/internal/controller,
 //! dynamographdeploymentrequest_controller.go

@@ -52,28 +52,25 @@ pub fn plan(
         return Ok(plan);
     }
     let mut next = Status::of(request, now);
-    match phase {
-        "" | "Pending" if seen == 0 => begin(&mut plan, request, observed, &mut next),
-        "" | "Pending" => {
-            if !prepare(&mut plan, (settings, request), observed, &mut next) {
-                return Ok(plan);
-            }
+    let is_told = match phase {
+        "" | "Pending" if seen == 0 => {
+            begin(&mut plan, request, observed, &mut next);
+            true
         }
-        "Profiling" => {
-            if !profile(&mut plan, request, observed, &mut next)? {
-                return Ok(plan);
-            }
+        "" | "Pending" => prepare(&mut plan, (settings, request), observed, &mut next),
+        "Profiling" => profile(&mut plan, request, observed, &mut next)?,
+        "Ready" if applies(request) => {
+            next.phase("Deploying");
+            true
         }
-        "Ready" if applies(request) => next.phase("Deploying"),
-        "Deploying" => {
-            if !deploy(&mut plan, request, observed, &mut next)? {
-                return Ok(plan);
-            }
+        "Deploying" => deploy(&mut plan, request, observed, &mut next)?,
+        "Deployed" => {
+            watch(&mut plan, request, observed, &mut next);
+            true
         }
-        "Deployed" => watch(&mut plan, request, observed, &mut next),
-        _ => {}
-    }
-    plan.status = Some(next.value());
+        _ => true,
+    };
+    plan.status = is_told.then(|| next.value());
     Ok(plan)
 }
 

@@ -1,5 +1,5 @@
-//! Requests, from a model to the graph that serves it: rows 44 and 45 of the feature table, and that
-//! one request makes one graph (DY-7) under every fault.
+//! Requests, from a model to the graph that serves it: rows 44 and 45 of the feature table, and
+//! that one request makes one graph (DY-7) under every fault.
 
 use std::pin::Pin;
 use std::sync::Arc;

@@ -59,7 +59,10 @@ impl Servers {
                 let (log, address) = (log.clone(), address.clone());
                 let service = service_fn(move |request| {
                     let (log, address) = (log.clone(), address.clone());
-                    async move { Ok::<_, Infallible>(answer(request, &address, manner, &log).await) }
+                    async move {
+                        let answer = answer(request, &address, manner, &log).await;
+                        Ok::<_, Infallible>(answer)
+                    }
                 });
                 let io = TokioIo::new(stream);
                 connections.spawn(http1::Builder::new().serve_connection(io, service));
