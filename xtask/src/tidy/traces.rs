@@ -21,7 +21,8 @@ const HOSTS: &[(&str, &str)] = &[
 const DIRECTORIES: &[&str] = &["root", "work", "home"];
 
 /// Paths inside containers that other projects' interfaces fix: directory, then what follows.
-const PATHS_IN_CONTAINERS: &[(&str, &str)] = &[("root", ".ssh"), ("home", "mpiuser")];
+const PATHS_IN_CONTAINERS: &[(&str, &str)] =
+    &[("root", ".ssh"), ("root", ".cache"), ("home", "mpiuser"), ("home", "nonroot")];
 
 /// The only source of packages that the lock file may name.
 const LOCK_SOURCE: (&str, &str) = ("registry+https://github.com/rust-lang/", "crates.io-index");

@@ -325,8 +325,8 @@ fn mask(value: &mut Value) {
             fields.remove("timeAdded");
             let ends = ["Time", "Timestamp", "At", "-trigger-time"];
             fields.retain(|name, _| !ends.iter().any(|end| name.ends_with(end)));
-            // The pods of a Job are labelled with its identity, and with that of its JobSet; digests
-            // are of identities, too.
+            // The pods of a Job are labelled with its identity, and with that of its JobSet;
+            // digests are of identities, too.
             let identities =
                 ["controller-uid", "jobset-uid", "last-applied-hash", "setpoint.dev/members"];
             fields.retain(|name, _| !identities.iter().any(|end| name.ends_with(end)));
