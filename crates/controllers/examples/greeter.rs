@@ -1,7 +1,7 @@
 //! The smallest controller: for each ConfigMap with the label `greet`, a pod that greets.
 //!
-//! Run as a test by `tests/controllers/greeter.rs`, and on its own by `cargo run --example greeter`,
-//! where it prints the plan it would make.
+//! Run as a test by `tests/controllers/greeter.rs`, and on its own by
+//! `cargo run --example greeter`, where it prints the plan it would make.
 
 use std::sync::Arc;
 
