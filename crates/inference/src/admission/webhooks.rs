@@ -77,6 +77,6 @@ fn webhook(name: &str, path: &str, plural: &str, operations: &[&str]) -> Value {
         "sideEffects": "None",
         "timeoutSeconds": TIMEOUT_SECONDS,
         "rules": [{"apiGroups": [GROUP], "apiVersions": [HUB], "resources": [plural],
-            "operations": operations}],
+            "operations": operations, "scope": "*"}],
     })
 }

@@ -88,6 +88,6 @@ fn webhook(name: &str, path: &str, (group, plural): (&str, &str), operations: &[
         "failurePolicy": "Fail",
         "sideEffects": "None",
         "rules": [{"apiGroups": [group], "apiVersions": ["v1"], "resources": [plural],
-            "operations": operations}],
+            "operations": operations, "scope": "*"}],
     })
 }
