@@ -32,6 +32,9 @@ const BURST: Duration = Duration::from_secs(2);
 /// How long a stretch is whose worst latency counts.
 const WINDOW: Duration = Duration::from_millis(250);
 
+/// What a patch is, and what is to be answered.
+const MERGE: (&str, &str) = ("application/merge-patch+json", "application/json");
+
 /// A request by its number.
 type Make = dyn Fn(usize) -> Request<Full<Bytes>> + Send + Sync;
 
@@ -60,8 +63,7 @@ pub async fn filtered(options: &Options, report: &mut Report) -> Result<()> {
     let make = move |number: usize| {
         let path = format!("{}/pod-{number}", objects::pods(&owner));
         let patch = json!({"metadata": {"labels": {"changed": "yes"}}}).to_string();
-        let kinds = ("application/merge-patch+json", "application/json");
-        owner.request_as("PATCH", &path, kinds, patch)
+        owner.request_as("PATCH", &path, MERGE, patch)
     };
     let mut sent = paced(&target, UPDATES_EACH_SECOND, UPDATES, Arc::new(make)).await?;
     sent.sort_by_key(|(due, _)| *due);
@@ -95,7 +97,7 @@ pub async fn leases(options: &Options, report: &mut Report) -> Result<()> {
     let (owner, to) = (target.clone(), path);
     let make = move |number: usize| {
         let path = format!("{to}/lease-{}", number % LEASES);
-        owner.request("PATCH", &path, lease(number % LEASES, 1 + number))
+        owner.request_as("PATCH", &path, MERGE, lease(number % LEASES, 1 + number))
     };
     let used = target.pid.map(usage::processor_time);
     let renewing = paced(&target, RENEWALS_EACH_SECOND, count, Arc::new(make));
