@@ -60,7 +60,7 @@ pub async fn run(given: Given) {
     definitions::install(&installer, &family.manifests(&enabled)).await;
     definitions::install(&installer, &family.first_objects(&enabled, Nodes::Processes)).await;
     let entrance = Some(Entrance { url: SERVER_OF_PODS.to_owned(), authority_pem });
-    let around = Surroundings { entrance, unknown: Vec::new() };
+    let around = Surroundings { nodes: Nodes::Processes, entrance, unknown: Vec::new() };
     let mut running = JoinSet::new();
     for (operator, context) in contexts {
         if *context.stop.borrow() {

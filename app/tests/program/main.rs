@@ -11,6 +11,7 @@ mod inference;
 mod kill;
 mod kubectl;
 mod leader_worker_set;
+mod machines;
 mod network;
 mod node;
 mod operator;
