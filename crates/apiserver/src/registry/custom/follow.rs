@@ -61,7 +61,7 @@ struct Known {
     outline: Value,
     /// Another one is another specification.
     spec: u64,
-    /// All of it, from when it was read until its status is settled.
+    /// All of a new one, from when it was read until its status is settled.
     whole: Option<Value>,
     compiled: Arc<Definition>,
 }
@@ -122,7 +122,9 @@ async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), E
             Some(before) if is_same(before) => before.compiled.clone(),
             _ => Arc::new(Definition::read(&object)),
         };
-        let (modified, whole) = (entry.modified, Some(object));
+        // What has a status is rarely given another, and is read again then.
+        let whole = object["status"].is_null().then_some(object);
+        let modified = entry.modified;
         let now = Known { modified, outline, spec, whole, compiled };
         let replaced = known.insert(entry.key.clone(), now);
         if let (Some(old), Some(new)) = (replaced, known.get(&entry.key))
