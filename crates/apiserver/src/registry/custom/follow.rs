@@ -122,8 +122,10 @@ async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), E
             Some(before) if is_same(before) => before.compiled.clone(),
             _ => Arc::new(Definition::read(&object)),
         };
-        // What has a status is rarely given another, and is read again then.
-        let whole = object["status"].is_null().then_some(object);
+        // What has conditions is rarely given others, and is read again when it is.
+        let is_asked_for = before.is_some_and(|before| before.modified == Revision::default());
+        let is_new = object["status"]["conditions"].as_array().is_none_or(Vec::is_empty);
+        let whole = (is_new || is_asked_for).then_some(object);
         let modified = entry.modified;
         let now = Known { modified, outline, spec, whole, compiled };
         let replaced = known.insert(entry.key.clone(), now);
