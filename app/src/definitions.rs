@@ -3,7 +3,8 @@
 use std::time::Duration;
 
 use apiserver::endpoints::discovery::fingerprint;
-use reconcile::{Context, Kind, Name, Requests};
+use reconcile::requests::Requests;
+use reconcile::{Context, Kind, Name};
 use serde_json::Value;
 
 /// Who applies.
