@@ -80,8 +80,8 @@ async fn install_one(
     let digest = format!("{:016x}", fingerprint(manifest.to_string().as_bytes()));
     // Who may not look applies.
     if let Ok(Some(there)) = requests.get(kind, &name).await
-        && there.json["metadata"]["annotations"][INSTALLED] == *digest
-        && holds(&there.json, manifest)
+        && there.annotation(INSTALLED) == Some(&digest)
+        && holds(&there.value, manifest)
     {
         return Ok(());
     }
