@@ -4,7 +4,6 @@
 
 use serde_json::{Value, json};
 
-use crate::core_types;
 use crate::definition::Definition;
 use crate::schema::{
     atomic_list, choice, condition, integer, list_by, object, rule, string, text, with,
@@ -78,12 +77,10 @@ fn parameter() -> Value {
     object([("name!", text(1, 63)), ("searchSpace!", space)])
 }
 
+/// Jobs are named by whoever makes them, in the namespace of the search.
 fn template() -> Value {
-    let metadata = rule(
-        core_types::shape("ObjectMeta"),
-        "!has(self.name) && !has(self.namespace)",
-        "name and namespace must not be set in the metadata of a template",
-    );
+    let texts = || json!({"type": "object", "additionalProperties": string()});
+    let metadata = object([("annotations", texts()), ("labels", texts())]);
     object([("metadata", metadata), ("spec!", training::spec())])
 }
 

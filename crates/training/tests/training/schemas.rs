@@ -137,7 +137,7 @@ async fn a_search_for_parameters_is_kept_as_its_definition_says() {
         (json!({"searchAlgorithm": {"grid": {}, "random": {}}}), "exactly one of"),
         (json!({"searchAlgorithm": {"grid": {}}}), "to be categorical"),
         (json!({"parameters": [{"name": "x", "searchSpace": {}}]}), "exactly one of"),
-        (json!({"trainJobTemplate": {"metadata": {"name": "x"}}}), "must not be set"),
+        (json!({"trainJobTemplate": {"spec": {"suspend": 1}}}), "suspend"),
     ] {
         let error = world.try_create(KIND, search("bad", more)).await.expect_err("refused");
         assert!(error.code() == Some(422) && error.said().contains(why), "{}", error.said());
