@@ -1,7 +1,7 @@
 //! GPUs of NVIDIA: which there are, and how a program is told which are its own.
 //!
-//! `nvidia-smi` is asked where it is installed. It may hang with its driver, so it has a time; where
-//! it says nothing of use, what the driver shows in `/proc` and `/dev` is counted.
+//! `nvidia-smi` is asked where it is installed. It may hang with its driver, so it has a time.
+//! Where it says nothing of use, what the driver shows in `/proc` and `/dev` is counted.
 
 use std::ffi::OsStr;
 use std::fs;

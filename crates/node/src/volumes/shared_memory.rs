@@ -1,4 +1,4 @@
-//! Memory that the containers of a pod share: `/dev/shm` is the pod's own, where the node may mount.
+//! Memory that the containers of a pod share: where the node may mount, `/dev/shm` is the pod's.
 //!
 //! It is there before the first container and goes with the pod's volumes, so that it outlives the
 //! containers that use it.
