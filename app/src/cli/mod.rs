@@ -1,5 +1,7 @@
 //! The command line: one file per command, and one line per command in the list below.
 
+mod apply;
+mod cluster;
 mod completions;
 mod connect;
 mod controller;
@@ -10,9 +12,11 @@ mod serve;
 mod serving;
 mod start;
 mod status;
+mod storage;
 mod train;
 mod up;
 mod version;
+mod web;
 
 use std::ffi::OsString;
 use std::io;
@@ -74,6 +78,10 @@ commands! {
     status::Status,
     doctor::Doctor,
     controller::Controller,
+    storage::Storage,
+    web::Web,
+    apply::Apply,
+    cluster::Cluster,
     train::Train,
     serve::Serve,
     operator::Operator,

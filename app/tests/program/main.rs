@@ -3,6 +3,7 @@
 mod background;
 mod cluster;
 mod command_line;
+mod commands;
 mod configuration;
 mod controller;
 mod defects;
@@ -19,6 +20,7 @@ mod pods;
 mod proxied;
 mod refusals;
 mod sandbox;
+mod several_nodes;
 mod stores;
 mod streams;
 mod traces;
