@@ -166,12 +166,15 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
 /// The operators of a family, each with a term of its own.
 fn start_family(plan: &Plan, tasks: &Tasks, shared: &Shared, family: &'static dyn Family) {
     let user = embedded::user(family);
+    let elsewhere = embedded::follow_others(tasks, family, shared.context(user.clone(), alone()));
     let contexts = family.operators().iter().map(|operator| {
         let term = elect(plan, tasks, shared, (CONTROLLERS_USER, operator.lease));
-        (operator, shared.context(user.clone(), term))
+        let context = shared.context(user.clone(), term);
+        (operator, Context { elsewhere: elsewhere.clone(), ..context })
     });
     let contexts = contexts.collect();
-    embedded::connect(&shared.server, family, shared.context(user, alone()));
+    let context = shared.context(user, alone());
+    embedded::connect(&shared.server, family, Context { elsewhere, ..context });
     let given = embedded::Given {
         family,
         installer: shared.context(embedded::installer(), alone()),
@@ -250,6 +253,7 @@ impl Shared {
             health: self.health.clone(),
             recorder: Arc::default(),
             tuning: Default::default(),
+            elsewhere: Default::default(),
             term,
             stop: self.stop.clone(),
         }

@@ -6,6 +6,7 @@ mod command_line;
 mod configuration;
 mod controller;
 mod defects;
+mod dynamo_operator;
 mod foreground;
 mod inference;
 mod kill;

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::admission::webhooks;
 use crate::settings::Settings;
-use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT, leader_worker_set, request};
+use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT, leader_worker_set, names, request};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ALL_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
@@ -47,6 +47,34 @@ pub fn roles(enabled: Enabled) -> Vec<Value> {
         role(&names.picker, picker_rules()),
         request::manifests::profiling_role(),
     ]
+}
+
+/// The accounts of planners, pickers and profilers in the one namespace that operators work in:
+/// such operators do not make them.
+pub fn accounts(enabled: Enabled, namespace: &str) -> Vec<Value> {
+    if !enabled.dynamo {
+        return Vec::new();
+    }
+    let roles = Settings::default().roles;
+    let accounts = [
+        (names::PLANNER_ACCOUNT, roles.planner),
+        (names::PICKER_ACCOUNT, roles.picker),
+        (request::ACCOUNT, roles.profiler),
+    ];
+    let with_binding = accounts.into_iter().flat_map(|(account, role)| {
+        let meta = |name: &str| json!({"namespace": namespace, "name": name});
+        [
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(account)}),
+            json!({
+                "apiVersion": format!("{RBAC}/v1"),
+                "kind": "RoleBinding",
+                "metadata": meta(&format!("{account}-binding")),
+                "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+            }),
+        ]
+    });
+    with_binding.collect()
 }
 
 fn namespace() -> Value {

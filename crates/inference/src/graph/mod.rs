@@ -63,8 +63,9 @@ impl Reconciler for Controller {
         ] {
             watches.owned(kind, GRAPH);
         }
-        for kind in [CLUSTER_ROLE, SECRET] {
-            watches.reads(kind);
+        watches.reads(SECRET);
+        if self.settings.manages_roles {
+            watches.reads(CLUSTER_ROLE);
         }
         watches.by(POD, worker_moved);
     }

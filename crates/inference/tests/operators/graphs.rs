@@ -69,7 +69,7 @@ pub fn graph(name: &str, components: Value) -> Value {
         "metadata": {"namespace": "default", "name": name}, "spec": {"components": components}})
 }
 
-fn is_successful(graph: &Value) -> bool {
+pub fn is_successful(graph: &Value) -> bool {
     graph["status"]["state"] == "successful"
         && graph["status"]["observedGeneration"] == graph["metadata"]["generation"]
 }
