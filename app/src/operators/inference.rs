@@ -4,7 +4,10 @@ use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use inference::configuration::Configuration;
-use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL, REQUEST};
+use inference::kinds::{
+    ADAPTER, COMPONENT, CONTROLLER_REVISION, GRAPH, JOB, LEADER_WORKER_SET, MODEL,
+    PERSISTENT_VOLUME_CLAIM, REQUEST,
+};
 use inference::namespace_scope::{self, Marker};
 use inference::settings::{Gates, Settings};
 use inference::{
@@ -63,8 +66,10 @@ impl Family for Inference {
                 metrics_prefix: "",
                 needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
                 uses: &[LEADER_WORKER_SET],
-                children: &[],
-                groups: &[],
+                // Of the rest that it makes it may find others' under the same names, and has to
+                // see what it then changes.
+                children: &[JOB, PERSISTENT_VOLUME_CLAIM],
+                groups: &[api::dynamo::GROUP],
             },
             Operator {
                 name: LEADER_WORKER_SETS,
@@ -72,8 +77,8 @@ impl Family for Inference {
                 metrics_prefix: "",
                 needs: &[LEADER_WORKER_SET],
                 uses: &[],
-                children: &[],
-                groups: &[],
+                children: &[CONTROLLER_REVISION],
+                groups: &[api::leader_worker_set::GROUP],
             },
         ]
     }

@@ -145,7 +145,10 @@ impl Installation {
             let moved: Vec<Value> = moved.filter(|one| !all.contains(one)).collect();
             all.extend(moved);
             if let Some(only) = &self.only {
-                all.extend(family.accounts(&enabled, only));
+                let accounts = family.accounts(&enabled, only).into_iter();
+                all.extend(accounts.filter_map(|mut manifest| {
+                    self.move_in(&family.home(), &mut manifest).then_some(manifest)
+                }));
             }
         }
         if let Some(only) = &self.only {

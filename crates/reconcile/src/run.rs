@@ -22,7 +22,7 @@ use crate::kind::Kind;
 use crate::leader::Term;
 use crate::lines::Subject;
 use crate::object::{Name, Object};
-use crate::plan::{Notice, Wake};
+use crate::plan::{Notice, Repeat, Wake};
 use crate::reconciler::{Reconciler, Settings, Watches};
 use crate::requests::Origin;
 use crate::resource_metrics::Ended;
@@ -387,6 +387,10 @@ impl<R: Reconciler> Runner<R> {
             self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
         }
         for about in report.into_iter().flat_map(|report| &report.about) {
+            // What is said of every look is said to whoever wonders, not to the log.
+            if R::IS_LOGGED && about.repeat == Repeat::Always {
+                subject::<R>(name).noticed(&about.notice);
+            }
             self.context.recorder.record_about(&requests, about, &made, now).await;
         }
         // What was made may go again before a cache that had to list saw it; then no change tells.

@@ -22,6 +22,7 @@ mod tests;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::plan::Notice;
 use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
 
 use crate::kinds::{
@@ -86,7 +87,8 @@ impl Reconciler for Controller {
         now: Timestamp,
     ) -> Option<Plan> {
         let status = status::failed(object, status::RESOURCES, &error.said(), now);
-        Some(Plan { status: Some(status), ..Plan::nothing() })
+        let notices = vec![Notice::warning(status::FAILED, error.said())];
+        Some(Plan { status: Some(status), notices, ..Plan::nothing() })
     }
 }
 

@@ -24,6 +24,11 @@ pub fn base(name: &str) -> Value {
     model(name, "base")
 }
 
+/// An adapter that servers have to load.
+pub fn adapter(name: &str) -> Value {
+    model(name, "lora")
+}
+
 fn model(name: &str, kind: &str) -> Value {
     json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoModel",
         "metadata": {"namespace": "default", "name": name},

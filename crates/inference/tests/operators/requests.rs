@@ -26,7 +26,8 @@ data: {a: b}
 apiVersion: nvidia.com/v1beta1
 kind: DynamoGraphDeployment
 metadata: {name: whatever}
-spec: {components: [{name: Frontend, type: frontend, replicas: 1}]}
+spec: {components: [{name: Frontend, type: frontend, replicas: 1, podTemplate: {spec:
+  {containers: [{name: main, image: 'f:1.0.0'}]}}}]}
 ";
 
 /// The kinds in the version that is stored, without what their schemas say.
