@@ -20,6 +20,7 @@ mod pods;
 mod proxied;
 mod refusals;
 mod sandbox;
+mod serve;
 mod stores;
 mod streams;
 mod traces;

@@ -8,6 +8,7 @@ mod models;
 mod oracles;
 mod requests;
 mod rights;
+mod rows;
 
 mod servers;
 mod sets;
