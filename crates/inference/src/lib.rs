@@ -8,6 +8,7 @@ pub mod admission;
 pub mod backends;
 pub mod census;
 pub mod component;
+pub mod configuration;
 pub mod conversion;
 pub mod digest;
 pub mod discovery_account;
@@ -17,12 +18,14 @@ pub mod leader_worker_set;
 pub mod manifests;
 pub mod model;
 pub mod names;
+pub mod namespace_scope;
 pub mod pods;
 pub mod request;
 pub mod review;
 pub mod scaling_adapter;
 pub mod settings;
 pub mod sync_resource;
+pub mod topology_label;
 
 use std::sync::Arc;
 
@@ -81,6 +84,8 @@ pub const ALL: &[Entry] = &[
     Entry { name: request::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, options|
             run_boxed(context, request::Controller::new(options.settings.clone())) },
+    Entry { name: topology_label::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, topology_label::Controller) },
     Entry { name: census::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| Box::pin(census::run(context)) },
 ];

@@ -22,6 +22,11 @@ pub struct Settings {
     /// The user that the operators are.
     pub principal: String,
     pub gates: Gates,
+    /// Whether nodes may be asked what GPUs they have.
+    pub discovers_gpus: bool,
+    /// Whether accounts of planners, pickers and profilers are ours to make. Where operators work
+    /// in one namespace alone, whoever installs them does.
+    pub manages_roles: bool,
 }
 
 /// What the cluster can do.
@@ -52,6 +57,7 @@ pub struct Ingress {
 pub struct Roles {
     pub planner: String,
     pub picker: String,
+    pub profiler: String,
 }
 
 impl Default for Settings {
@@ -64,6 +70,7 @@ impl Default for Settings {
             roles: Roles {
                 planner: "dynamo-operator-planner".to_owned(),
                 picker: "dynamo-operator-epp".to_owned(),
+                profiler: crate::request::PROFILING_ROLE.to_owned(),
             },
             ssh_secret: "mpi-run-ssh-secret".to_owned(),
             ssh_secret_namespace: crate::NAMESPACE.to_owned(),
@@ -73,6 +80,8 @@ impl Default for Settings {
                 crate::SERVICE_ACCOUNT
             ),
             gates: Gates { leader_worker_set: true },
+            discovers_gpus: true,
+            manages_roles: true,
         }
     }
 }

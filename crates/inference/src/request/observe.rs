@@ -12,6 +12,7 @@ use crate::kinds::{
     CONFIG_MAP, GRAPH, JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD, ROLE_BINDING, SERVICE_ACCOUNT,
 };
 use crate::names;
+use crate::settings::Settings;
 use crate::value::{list, text};
 
 #[derive(Default)]
@@ -31,7 +32,11 @@ pub struct Observed {
     pub unpulled: Vec<String>,
 }
 
-pub async fn observe(context: &Context, request: &Arc<Object>) -> Result<Observed, Error> {
+pub async fn observe(
+    context: &Context,
+    request: &Arc<Object>,
+    settings: &Settings,
+) -> Result<Observed, Error> {
     let named = |name: &str| Name::new(request.name.namespace.clone(), name);
     let spec = &request.value["spec"];
     let claim = text(&spec["modelCache"]["pvcName"]);
@@ -39,7 +44,7 @@ pub async fn observe(context: &Context, request: &Arc<Object>) -> Result<Observe
         || context.get_live(PERSISTENT_VOLUME_CLAIM, &named(claim)).await?.is_some();
     let phase = text(&request.value["status"]["phase"]);
     let is_early = matches!(phase, "" | "Pending");
-    let hardware = match is_early && !hardware::is_said(spec) {
+    let hardware = match is_early && settings.discovers_gpus && !hardware::is_said(spec) {
         true => hardware::discover(&nodes(context).await?),
         false => None,
     };
