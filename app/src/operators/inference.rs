@@ -1,12 +1,13 @@
 //! The family of inference: graphs of model servers, and LeaderWorkerSet.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, LazyLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL, REQUEST};
+use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL, OPTIONAL, REQUEST};
 use inference::settings::{Gates, Settings};
 use inference::{
-    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion, manifests,
+    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, checkpoint,
+    conversion, manifests,
 };
 use reconcile::Context;
 use reconcile::conversion::Convert;
@@ -18,8 +19,8 @@ use super::{Family, Home, Operator, Surroundings};
 const DYNAMO: &str = "dynamo";
 const LEADER_WORKER_SETS: &str = "lws";
 
-/// What reviews are judged by.
-static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
+/// What reviews are judged by: what the operators found around them when they were started.
+static SETTINGS: LazyLock<RwLock<Arc<Settings>>> = LazyLock::new(Default::default);
 
 pub struct Inference;
 
@@ -50,7 +51,7 @@ impl Family for Inference {
                 lease: "dynamo.nvidia.com",
                 metrics_prefix: "",
                 needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
-                uses: &[LEADER_WORKER_SET],
+                uses: OPTIONAL,
                 children: &[],
                 groups: &[],
             },
@@ -77,9 +78,15 @@ impl Family for Inference {
     }
 
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {
-        let gates = Gates { leader_worker_set: !around.unknown.contains(&LEADER_WORKER_SET) };
-        let settings = Arc::new(Settings { gates, ..Settings::default() });
+        let gates = Gates::without(&around.unknown);
+        let exporter = std::env::var("DCGM_METRICS_ENDPOINT_TEMPLATE").ok();
+        let plain = Settings::default();
+        let exporter = exporter.unwrap_or_else(|| plain.exporter.clone());
+        let settings = Arc::new(Settings { gates, exporter, ..plain });
         let enabled = these(&[operator.name]);
+        if enabled.dynamo {
+            *SETTINGS.write().unwrap_or_else(PoisonError::into_inner) = settings.clone();
+        }
         inference::start(context, &Options { enabled, settings })
     }
 
@@ -87,8 +94,12 @@ impl Family for Inference {
         Some(inference::METRICS_PREFIX)
     }
 
-    async fn review(&self, _: &Context, path: &str, review: &Value) -> Option<Value> {
-        admission::review(&SETTINGS, path, review)
+    async fn review(&self, context: &Context, path: &str, review: &Value) -> Option<Value> {
+        let settings = SETTINGS.read().unwrap_or_else(PoisonError::into_inner).clone();
+        match path == admission::webhooks::RESTORE_POD {
+            true => Some(checkpoint::restore::review(&settings, context, review).await),
+            false => admission::review(&settings, path, review),
+        }
     }
 
     fn converts(&self, path: &str) -> Option<Convert> {

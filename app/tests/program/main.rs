@@ -8,6 +8,7 @@ mod controller;
 mod defects;
 mod foreground;
 mod inference;
+mod inference_variants;
 mod kill;
 mod kubectl;
 mod leader_worker_set;

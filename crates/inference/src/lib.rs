@@ -7,6 +7,7 @@
 pub mod admission;
 pub mod backends;
 pub mod census;
+pub mod checkpoint;
 pub mod component;
 pub mod conversion;
 pub mod digest;
@@ -81,6 +82,9 @@ pub const ALL: &[Entry] = &[
     Entry { name: request::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, options|
             run_boxed(context, request::Controller::new(options.settings.clone())) },
+    Entry { name: checkpoint::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, checkpoint::Controller::new(options.settings.clone())) },
     Entry { name: census::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| Box::pin(census::run(context)) },
 ];

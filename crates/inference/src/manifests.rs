@@ -114,6 +114,27 @@ fn operator_rules() -> Value {
             &["clusterrolebindings", "clusterroles", "rolebindings", "roles"],
             &ALL_VERBS
         ),
+        rule(&[GROUP], &["podsnapshots"], &["create", "get", "list", "patch", "update", "watch"]),
+        rule(
+            &["grove.io"],
+            &["podcliquesets"],
+            &ALL_VERBS
+        ),
+        rule(
+            &["grove.io"],
+            &["clustertopologybindings", "podcliques", "podcliquescalinggroups"],
+            &READ
+        ),
+        rule(&["grove.io"], &["podcliques/scale", "podcliquescalinggroups/scale"], &CHANGE),
+        rule(
+            &["networking.istio.io"],
+            &["destinationrules", "virtualservices"],
+            &ALL_VERBS
+        ),
+        rule(&["resource.k8s.io"], &["resourceclaimtemplates"], &ALL_VERBS),
+        rule(&["resource.k8s.io"], &["deviceclasses", "resourceclaims"], &READ),
+        rule(&["scheduling.run.ai"], &["queues"], &["get", "list"]),
+        rule(&["scheduling.volcano.sh"], &["podgroups"], &ALL_VERBS),
         rule(&["leaderworkerset.x-k8s.io"], &["leaderworkersets"], &ALL_VERBS),
         rule(&["inference.networking.k8s.io"], &["inferencepools"], &ALL_VERBS),
         rule(&["inference.networking.x-k8s.io"], &["inferencepools"], &READ),

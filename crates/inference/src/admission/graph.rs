@@ -100,6 +100,11 @@ fn judge_annotations(errors: &mut Vec<FieldError>, new: &Value) {
             errors.push(FieldError::invalid(field, origin, "must be a semantic version"));
         }
     }
+    let servers = annotations[names::INFRASTRUCTURE].as_str().unwrap_or_default();
+    if let Some(unknown) = crate::graph::infrastructure::unknown(servers) {
+        let field = format!("metadata.annotations[{}]", names::INFRASTRUCTURE);
+        errors.push(FieldError::invalid(field, unknown, "must be one of: etcd, nats"));
+    }
     let watts = annotations["dynamo.nvidia.com/gpu-power-limit"].as_str();
     if let Some(watts) = watts
         && !watts.parse::<i64>().is_ok_and(|watts| watts > 0)

@@ -5,10 +5,15 @@
 //! dynamographdeployment_controller.go
 
 mod adapters;
+mod checkpoints;
+pub mod claims;
 pub mod facts;
 pub mod generate;
 mod generations;
+pub mod infrastructure;
+mod legacy_config;
 mod observe;
+pub mod picker;
 mod plan;
 mod program;
 mod restart;
@@ -25,8 +30,9 @@ use k8s_openapi::jiff::Timestamp;
 use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
 
 use crate::kinds::{
-    ADAPTER, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, GRAPH, PERSISTENT_VOLUME_CLAIM, POD, ROLE,
-    ROLE_BINDING, SECRET, SERVICE_ACCOUNT,
+    ADAPTER, CHECKPOINT, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, DEPLOYMENT, DESTINATION_RULE, GRAPH,
+    INFERENCE_POOL, PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_CLAIM_TEMPLATE, ROLE, ROLE_BINDING,
+    SECRET, SERVICE, SERVICE_ACCOUNT,
 };
 use crate::names;
 use crate::settings::Settings;
@@ -55,6 +61,8 @@ impl Reconciler for Controller {
         for kind in [
             COMPONENT,
             ADAPTER,
+            DEPLOYMENT,
+            SERVICE,
             PERSISTENT_VOLUME_CLAIM,
             CONFIG_MAP,
             SERVICE_ACCOUNT,
@@ -67,6 +75,21 @@ impl Reconciler for Controller {
             watches.reads(kind);
         }
         watches.by(POD, worker_moved);
+        let gates = self.settings.gates;
+        for (kind, is_there) in [
+            (INFERENCE_POOL, gates.inference_pools),
+            (DESTINATION_RULE, gates.istio),
+            (RESOURCE_CLAIM_TEMPLATE, gates.resource_claims),
+        ] {
+            if is_there {
+                watches.owned(kind, GRAPH);
+            }
+        }
+        let graphs = watches.cache(GRAPH);
+        watches.by(CHECKPOINT, move |change| {
+            let checkpoint = change.object();
+            checkpoints::concerned(checkpoint, &graphs.in_namespace(&checkpoint.name.namespace))
+        });
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {

@@ -6,6 +6,7 @@ use reconcile::plan::{Notice, Target};
 use reconcile::{Object, Plan, Wake};
 use serde_json::{Map, Value, json};
 
+use super::checkpoints;
 use super::facts::Graph;
 use super::generate;
 use super::generations::{hash_of, of_component};
@@ -40,6 +41,7 @@ impl Failure {
 pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Timestamp) -> Plan {
     if object.is_terminating() {
         let mut plan = Plan::nothing();
+        checkpoints::let_go(&mut plan, &Graph::of(object), &observed.checkpoints);
         if let Some(patch) = finalizer_patch(object, names::FINALIZER, false) {
             plan.patch(Target::unchanged(GRAPH, object), patch);
         }

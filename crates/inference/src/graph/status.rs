@@ -27,6 +27,8 @@ pub enum State {
     /// What is not ready, by name, and why.
     Waiting(BTreeMap<String, String>),
     Rolling,
+    /// Components that wait for a checkpoint, and for which.
+    Freezing(BTreeMap<String, String>),
 }
 
 /// Sets what the state says; the rest of the status stays.
@@ -41,6 +43,12 @@ pub fn set_state(status: &mut Value, object: &Object, state: &State, now: Timest
                 why.iter().map(|(name, why)| format!("{name}: {why}")).collect();
             let message = format!("Resources not ready: {}", parts.join("; "));
             ("pending", Truth::False, "some_resources_are_not_ready", message)
+        }
+        State::Freezing(why) => {
+            let parts: Vec<String> =
+                why.iter().map(|(name, checkpoint)| format!("{name} ({checkpoint})")).collect();
+            let message = format!("Waiting for checkpoints: {}", parts.join(", "));
+            ("pending", Truth::False, "waiting_for_checkpoint", message)
         }
         State::Rolling => {
             let message = "Rolling update in progress".to_owned();

@@ -8,6 +8,7 @@
 
 mod accounts;
 pub mod admission;
+mod dcgm;
 mod generate;
 mod hardware;
 mod job;
@@ -70,7 +71,7 @@ impl Reconciler for Controller {
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        observe::observe(context, object).await
+        observe::observe(context, object, &self.settings).await
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
