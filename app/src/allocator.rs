@@ -5,12 +5,28 @@
 #![expect(unsafe_code, reason = "an allocator cannot be anything else")]
 
 use std::alloc::{GlobalAlloc, Layout};
+use std::ffi::{c_int, c_long};
 
 use libmimalloc_sys::{mi_malloc, mi_realloc, mi_zalloc};
 use mimalloc::MiMalloc;
 
 /// What every block is aligned to: sizes are rounded up to whole words, and pages begin at more.
 const ALIGNED: usize = size_of::<usize>();
+
+/// The number of mimalloc's option that says how long it waits before it gives memory back.
+const PURGE_DELAY: c_int = 15;
+
+unsafe extern "C" {
+    fn mi_option_set(option: c_int, value: c_long);
+}
+
+/// Has what is freed go back to the system at once, and not when somebody next allocates: after a
+/// start or a burst nobody does, and an idle program would keep twice what it needs. No benchmark
+/// showed a cost.
+pub fn give_back_at_once() {
+    // SAFETY: the option exists in every version of mimalloc, and may be set at any time.
+    unsafe { mi_option_set(PURGE_DELAY, 0) };
+}
 
 pub struct Allocator;
 

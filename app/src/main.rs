@@ -37,6 +37,7 @@ use tokio::time::Instant;
 static ALLOCATOR: allocator::Allocator = allocator::Allocator;
 
 fn main() -> ExitCode {
+    allocator::give_back_at_once();
     if let Some(code) = node_agent::shim_if_asked() {
         return code;
     }

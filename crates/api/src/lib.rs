@@ -17,6 +17,7 @@ pub mod dynamo_request_alpha;
 pub mod field_error;
 pub mod job_set;
 pub mod leader_worker_set;
+pub mod optimization_job;
 pub mod runtime_patches;
 pub mod schema;
 pub mod training;

@@ -1,4 +1,5 @@
-//! `trainer.kubeflow.org/v1alpha1`: TrainJob, TrainingRuntime, ClusterTrainingRuntime.
+//! `trainer.kubeflow.org/v1alpha1`: TrainJob, TrainingRuntime, ClusterTrainingRuntime,
+//! OptimizationJob.
 //!
 //! Upstream: kubeflow/trainer, pkg/apis/trainer/v1alpha1
 
@@ -7,6 +8,7 @@ use serde_json::{Value, json};
 use crate::core_types;
 use crate::definition::Definition;
 use crate::job_set;
+use crate::optimization_job;
 use crate::runtime_patches;
 use crate::schema::{
     atomic_list, boolean, choice, condition, count, integer, list_by, object, rule, text, time,
@@ -20,8 +22,13 @@ pub const CONTROLLER: &str = "trainer.kubeflow.org/trainjob-controller";
 
 const IMMUTABLE: &str = "field is immutable";
 
-pub fn definitions() -> [Value; 3] {
-    [train_job(), runtime("TrainingRuntime"), runtime("ClusterTrainingRuntime")]
+pub fn definitions() -> [Value; 4] {
+    [
+        train_job(),
+        runtime("TrainingRuntime"),
+        runtime("ClusterTrainingRuntime"),
+        optimization_job::definition(),
+    ]
 }
 
 fn train_job() -> Value {
@@ -73,7 +80,7 @@ fn immutable(schema: Value) -> Value {
     rule(schema, "self == oldSelf", IMMUTABLE)
 }
 
-fn spec() -> Value {
+pub(crate) fn spec() -> Value {
     let reference = object([
         ("apiGroup", with(text(0, 253), json!({"default": GROUP}))),
         ("kind", with(text(0, 253), json!({"default": "ClusterTrainingRuntime"}))),
@@ -247,8 +254,9 @@ mod tests {
     #[test]
     fn the_definitions_are_named_after_their_kinds() {
         let names = definitions().map(|made| made["metadata"]["name"].clone());
-        let expected = ["trainjobs", "trainingruntimes", "clustertrainingruntimes"]
-            .map(|plural| json!(format!("{plural}.{GROUP}")));
+        let expected =
+            ["trainjobs", "trainingruntimes", "clustertrainingruntimes", "optimizationjobs"]
+                .map(|plural| json!(format!("{plural}.{GROUP}")));
         assert_eq!(names, expected);
     }
 }

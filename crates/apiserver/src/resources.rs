@@ -155,7 +155,7 @@ impl Resource {
     pub fn shape(&self) -> Shape<'_> {
         match &self.origin {
             Origin::Builtin { type_id, .. } => Shape::of_type(*type_id),
-            Origin::Custom(version) => Shape::Custom(&version.schema.root),
+            Origin::Custom(version) => Shape::Custom(&version.schema().root),
         }
     }
 

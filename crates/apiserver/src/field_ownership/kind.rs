@@ -51,7 +51,7 @@ impl fields::Resource for Kind<'_> {
             // the object stays as it is, and is told by the version it has.
             return Some(match self.resource.conversion {
                 Some(Conversion::Webhook { .. }) => self.resource.shape(),
-                _ => Shape::Custom(&sibling.root),
+                _ => Shape::Custom(&sibling.get().root),
             });
         }
         let sibling = facts::kind_of(group, version, &self.resource.kind)?;
@@ -89,7 +89,7 @@ impl fields::Resource for Kind<'_> {
             && let Some(sibling) = custom.life.schemas.get(split(api_version).1)
         {
             // As whoever reads it at that version would see it.
-            schema::prune(&mut converted, sibling);
+            schema::prune(&mut converted, sibling.get());
         }
         Ok(Cow::Owned(converted))
     }

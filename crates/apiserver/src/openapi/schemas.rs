@@ -57,7 +57,7 @@ impl Schemas {
         self.make_waiting();
         let Some(version) = resource.custom() else { return };
         let identity = identity(resource);
-        let mut whole = publish::resource(Some(&version.schema), &identity);
+        let mut whole = publish::resource(Some(version.schema()), &identity);
         if !version.selectable.is_empty() {
             let field = |(name, _): &(String, _)| json!({"fieldPath": name});
             let fields: Vec<_> = version.selectable.iter().map(field).collect();

@@ -106,3 +106,40 @@ async fn a_runtime_has_one_policy_and_its_defaults() {
     let job = &made.value["spec"]["template"]["spec"]["replicatedJobs"][0];
     assert_eq!((&job["replicas"], &job["groupName"]), (&json!(1), &json!("default")));
 }
+
+/// The kind is served, with what its definition says; upstream has no controller for it either.
+#[tokio::test]
+async fn a_search_for_parameters_is_kept_as_its_definition_says() {
+    const KIND: reconcile::Kind = reconcile::Kind::namespaced(
+        "trainer.kubeflow.org",
+        "v1alpha1",
+        "OptimizationJob",
+        "optimizationjobs",
+    );
+    let world = World::start().await;
+    let search = |name: &str, more: Value| {
+        let rate = json!({"name": "lr", "searchSpace": {"uniform": {"min": "0.1", "max": 1}}});
+        let mut spec = json!({"objectives": [{"metric": "loss"}], "parameters": [rate],
+            "trainJobTemplate": {"spec": {"runtimeRef": {"name": "torch-distributed"}}}});
+        reconcile::plan::merge(&mut spec, &more);
+        json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "OptimizationJob",
+            "metadata": {"namespace": "default", "name": name}, "spec": spec})
+    };
+    let made = world.create(KIND, search("good", json!({}))).await;
+    let spec = &made.value["spec"];
+    assert_eq!(spec["searchAlgorithm"], json!({"random": {}}));
+    assert_eq!(spec["objectives"][0]["direction"], "Minimize");
+    assert_eq!((&spec["numTrials"], &spec["parallelTrials"]), (&json!(1), &json!(1)));
+    for (more, why) in [
+        (json!({"parallelTrials": 2}), "less than or equal to numTrials"),
+        (json!({"numTrials": 101}), "numTrials"),
+        (json!({"objectives": []}), "objectives"),
+        (json!({"searchAlgorithm": {"grid": {}, "random": {}}}), "exactly one of"),
+        (json!({"searchAlgorithm": {"grid": {}}}), "to be categorical"),
+        (json!({"parameters": [{"name": "x", "searchSpace": {}}]}), "exactly one of"),
+        (json!({"trainJobTemplate": {"spec": {"suspend": 1}}}), "suspend"),
+    ] {
+        let error = world.try_create(KIND, search("bad", more)).await.expect_err("refused");
+        assert!(error.code() == Some(422) && error.said().contains(why), "{}", error.said());
+    }
+}

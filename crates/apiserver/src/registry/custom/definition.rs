@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, OnceLock, Weak};
 
 use schema::jsonpath::JsonPath;
-use schema::{Path, Schema};
 use serde_json::Value;
 
+use super::lazy_schema::LazySchema;
 use super::scale::Scale;
 use super::{Life, Version, columns};
 use crate::conversion::Conversion;
@@ -39,8 +39,8 @@ pub struct Definition {
 }
 
 impl Definition {
-    /// Compiles a definition. A version whose schema cannot be read is left out: it was written
-    /// before schemas were checked.
+    /// Compiles a definition, all but its schemas. A version without one is left out: it was
+    /// written before schemas were checked.
     pub fn read(definition: &Value) -> Definition {
         let spec = &definition["spec"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
@@ -131,10 +131,10 @@ fn subresources(version: &Version) -> Vec<Subresource> {
     all
 }
 
-/// The schemas that can be read, by the names of their versions.
-fn schemas(versions: &[Value]) -> BTreeMap<String, Arc<Schema>> {
+/// The schemas by the names of their versions.
+fn schemas(versions: &[Value]) -> BTreeMap<String, Arc<LazySchema>> {
     let read = |version: &Value| {
-        let schema = Schema::parse(&version["schema"]["openAPIV3Schema"], &Path::root()).ok()?;
+        let schema = LazySchema::of(version)?;
         Some((version["name"].as_str()?.to_owned(), Arc::new(schema)))
     };
     versions.iter().filter_map(read).collect()
@@ -154,7 +154,7 @@ fn compile(of: &Value, (group, kind): (&str, &str), life: Arc<Life>) -> Option<V
         said => said.to_owned(),
     });
     let subresources = &of["subresources"];
-    let form = format!("{group}/{name}{}{}", of["schema"], of["selectableFields"]);
+    let form = format!("{group}/{name}{}{}", schema.text(), of["selectableFields"]);
     Some(Version {
         group: group.to_owned(),
         kind: kind.to_owned(),

@@ -61,7 +61,7 @@ struct Known {
     outline: Value,
     /// Another one is another specification.
     spec: u64,
-    /// All of it, from when it was read until its status is settled.
+    /// All of a new one, from when it was read until its status is settled.
     whole: Option<Value>,
     compiled: Arc<Definition>,
 }
@@ -122,7 +122,11 @@ async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), E
             Some(before) if is_same(before) => before.compiled.clone(),
             _ => Arc::new(Definition::read(&object)),
         };
-        let (modified, whole) = (entry.modified, Some(object));
+        // What has conditions is rarely given others, and is read again when it is.
+        let is_asked_for = before.is_some_and(|before| before.modified == Revision::default());
+        let is_new = object["status"]["conditions"].as_array().is_none_or(Vec::is_empty);
+        let whole = (is_new || is_asked_for).then_some(object);
+        let modified = entry.modified;
         let now = Known { modified, outline, spec, whole, compiled };
         let replaced = known.insert(entry.key.clone(), now);
         if let (Some(old), Some(new)) = (replaced, known.get(&entry.key))

@@ -8,6 +8,7 @@ pub mod columns;
 pub mod conditions;
 pub mod definition;
 pub mod follow;
+pub mod lazy_schema;
 pub mod names;
 pub mod scale;
 pub(crate) mod strategy;
@@ -23,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::field_error::{FieldError, Problem};
 use columns::Column;
+use lazy_schema::LazySchema;
 use scale::Scale;
 
 /// The name under which a stored object says the form of which version it has. No field of an
@@ -34,7 +36,7 @@ pub struct Version {
     pub group: String,
     pub name: String,
     pub kind: String,
-    pub schema: Arc<Schema>,
+    schema: Arc<LazySchema>,
     /// Compiled when first needed: they were checked when the definition was written.
     rules: OnceLock<Option<RuleTree>>,
     pub columns: Vec<Column>,
@@ -55,7 +57,7 @@ pub struct Version {
 pub struct Life {
     /// The schemas of all versions by their names, those that are not served too: fields that were
     /// written through another version are told by it.
-    pub schemas: BTreeMap<String, Arc<Schema>>,
+    pub schemas: BTreeMap<String, Arc<LazySchema>>,
     is_terminating: AtomicBool,
     ended: watch::Sender<bool>,
 }
@@ -92,8 +94,12 @@ impl Life {
 }
 
 impl Version {
+    pub fn schema(&self) -> &Schema {
+        self.schema.get()
+    }
+
     pub fn rules(&self) -> Option<&RuleTree> {
-        let compile = || RuleTree::build(&self.schema, &Cel::default());
+        let compile = || RuleTree::build(self.schema(), &Cel::default());
         self.rules.get_or_init(compile).as_ref()
     }
 
@@ -107,18 +113,18 @@ impl Version {
     /// # Errors
     /// The first field of the metadata that has the wrong type.
     pub fn read(&self, object: &mut Value) -> Result<Vec<String>, Box<Violation>> {
-        let mut unknown = schema::coerce(object, &self.schema, Malformed::Refuse)?;
-        unknown.extend(schema::prune(object, &self.schema));
+        let mut unknown = schema::coerce(object, self.schema(), Malformed::Refuse)?;
+        unknown.extend(schema::prune(object, self.schema()));
         unknown.sort_unstable();
         Ok(unknown)
     }
 
     /// Gives what was stored under another schema the form of this version.
     pub fn refresh(&self, object: &mut Value) {
-        schema::prune(object, &self.schema);
+        schema::prune(object, self.schema());
         // Nothing is refused of what was accepted once.
-        let _ = schema::coerce(object, &self.schema, Malformed::Drop);
-        schema::default(object, &self.schema);
+        let _ = schema::coerce(object, self.schema(), Malformed::Drop);
+        schema::default(object, self.schema());
     }
 
     /// What is kept beside a stored object: what it can be selected by, and whose form it has.

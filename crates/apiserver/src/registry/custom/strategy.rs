@@ -27,8 +27,8 @@ impl Strategy for Version {
 
     fn default(&self, object: &mut Value) {
         // Admission may have added what the schema does not know.
-        schema::prune(object, &self.schema);
-        schema::default(object, &self.schema);
+        schema::prune(object, self.schema());
+        schema::default(object, self.schema());
     }
 
     fn prepare_create(&self, object: &mut Value, _context: &Context<'_>) {
@@ -88,7 +88,7 @@ impl Version {
     /// What is wrong with an object, and what is only worth a warning.
     fn check(&self, object: &Value, old: Option<&Value>) -> (Errors, Vec<String>) {
         let options = schema::Options { rules: self.rules(), metadata: Some(&embedded) };
-        let outcome = schema::validate(object, old, &self.schema, &options);
+        let outcome = schema::validate(object, old, self.schema(), &options);
         (outcome.violations.into_iter().map(FieldError::from).collect(), outcome.warnings)
     }
 }
