@@ -12,6 +12,8 @@ use crate::value::{find, list, text};
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Within {
     Graph,
+    /// A graph that Grove starts.
+    Grove,
     Nothing,
 }
 
@@ -52,12 +54,13 @@ pub fn judge(
         let detail = "no multinode orchestrator available";
         errors.push(FieldError::forbidden(format!("{at}.multinode"), detail));
     }
-    if part["experimental"]["grove"]["forceScalingGroup"] == true {
+    let is_grove = within == Within::Grove;
+    if part["experimental"]["grove"]["forceScalingGroup"] == true && !is_grove {
         let detail = "requires the Grove pathway";
         let field = format!("{at}.experimental.grove.forceScalingGroup");
         errors.push(FieldError::forbidden(field, detail));
     }
-    if !part["minAvailable"].is_null() {
+    if !part["minAvailable"].is_null() && !is_grove {
         let detail = "requires the Grove pathway";
         errors.push(FieldError::forbidden(format!("{at}.minAvailable"), detail));
     }
@@ -88,6 +91,13 @@ fn judge_experiments(errors: &mut Vec<FieldError>, gates: Gates, at: &str, part:
             errors.push(FieldError::forbidden(field, detail));
         } else if !gates.resource_claims {
             let detail = "requires dynamic resource allocation, which is disabled";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+    }
+    for (name, said) in [("gpuMemoryService", memory), ("failover", failover)] {
+        if said["mode"] == "InterPod" {
+            let detail = "mode InterPod is not supported: it needs cliques that share claims";
+            let field = format!("{at}.experimental.{name}.mode");
             errors.push(FieldError::forbidden(field, detail));
         }
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::checkpoints;
 use super::facts::Graph;
+use super::grove;
 use super::infrastructure;
 use super::picker;
 use super::ssh_key;
@@ -47,11 +48,13 @@ pub struct Observed {
     pub ssh_source: Option<Arc<Object>>,
     pub has_ssh: bool,
     pub fresh_ssh: Option<Value>,
+    /// What Grove has of it, where Grove is.
+    pub grove: grove::Found,
     /// How many pods of each component have not ended.
     pub pods: BTreeMap<String, usize>,
 }
 
-pub fn observe(
+pub async fn observe(
     context: &Context,
     object: &Arc<Object>,
     settings: &Settings,
@@ -104,6 +107,9 @@ pub fn observe(
     if gates.resource_claims {
         let all = context.cache(RESOURCE_CLAIM_TEMPLATE).owned_by(&object.uid).into_iter();
         observed.claim_templates = all.map(|one| (one.name.name.to_string(), one)).collect();
+    }
+    if gates.grove {
+        observed.grove = grove::Found::observe(context, &graph, settings).await?;
     }
     if gates.checkpoints {
         observed.checkpoints = checkpoints::observe(context, &graph);

@@ -29,7 +29,7 @@ use crate::sync_resource::{Decision, Sync};
 use crate::value::text;
 
 /// Said of a server beside the components.
-const NO_ANSWER: &str = "server does not answer yet";
+pub const NO_ANSWER: &str = "server does not answer yet";
 
 /// What was decided before.
 pub struct Decided<'a> {
@@ -92,7 +92,7 @@ pub fn run(
 }
 
 /// Notes which form of the workers serves.
-fn move_hash(plan: &mut Plan, graph: &Graph<'_>, hash: &str) {
+pub fn move_hash(plan: &mut Plan, graph: &Graph<'_>, hash: &str) {
     let patch = json!({"metadata": {"annotations": {names::CURRENT_HASH: hash}}});
     plan.patch(Target::unchanged(GRAPH, graph.object), patch);
 }
@@ -291,7 +291,7 @@ fn report(plan: &mut Plan, look: &Look<'_>) {
     plan.status = Some(made);
 }
 
-fn set_or_remove(status: &mut Value, field: &str, value: Option<Value>) {
+pub fn set_or_remove(status: &mut Value, field: &str, value: Option<Value>) {
     match (value, status.as_object_mut()) {
         (Some(value), _) => status[field] = value,
         (None, Some(status)) => {
