@@ -16,6 +16,7 @@ pub mod graph;
 pub mod kinds;
 pub mod leader_worker_set;
 pub mod manifests;
+pub mod memory_service;
 pub mod model;
 pub mod names;
 pub mod pods;
@@ -85,6 +86,10 @@ pub const ALL: &[Entry] = &[
     Entry { name: checkpoint::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, options|
             run_boxed(context, checkpoint::Controller::new(options.settings.clone())) },
+    Entry { name: memory_service::cascade::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, memory_service::cascade::Controller) },
+    Entry { name: memory_service::replacement::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, memory_service::replacement::Controller) },
     Entry { name: census::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| Box::pin(census::run(context)) },
 ];

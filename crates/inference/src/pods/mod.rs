@@ -17,6 +17,7 @@ use crate::names;
 use crate::settings::{Discovery, Settings};
 use crate::value::{list, list_mut, object_mut, text};
 
+pub use memory_service::SERVER;
 pub use pull_secrets::PullSecrets;
 
 const GRACE_SECONDS: i64 = 60;

@@ -2,6 +2,7 @@
 
 mod graphs;
 mod models;
+mod optional;
 mod requests;
 mod servers;
 mod sets;
