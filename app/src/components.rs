@@ -197,7 +197,7 @@ fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
         };
         let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
-        let options = match node_agent::open(&settings, api, network) {
+        let options = match node_agent::open(&settings, api, network).await {
             Ok(options) => options,
             Err(error) => {
                 tracing::error!(error = format!("{error:#}"), "this machine is no node");

@@ -161,7 +161,10 @@ async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
     }
     match runtime {
         node_agent::Runtime::None => parts.add_unwell("node", format!("{node}   NotReady")),
-        _ => parts.add("node", format!("{node}   Ready   {}", node_agent::describe(&plan.data))),
+        _ => {
+            let told = node_agent::describe(&plan.data, &plan.components.node_resources);
+            parts.add("node", format!("{node}   Ready   {told}"));
+        }
     }
 }
 

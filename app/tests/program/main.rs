@@ -16,6 +16,7 @@ mod network;
 mod node;
 mod operator;
 mod pods;
+mod proxied;
 mod refusals;
 mod sandbox;
 mod stores;
