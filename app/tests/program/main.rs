@@ -6,6 +6,7 @@ mod command_line;
 mod configuration;
 mod controller;
 mod defects;
+mod documents;
 mod foreground;
 mod inference;
 mod inference_variants;
