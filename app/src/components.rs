@@ -203,12 +203,15 @@ fn start_family(
     family: &'static dyn Family,
 ) -> watch::Receiver<bool> {
     let user = embedded::user(family);
+    let elsewhere = embedded::follow_others(tasks, family, shared.context(user.clone(), alone()));
     let contexts = family.operators().iter().map(|operator| {
         let term = elect(plan, tasks, shared, (CONTROLLERS_USER, operator.lease));
-        (operator, shared.context(user.clone(), term))
+        let context = shared.context(user.clone(), term);
+        (operator, Context { elsewhere: elsewhere.clone(), ..context })
     });
     let contexts = contexts.collect();
-    embedded::connect(&shared.server, family, shared.context(user, alone()));
+    let context = shared.context(user, alone());
+    embedded::connect(&shared.server, family, Context { elsewhere, ..context });
     let given = embedded::Given {
         family,
         installer: shared.context(embedded::installer(), alone()),
@@ -290,6 +293,7 @@ impl Shared {
             health: self.health.clone(),
             recorder: Arc::default(),
             tuning: Default::default(),
+            elsewhere: Default::default(),
             term,
             stop: self.stop.clone(),
         }

@@ -1,4 +1,4 @@
-//! What the program says of itself on its socket: its health, and `/statusz`.
+//! What the program says of itself on its socket: its health, `/statusz`, and `/logz`.
 //!
 //! Health is answered by the API server's own code, so that both listeners say the same.
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use crate::census::Census;
+use crate::kept_lines::{KEPT, Wanted};
 use crate::shutdown::Stop;
 
 /// What the answers are made from.
@@ -52,6 +53,9 @@ impl Health {
         if path == "/statusz" {
             return self.status();
         }
+        if path == "/logz" {
+            return lines(query);
+        }
         let is_stopping = self.stop.is_requested();
         let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
         health::answer(&checked, path, query)
@@ -77,6 +81,23 @@ impl Health {
             Ok(json) => Answer::json(200, json),
             Err(error) => Answer::text(500, error.to_string()),
         }
+    }
+}
+
+/// Lines of an operator: `operator=NAME&after=NUMBER&tail=COUNT`.
+fn lines(query: &str) -> Answer {
+    let said = |name: &str| {
+        let mut options = query.split('&').filter_map(|option| option.split_once('='));
+        options.find(|(key, _)| *key == name).map(|(_, value)| value)
+    };
+    let wanted = Wanted {
+        operator: said("operator").unwrap_or_default().to_owned(),
+        after: said("after").and_then(|text| text.parse().ok()).unwrap_or(0),
+        tail: said("tail").and_then(|text| text.parse().ok()),
+    };
+    match serde_json::to_string(&KEPT.page(&wanted)) {
+        Ok(json) => Answer::json(200, json),
+        Err(error) => Answer::text(500, error.to_string()),
     }
 }
 

@@ -13,6 +13,7 @@ mod directories;
 mod doctor;
 mod health;
 mod instance;
+mod kept_lines;
 mod kubeconfig;
 mod listener;
 mod node_agent;

@@ -4,7 +4,7 @@
 //! over the file: the commands see to that.
 
 mod cluster;
-mod duration;
+pub mod duration;
 mod file;
 mod section;
 mod size;

@@ -10,13 +10,14 @@ use apiserver::webhooks::within::Part;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use reconcile::{Context, Kind};
+use reconcile::{Context, Elsewhere, Kind};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Asked, Entrance, Family, Nodes, Operator, Surroundings, answer, missing};
 use crate::definitions;
+use crate::shutdown::Tasks;
 
 /// Where pods find this server; their node fills it in.
 const SERVER_OF_PODS: &str = "https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)";
@@ -46,6 +47,15 @@ pub struct Given {
     pub authority_pem: Arc<str>,
     /// Told when all is installed.
     pub installed: watch::Sender<bool>,
+}
+
+/// Has a family say which namespaces are left to others, for as long as the server lives.
+pub fn follow_others(tasks: &Tasks, family: &'static dyn Family, context: Context) -> Elsewhere {
+    let (teller, elsewhere) = Elsewhere::told();
+    tasks.spawn_until_stop("others", async move {
+        family.follow_others(&context, teller).await;
+    });
+    elsewhere
 }
 
 /// Has the server ask a family, for as long as the server lives.

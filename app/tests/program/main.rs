@@ -7,6 +7,7 @@ mod configuration;
 mod controller;
 mod defects;
 mod documents;
+mod dynamo_operator;
 mod foreground;
 mod inference;
 mod inference_variants;

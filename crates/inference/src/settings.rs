@@ -29,6 +29,8 @@ pub struct Settings {
     /// The user that the operators are.
     pub principal: String,
     pub gates: Gates,
+    /// What is used where the cluster can do it.
+    pub allowed: Gates,
     pub mesh: Mesh,
     /// How long a gang may be too small before it ends, as Grove reads it.
     pub termination_delay: String,
@@ -36,6 +38,11 @@ pub struct Settings {
     pub seccomp_profile: String,
     /// Where exporters of GPUs are asked; `%s` stands for the address of the exporter's pod.
     pub exporter: String,
+    /// Whether nodes may be asked what GPUs they have.
+    pub discovers_gpus: bool,
+    /// Whether accounts of planners, pickers and profilers are ours to make. Where operators work
+    /// in one namespace alone, whoever installs them does.
+    pub manages_roles: bool,
 }
 
 /// What the cluster can do, and is to be used.
@@ -72,24 +79,39 @@ impl Default for Gates {
 }
 
 impl Gates {
-    /// What can be done where these kinds are not known. What has to be asked for stays off.
+    /// What is used unless somebody says otherwise.
+    pub fn allowed() -> Gates {
+        let nothing = Gates::without(&[]);
+        Gates { volcano_scheduler: false, checkpoints: false, ..nothing }
+    }
+
+    /// What can be done where these kinds are not known.
     pub fn without(unknown: &[Kind]) -> Gates {
         let knows = |kind: Kind| !unknown.contains(&kind);
         Gates {
             leader_worker_set: knows(LEADER_WORKER_SET),
             grove: knows(POD_CLIQUE_SET),
             kai_scheduler: knows(QUEUE),
-            volcano_scheduler: false,
+            volcano_scheduler: knows(POD_CLIQUE_SET),
             resource_claims: knows(RESOURCE_CLAIM_TEMPLATE),
             istio: knows(DESTINATION_RULE),
             inference_pools: knows(INFERENCE_POOL),
-            checkpoints: false,
+            checkpoints: knows(POD_SNAPSHOT),
         }
     }
 
-    /// Workers are frozen where that is asked for and somebody can.
-    pub fn with_checkpoints(self, unknown: &[Kind]) -> Gates {
-        Gates { checkpoints: !unknown.contains(&POD_SNAPSHOT), ..self }
+    /// What can be done and may be.
+    pub fn and(self, allowed: Gates) -> Gates {
+        Gates {
+            leader_worker_set: self.leader_worker_set && allowed.leader_worker_set,
+            grove: self.grove && allowed.grove,
+            kai_scheduler: self.kai_scheduler && allowed.kai_scheduler,
+            volcano_scheduler: self.volcano_scheduler && allowed.volcano_scheduler,
+            resource_claims: self.resource_claims && allowed.resource_claims,
+            istio: self.istio && allowed.istio,
+            inference_pools: self.inference_pools && allowed.inference_pools,
+            checkpoints: self.checkpoints && allowed.checkpoints,
+        }
     }
 }
 
@@ -140,6 +162,7 @@ pub struct Ingress {
 pub struct Roles {
     pub planner: String,
     pub picker: String,
+    pub profiler: String,
 }
 
 impl Default for Settings {
@@ -152,6 +175,7 @@ impl Default for Settings {
             roles: Roles {
                 planner: "dynamo-operator-planner".to_owned(),
                 picker: "dynamo-operator-epp".to_owned(),
+                profiler: crate::request::PROFILING_ROLE.to_owned(),
             },
             ssh_secret: "mpi-run-ssh-secret".to_owned(),
             ssh_secret_namespace: crate::NAMESPACE.to_owned(),
@@ -161,10 +185,13 @@ impl Default for Settings {
                 crate::SERVICE_ACCOUNT
             ),
             gates: Gates::default(),
+            allowed: Gates::allowed(),
             mesh: Mesh::default(),
             termination_delay: "15m0s".to_owned(),
             seccomp_profile: "profiles/block-iouring.json".to_owned(),
             exporter: "http://%s:9400/metrics".to_owned(),
+            discovers_gpus: true,
+            manages_roles: true,
         }
     }
 }

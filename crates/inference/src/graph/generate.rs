@@ -25,6 +25,9 @@ const PASSED_ON: [&str; 5] = [
 /// What of a component only the older version can say, and its pods are made by.
 const PRESERVED: [&str; 5] =
     ["annotations", "dynamoNamespace", "ingress", "labels", "subComponentType"];
+/// What objects are told beside their specifications.
+pub const TOLD: [&str; 4] =
+    [envelope::COMPONENT, names::STRATEGY, names::MAX_SURGE, names::MAX_UNAVAILABLE];
 /// What may change without the workers being others.
 const NO_PART_OF_HASH: [&str; 4] =
     ["replicas", "minAvailable", "scalingAdapter", "runtimeVersionOverride"];

@@ -28,6 +28,7 @@ mod tests;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::plan::Notice;
 use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches, owners};
 
 use crate::kinds::{
@@ -74,8 +75,9 @@ impl Reconciler for Controller {
         ] {
             watches.owned(kind, GRAPH);
         }
-        for kind in [CLUSTER_ROLE, SECRET] {
-            watches.reads(kind);
+        watches.reads(SECRET);
+        if self.settings.manages_roles {
+            watches.reads(CLUSTER_ROLE);
         }
         watches.by(POD, worker_moved);
         let gates = self.settings.gates;
@@ -125,7 +127,8 @@ impl Reconciler for Controller {
         now: Timestamp,
     ) -> Option<Plan> {
         let status = status::failed(object, status::RESOURCES, &error.said(), now);
-        Some(Plan { status: Some(status), ..Plan::nothing() })
+        let notices = vec![Notice::warning(status::FAILED, error.said())];
+        Some(Plan { status: Some(status), notices, ..Plan::nothing() })
     }
 }
 

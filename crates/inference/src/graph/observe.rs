@@ -67,7 +67,10 @@ pub async fn observe(
         let found = names.iter().filter_map(|name| Some(((*name).to_owned(), find(kind, name)?)));
         found.collect::<BTreeMap<String, Arc<Object>>>()
     };
-    let has_role = |name: &&str| context.cache(CLUSTER_ROLE).get(&Name::new("", *name)).is_some();
+    // Who does not manage roles may not read them either.
+    let has_role = |name: &&str| {
+        settings.manages_roles && context.cache(CLUSTER_ROLE).get(&Name::new("", *name)).is_some()
+    };
     let roles = [settings.roles.planner.as_str(), settings.roles.picker.as_str()];
     let claims = list(&graph.preserved["pvcs"]).iter().map(|claim| text(&claim["name"]));
     let account = discovery_account::names_of(graph.name());

@@ -57,7 +57,8 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
                 true => Wake::OnChange,
                 false => Wake::After(RETRY),
             };
-            Plan { status: Some(status), wake, ..Plan::nothing() }
+            let notices = vec![Notice::warning(status::FAILED, failure.message)];
+            Plan { status: Some(status), wake, notices, ..Plan::nothing() }
         }
     }
 }

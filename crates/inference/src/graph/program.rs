@@ -91,8 +91,11 @@ pub fn run(
     Ok(plan)
 }
 
-/// Notes which form of the workers serves.
+/// Notes which form of the workers serves. After an update that was taken back it is known.
 pub fn move_hash(plan: &mut Plan, graph: &Graph<'_>, hash: &str) {
+    if graph.current_hash() == Some(hash) {
+        return;
+    }
     let patch = json!({"metadata": {"annotations": {names::CURRENT_HASH: hash}}});
     plan.patch(Target::unchanged(GRAPH, graph.object), patch);
 }
@@ -203,8 +206,12 @@ impl Look<'_> {
             wanted["spec"]["replicas"] = json!(targets.new);
             old_targets = targets.old;
         }
+        let told = wanted["metadata"]["annotations"].clone();
         let mut sync = Sync::new(plan, Some((GRAPH, self.graph.object)));
         let decision = sync.keep(COMPONENT, live, wanted);
+        if let (Decision::Skip, Some(live)) = (decision, live) {
+            tell(plan, live, &told);
+        }
         if matches!(decision, Decision::Create | Decision::Update) {
             self.has_all = false;
         }
@@ -253,6 +260,18 @@ impl Look<'_> {
             wanted["spec"]["backendFramework"] = said.clone();
         }
         wanted
+    }
+}
+
+/// Keeps what an object is told beside its specification: what only the older version can say, and
+/// how its pods are replaced.
+fn tell(plan: &mut Plan, live: &Object, told: &Value) {
+    let differing =
+        generate::TOLD.iter().filter(|name| live.annotation(name) != told[**name].as_str());
+    let patch: serde_json::Map<String, Value> =
+        differing.map(|name| ((*name).to_owned(), told[*name].clone())).collect();
+    if !patch.is_empty() && !live.is_terminating() {
+        plan.patch(Target::of(COMPONENT, live), json!({"metadata": {"annotations": patch}}));
     }
 }
 

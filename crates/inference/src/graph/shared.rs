@@ -28,8 +28,11 @@ pub fn sync(
     graph: &Graph<'_>,
     observed: &Observed,
 ) -> Result<(), String> {
-    account(plan, graph, observed, (names::PLANNER_ACCOUNT, &settings.roles.planner))?;
-    if graph.components().any(|part| part.kind() == Type::Picker) {
+    if settings.manages_roles {
+        account(plan, graph, observed, (names::PLANNER_ACCOUNT, &settings.roles.planner))?;
+    }
+    let has_picker = graph.components().any(|part| part.kind() == Type::Picker);
+    if settings.manages_roles && has_picker {
         account(plan, graph, observed, (names::PICKER_ACCOUNT, &settings.roles.picker))?;
     }
     let mut sync = Sync::new(plan, Some((GRAPH, graph.object)));

@@ -16,6 +16,9 @@ use crate::value::list;
 const NOT_READY: &str = "some_resources_are_not_ready";
 const READY: &str = "Ready";
 
+/// What events say of a graph that could not be made.
+pub const FAILED: &str = "ReconcileError";
+
 /// Why a graph fails.
 pub const RESOURCES: &str = "failed_to_reconcile_the_resources";
 pub const MULTINODE: &str = "no_multinode_orchestrator_available";

@@ -43,9 +43,9 @@ pub const OTHERS: &str = "dgdr.nvidia.com/additional-resources";
 /// What is longer is not kept.
 const OTHERS_BYTES_MAX: usize = 250_000;
 /// The profilers' account, what binds it, and to which role.
-const ACCOUNT: &str = "dgdr-profiling-job";
+pub const ACCOUNT: &str = "dgdr-profiling-job";
 const BINDING: &str = "dgdr-profiling-job-binding";
-const PROFILING_ROLE: &str = "dynamo-operator-dgdr-profiling";
+pub const PROFILING_ROLE: &str = "dynamo-operator-dgdr-profiling";
 
 pub struct Controller {
     settings: Arc<Settings>,

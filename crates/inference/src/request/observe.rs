@@ -45,7 +45,7 @@ pub async fn observe(
         || context.get_live(PERSISTENT_VOLUME_CLAIM, &named(claim)).await?.is_some();
     let phase = text(&request.value["status"]["phase"]);
     let is_early = matches!(phase, "" | "Pending");
-    let hardware = match is_early && !hardware::is_said(spec) {
+    let hardware = match is_early && settings.discovers_gpus && !hardware::is_said(spec) {
         true => discover(context, settings).await?,
         false => None,
     };

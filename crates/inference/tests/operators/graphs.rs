@@ -46,7 +46,7 @@ fn alone() -> tokio::sync::watch::Receiver<Term> {
     tokio::sync::watch::channel(Term::Alone).1
 }
 
-async fn start() -> World {
+pub async fn start() -> World {
     let mut world = World::bare().await;
     install(&world.cluster, manifests::all(Enabled::default())).await;
     let enabled = Enabled { dynamo: true, leader_worker_set: false };
@@ -59,7 +59,7 @@ async fn start() -> World {
     world
 }
 
-fn worker(name: &str, replicas: i64, image: &str) -> Value {
+pub fn worker(name: &str, replicas: i64, image: &str) -> Value {
     json!({"name": name, "type": "decode", "replicas": replicas, "podTemplate": {"spec":
         {"containers": [{"name": "main", "image": image}]}}})
 }
@@ -69,7 +69,7 @@ pub fn graph(name: &str, components: Value) -> Value {
         "metadata": {"namespace": "default", "name": name}, "spec": {"components": components}})
 }
 
-fn is_successful(graph: &Value) -> bool {
+pub fn is_successful(graph: &Value) -> bool {
     graph["status"]["state"] == "successful"
         && graph["status"]["observedGeneration"] == graph["metadata"]["generation"]
 }

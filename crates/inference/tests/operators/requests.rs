@@ -26,7 +26,8 @@ data: {a: b}
 apiVersion: nvidia.com/v1beta1
 kind: DynamoGraphDeployment
 metadata: {name: whatever}
-spec: {components: [{name: Frontend, type: frontend, replicas: 1}]}
+spec: {components: [{name: Frontend, type: frontend, replicas: 1, podTemplate: {spec:
+  {containers: [{name: main, image: 'f:1.0.0'}]}}}]}
 ";
 
 /// The kinds in the version that is stored, without what their schemas say.
@@ -45,7 +46,7 @@ fn definitions() -> Vec<Value> {
     vec![bare(graph), bare(api::dynamo_request::definition())]
 }
 
-fn request(name: &str) -> Value {
+pub fn request(name: &str) -> Value {
     json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeploymentRequest",
         "metadata": {"namespace": "default", "name": name},
         "spec": {"model": "tiny", "backend": "vllm", "image": "profiler:1.0.0", "autoApply": true,
@@ -53,21 +54,21 @@ fn request(name: &str) -> Value {
 }
 
 /// What a profiler that succeeded leaves.
-fn output(name: &str) -> Value {
+pub fn output(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": "default", "name": format!("dgdr-output-{name}"),
             "labels": {request::NAME_LABEL: name, request::NAMESPACE_LABEL: "default"}},
         "data": {"phase": "Done", "profiler_status": "success", "final_config.yaml": DOCUMENTS}})
 }
 
-async fn set_status(context: &Context, kind: Kind, name: &str, status: Value) {
+pub async fn set_status(context: &Context, kind: Kind, name: &str, status: Value) {
     let requests = context.requests("test", Default::default());
     let found = requests.get(kind, &Name::new("default", name)).await.expect("readable");
     let target = Target::of(kind, &found.expect("it is there")).part("status");
     requests.patch(&target, &json!({"status": status})).await.expect("changed");
 }
 
-fn completed() -> Value {
+pub fn completed() -> Value {
     let condition = |kind: &str| json!({"type": kind, "status": "True"});
     json!({"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:01Z",
         "succeeded": 1, "conditions": [condition("SuccessCriteriaMet"), condition("Complete")]})
