@@ -15,6 +15,7 @@ mod inference_variants;
 mod kill;
 mod kubectl;
 mod leader_worker_set;
+mod machines;
 mod network;
 mod node;
 mod operator;
