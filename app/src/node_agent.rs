@@ -13,7 +13,7 @@ use apiserver::connected::{
 };
 use async_trait::async_trait;
 use node::agent::Options;
-use node::devices::Devices;
+use node::devices::{self, Devices};
 use node::machine;
 use node::network::{self, Connected, DOMAIN, Network};
 use node::register::Heartbeat;
@@ -73,12 +73,12 @@ impl Runtime {
 }
 
 /// For people: what this machine has to give.
-pub fn describe(data: &Path) -> String {
+pub fn describe(data: &Path, resources: &BTreeMap<String, String>) -> String {
     let capacity = machine::capacity(data);
     let processors = capacity["cpu"].as_str().unwrap_or_default();
     let kibibytes = capacity["memory"].as_str().and_then(|text| text.strip_suffix("Ki"));
     let kibibytes: u64 = kibibytes.and_then(|text| text.parse().ok()).unwrap_or_default();
-    let gpus = capacity["nvidia.com/gpu"].as_str().unwrap_or("0");
+    let gpus = devices::count_gpus(resources);
     let kvm = if Path::new(KVM).exists() { "yes" } else { "no" };
     format!("{processors} cpu · {} Gi · {gpus} gpu · kvm {kvm}", kibibytes >> 20)
 }
@@ -105,14 +105,20 @@ pub fn shim_if_asked() -> Option<std::process::ExitCode> {
 }
 
 /// Opens the runtime; containers that run are found again.
-pub fn open(settings: &Settings, api: SocketAddr, network: Option<Connected>) -> Result<Options> {
+pub async fn open(
+    settings: &Settings,
+    api: SocketAddr,
+    network: Option<Connected>,
+) -> Result<Options> {
     let directory = settings.data.join(DIRECTORY);
     let of_pods = network.as_ref().map(|connected| connected.network.clone());
     let runtime = match settings.runtime {
         Runtime::Auto | Runtime::Process => Some(open_process(&directory, of_pods)?),
         Runtime::None => None,
     };
-    let devices = Arc::new(Devices::open(&directory, &settings.resources));
+    let (kept, resources) = (directory.clone(), settings.resources.clone());
+    // It asks a program.
+    let devices = tokio::task::spawn_blocking(move || Devices::open(&kept, &resources)).await?;
     Ok(Options {
         node: settings.node.clone(),
         directory,
@@ -120,7 +126,7 @@ pub fn open(settings: &Settings, api: SocketAddr, network: Option<Connected>) ->
         address: machine::address(),
         heartbeat: settings.heartbeat,
         runtime,
-        devices,
+        devices: Arc::new(devices),
         network,
     })
 }

@@ -31,8 +31,11 @@ use crate::socket::Socket;
 
 /// How long the parts may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// How long the node is waited for before it is said that the rest is ready.
+/// How long operators and the node are waited for before it is said that the rest is ready.
+const OPERATORS_MAX: Duration = Duration::from_secs(10);
 const NODE_MAX: Duration = Duration::from_secs(10);
+/// How long it may take to say that nodes were stopped; their leases tell it too.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// The version of the API that is served.
 const API_VERSION: &str = "Kubernetes v1.36";
 
@@ -75,7 +78,6 @@ pub async fn run(plan: Plan) -> Result<()> {
         parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
     let started = components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
-    describe_control(&plan, &started, &mut parts);
     let (_socket, local) = Socket::listen(&plan.data)?;
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());
     let health =
@@ -87,8 +89,12 @@ pub async fn run(plan: Plan) -> Result<()> {
             kubeconfig::write(path, &admin, listen)?;
         }
     }
+    let wait = async {
+        wait_for_operators(&plan, &started, &mut parts).await;
+        wait_for_node(&plan, &started, &mut parts).await;
+    };
     tokio::select! {
-        () = wait_for_node(&plan, &started, &mut parts) => {}
+        () = wait => {}
         _ = signals.next() => {
             stop_all(&tasks, &*store, &mut signals).await;
             return Ok(());
@@ -103,6 +109,7 @@ pub async fn run(plan: Plan) -> Result<()> {
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");
+    let _ = timeout(LEAVE_MAX, started.leave()).await;
     stop_all(&tasks, &*store, &mut signals).await;
     Ok(())
 }
@@ -150,6 +157,14 @@ fn describe_control(plan: &Plan, started: &Started, parts: &mut Parts) {
     }
 }
 
+/// Ready means that objects of the operators' kinds can be made.
+async fn wait_for_operators(plan: &Plan, started: &Started, parts: &mut Parts) {
+    if timeout(OPERATORS_MAX, started.installed()).await.is_err() {
+        return parts.add_unwell("control", "the kinds of some operators are not served yet");
+    }
+    describe_control(plan, started, parts);
+}
+
 /// Ready means that a pod can run: the node is there, and known to be.
 async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
     let Some(runtime) = plan.components.node else { return };
@@ -161,7 +176,10 @@ async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
     }
     match runtime {
         node_agent::Runtime::None => parts.add_unwell("node", format!("{node}   NotReady")),
-        _ => parts.add("node", format!("{node}   Ready   {}", node_agent::describe(&plan.data))),
+        _ => {
+            let told = node_agent::describe(&plan.data, &plan.components.node_resources);
+            parts.add("node", format!("{node}   Ready   {told}"));
+        }
     }
 }
 

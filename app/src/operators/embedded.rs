@@ -12,6 +12,7 @@ use bytes::Bytes;
 use http::Method;
 use reconcile::Context;
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
 use super::{Asked, Entrance, Family, Nodes, Operator, Surroundings, answer};
@@ -43,6 +44,8 @@ pub struct Given {
     pub also: Vec<Value>,
     /// The certificates of the cluster's authority.
     pub authority_pem: Arc<str>,
+    /// Told when all is installed.
+    pub installed: watch::Sender<bool>,
 }
 
 /// Has the server ask a family, for as long as the server lives.
@@ -54,13 +57,14 @@ pub fn connect(server: &Server, family: &'static dyn Family, context: Context) {
 
 /// Installs what the operators need, and runs them until everything is to stop.
 pub async fn run(given: Given) {
-    let Given { family, installer, contexts, also, authority_pem } = given;
+    let Given { family, installer, contexts, also, authority_pem, installed } = given;
     let enabled: Vec<&str> = contexts.iter().map(|(operator, _)| operator.name).collect();
     definitions::install(&installer, &also).await;
     definitions::install(&installer, &family.manifests(&enabled)).await;
     definitions::install(&installer, &family.first_objects(&enabled, Nodes::Processes)).await;
+    installed.send_replace(true);
     let entrance = Some(Entrance { url: SERVER_OF_PODS.to_owned(), authority_pem });
-    let around = Surroundings { entrance, unknown: Vec::new() };
+    let around = Surroundings { nodes: Nodes::Processes, entrance, unknown: Vec::new() };
     let mut running = JoinSet::new();
     for (operator, context) in contexts {
         if *context.stop.borrow() {

@@ -3,9 +3,8 @@
 //! With privilege every pod has a network of its own. What a machine without it can do is tested
 //! beside it, as another user.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream, UdpSocket};
-use std::process::{Child, Command, Stdio};
+use std::net::{SocketAddr, UdpSocket};
+use std::process::Command;
 use std::time::Duration;
 
 use crate::node::Machine;
@@ -34,6 +33,10 @@ data:
             self.send_header('Content-Length', str(len(body)))
             self.end_headers()
             self.wfile.write(body)
+        def do_HEAD(self):
+            self.send_response(200)
+            self.send_header('Content-Length', '12345')
+            self.end_headers()
         def log_message(self, *arguments): pass
     http.server.ThreadingHTTPServer.request_queue_size = 128
     place = (os.environ.get('BIND', ''), int(os.environ.get('PORT', '80')))
@@ -84,7 +87,7 @@ spec: {type: ExternalName, externalName: web.default.svc.cluster.local}
 ";
 
 /// A pod that runs a script once.
-fn script(name: &str, text: &str) -> String {
+pub fn script(name: &str, text: &str) -> String {
     let lines: Vec<String> = text.lines().map(|line| format!("        {line}")).collect();
     format!(
         "
@@ -119,14 +122,14 @@ fn in_a_pod(machine: &Machine, name: &str, text: &str) -> String {
     log
 }
 
-fn curl(url: &str) -> String {
+pub fn curl(url: &str) -> String {
     let ended = Command::new("curl").args(["-sS", "-m", "10", url]).output().expect("curl runs");
     let told = String::from_utf8_lossy(&ended.stderr).into_owned();
     assert!(ended.status.success(), "{url}: {told}");
     String::from_utf8_lossy(&ended.stdout).into_owned()
 }
 
-fn start_web() -> Machine {
+pub fn start_web() -> Machine {
     let machine = Machine::start();
     machine.kubectl(&["apply", "-f", "-"], WEB);
     machine.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"], "");
@@ -143,7 +146,7 @@ fn names(answers: &str) -> Vec<&str> {
     names
 }
 
-fn jsonpath(machine: &Machine, object: &str, path: &str) -> String {
+pub fn jsonpath(machine: &Machine, object: &str, path: &str) -> String {
     machine.kubectl(&["get", object, "-o", &format!("jsonpath={path}")], "")
 }
 
@@ -371,86 +374,6 @@ python3 -m http.server 80 & wait"
     machine.kubectl(&["delete", "pod", "one", "two"], "");
 }
 
-#[test]
-fn pods_and_services_are_reached_through_the_server() {
-    let machine = start_web();
-    let raw = |path: &str| machine.run(&["get", "--raw", path], "");
-    let pods = "/api/v1/namespaces/default/pods";
-    let services = "/api/v1/namespaces/default/services";
-    let pod = jsonpath(&machine, "pods", "{.items[0].metadata.name}");
-    for port in ["", ":80"] {
-        let answer = raw(&format!("{pods}/{pod}{port}/proxy/a//b/?watch=x"));
-        assert!(answer.stdout.starts_with(&pod), "{answer:?}");
-        assert!(answer.stdout.ends_with(" /a//b/?watch=x"), "{answer:?}");
-    }
-    for name in ["web", "web:http", "web:80", "http:web:80"] {
-        let answer = raw(&format!("{services}/{name}/proxy/x"));
-        assert!(answer.stdout.starts_with("web-") && answer.stdout.ends_with(" /x"), "{answer:?}");
-    }
-    for (path, why) in [
-        (format!("{services}/nobody/proxy/"), "no endpoints available for service \"nobody\""),
-        (format!("{services}/web:81/proxy/"), "no service port \"81\" found for service \"web\""),
-        (format!("{services}/none/proxy/"), "services \"none\" not found"),
-        (format!("{pods}/{pod}:81/proxy/"), "error trying to reach service: dial tcp"),
-    ] {
-        let answer = raw(&path);
-        assert!(answer.stderr.contains(why), "{path}: {answer:?}");
-    }
-    let other = ["get", "--raw", &format!("{services}/web/proxy/"), "--as", "somebody"];
-    let refused = machine.run(&other, "");
-    let why = "User \"somebody\" cannot get resource \"services/proxy\" in API group \"\"";
-    assert!(refused.stderr.contains(why), "{refused:?}");
-    let proxy = KubectlProxy::start(&machine);
-    let answer = curl(&format!("http://{}{services}/web/proxy/y", proxy.address));
-    assert!(answer.ends_with(" /y"), "{answer}");
-    // A connection that leaves HTTP.
-    let mut stream = TcpStream::connect(&proxy.address).expect("it listens");
-    stream.set_read_timeout(Some(Duration::from_secs(10))).expect("a limit");
-    let request = format!(
-        "GET {services}/web/proxy/ HTTP/1.1\r\nHost: localhost\r\nConnection: Upgrade\r\n\
-         Upgrade: echo\r\n\r\n"
-    );
-    stream.write_all(request.as_bytes()).expect("it is sent");
-    let mut head = Vec::new();
-    while !head.ends_with(b"\r\n\r\n") {
-        let mut byte = [0];
-        stream.read_exact(&mut byte).expect("an answer");
-        head.extend(byte);
-    }
-    stream.write_all(b"hi\n").expect("it is sent");
-    let mut echo = [0; 8];
-    stream.read_exact(&mut echo).expect("an answer");
-    assert!(head.starts_with(b"HTTP/1.1 101 "), "{head:?}");
-    assert_eq!(&echo, b"echo hi\n");
-}
-
-/// `kubectl proxy`, for as long as it is held.
-struct KubectlProxy {
-    child: Child,
-    address: String,
-}
-
-impl KubectlProxy {
-    fn start(machine: &Machine) -> KubectlProxy {
-        let mut command = Command::new("kubectl");
-        command.arg("--kubeconfig").arg(machine.sandbox.data().join("kubeconfig"));
-        command.args(["proxy", "--port=0"]).stdout(Stdio::piped());
-        let mut child = command.spawn().expect("kubectl runs");
-        let mut line = String::new();
-        let stdout = child.stdout.take().expect("it is piped");
-        BufReader::new(stdout).read_line(&mut line).expect("it says where it is");
-        let address = line.trim().rsplit(' ').next().unwrap_or_default().to_owned();
-        KubectlProxy { child, address }
-    }
-}
-
-impl Drop for KubectlProxy {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
 /// Who has no privilege on any machine.
 const NOBODY: u32 = 65_534;
 
@@ -464,7 +387,9 @@ fn without_privilege_pods_have_addresses_and_services_are_relayed() {
         .replace(address, &format!("{address}{more}"))
         .replace("containerPort: 80", "containerPort: 8080");
     machine.kubectl(&["apply", "-f", "-"], &web);
+    machine.kubectl(&["apply", "-f", "-"], ECHO);
     machine.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"], "");
+    machine.kubectl(&["rollout", "status", "deployment/echo", "--timeout=60s"], "");
     let pods = jsonpath(&machine, "pods", "{.items[*].status.podIP}");
     assert!(pods.split(' ').all(|address| address.starts_with("127.")), "{pods}");
     let log = in_a_pod(
@@ -488,5 +413,66 @@ echo dns $SETPOINT_DNS",
     assert_eq!(lookup(dns.parse().expect("an address"), name, 1), (0, 1));
     let raw = "/api/v1/namespaces/default/services/web/proxy/x";
     assert!(machine.kubectl(&["get", "--raw", raw], "").starts_with("web-"));
-    machine.kubectl(&["delete", "deployment", "web"], "");
+    // Datagrams too: every client gets one of the two, and all it says goes there.
+    let said = in_a_pod(&machine, "datagrams", ASK);
+    let mut answers: Vec<&str> = said.lines().collect();
+    assert!(answers.iter().all(|line| line.ends_with(" twice")), "{said}");
+    answers.sort_unstable();
+    answers.dedup();
+    assert_eq!(answers.len(), 2, "{said}");
+    machine.kubectl(&["delete", "deployment", "web", "echo"], "");
 }
+
+/// Two servers that answer datagrams with their name, and a Service in front of them.
+const ECHO: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: echo}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: echo}}
+  template:
+    metadata: {labels: {app: echo}}
+    spec:
+      terminationGracePeriodSeconds: 1
+      containers:
+      - name: main
+        image: x
+        env:
+        - {name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        - {name: ADDRESS, valueFrom: {fieldRef: {fieldPath: status.podIP}}}
+        command: [python3, -c]
+        args:
+        - |
+          import os, socket
+          server = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+          server.bind((os.environ['ADDRESS'], 5300))
+          while True:
+              text, client = server.recvfrom(100)
+              server.sendto(os.environ['NAME'].encode() + b' ' + text, client)
+---
+apiVersion: v1
+kind: Service
+metadata: {name: echo}
+spec:
+  selector: {app: echo}
+  ports: [{port: 53, protocol: UDP, targetPort: 5300}]
+";
+
+/// Six clients; a lost datagram is sent again, as programs do.
+const ASK: &str = "exec python3 - <<'END'
+import os, socket
+place = (os.environ['ECHO_SERVICE_HOST'], int(os.environ['ECHO_SERVICE_PORT']))
+def ask(client):
+    for _ in range(40):
+        client.send(b'twice')
+        try: return client.recv(100).decode()
+        except (TimeoutError, ConnectionRefusedError): pass
+    raise SystemExit('no answer')
+for _ in range(6):
+    client = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+    client.settimeout(1)
+    client.connect(place)
+    first = ask(client)
+    print(first if ask(client) == first else 'two of them answered')
+END";

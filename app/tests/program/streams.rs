@@ -359,6 +359,12 @@ fn a_container_is_added_to_look_into_a_pod() {
     machine.phase("sick", "Running");
     let ready = "jsonpath={.status.conditions[?(@.type==\"Ready\")].status}";
     assert_eq!(machine.kubectl(&["get", "pod", "sick", "-o", ready], ""), "True");
+    // One that looks at the processes of another.
+    let find = "cat /proc/[0-9]*/cmdline | tr '\\0' ' '; echo";
+    let words = ["debug", "sick", "--image=x", "-c", "near", "--target=main", "--", "sh", "-c"];
+    machine.kubectl(&[&words[..], &[find]].concat(), "");
+    let seen = machine.until("logs sick -c near", |log| !log.is_empty());
+    assert!(seen.contains("sleep 1000"), "{seen}");
     // Another one, with a terminal and a shell because no program is named.
     let words = ["debug", "-it", "sick", "--image=x", "-c", "shell"];
     let mut command = in_terminal(&machine, "true", &words);

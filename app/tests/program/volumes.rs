@@ -141,6 +141,52 @@ fn directories_are_what_they_are_said_to_be() {
 }
 
 #[test]
+fn the_containers_of_a_pod_share_memory_with_nobody_else() {
+    let machine = Machine::start();
+    let container = |name: &str, script: &str| {
+        format!("{{name: {name}, image: of-{name}, command: [sh, -c, {script:?}]}}")
+    };
+    let pod = |name: &str, more: &str, containers: &[String]| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{restartPolicy: \
+             Never, {more}terminationGracePeriodSeconds: 1, containers: [{}]}}}}\n",
+            containers.join(", ")
+        )
+    };
+    let mark = format!("setpoint-{}", std::process::id());
+    let writes = format!("echo shared >/dev/shm/{mark}; sleep 1000");
+    let reads = format!(
+        "until cat /dev/shm/{mark}; do sleep 0.1; done 2>/dev/null; \
+        df -k --output=size /dev/shm | tail -1; stat -c %a /dev/shm"
+    );
+    let alone = format!("cat /dev/shm/{mark} 2>/dev/null || echo nothing");
+    let both = [container("one", &writes), container("two", &reads)];
+    apply(&machine, &pod("both", "", &both));
+    let told = machine.until("logs both -c two", |log| log.ends_with("1777"));
+    let told: Vec<&str> = told.lines().map(str::trim).collect();
+    assert_eq!(told, ["shared", "65536", "1777"]);
+    assert!(!Path::new("/dev/shm").join(&mark).exists());
+    apply(&machine, &pod("other", "", &[container("main", &alone)]));
+    let host = "stat -f -c %b /dev/shm";
+    apply(&machine, &pod("host", "hostIPC: true, ", &[container("main", host)]));
+    machine.phase("other", "Succeeded");
+    assert_eq!(machine.kubectl(&["logs", "other"], ""), "nothing");
+    machine.phase("host", "Succeeded");
+    let size = Command::new("sh").args(["-c", host]).output().expect("sh runs").stdout;
+    let size = String::from_utf8_lossy(&size).trim().to_owned();
+    assert_eq!(machine.kubectl(&["logs", "host"], "").trim(), size);
+    // What was run from is told with the node.
+    let images = "get nodes -o jsonpath={.items[0].status.images[*].names[*]}";
+    let images = machine.until(images, |images| images.contains("of-two"));
+    assert_eq!(images.matches("of-one").count(), 1, "{images}");
+    let uid = machine.kubectl(&["get", "pod", "both", "-o", "jsonpath={.metadata.uid}"], "");
+    assert!(is_mounted(&format!("{uid}/shared-memory")));
+    machine.kubectl(&["delete", "pod", "--all"], "");
+    machine.until("get pods", str::is_empty);
+    assert!(!is_mounted(&uid));
+}
+
+#[test]
 fn claims_become_directories_that_go_with_them() {
     let machine = Machine::start();
     let place = machine.sandbox.work().join("volumes").display().to_string();

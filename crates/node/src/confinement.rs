@@ -58,6 +58,8 @@ pub struct Security {
     /// Settings of the kernel for the pod.
     pub sysctls: Vec<(String, String)>,
     pub processes: Processes,
+    /// The container of its pod whose processes it sees besides its own.
+    pub processes_of: Option<String>,
     /// System V and POSIX message queues are the machine's.
     pub host_ipc: bool,
     /// What the machine is called; `None` for what it is called outside.

@@ -4,6 +4,7 @@
 //! `simulated` plays any number of nodes without running anything: for tests, benchmarks and for
 //! trying out manifests for machines one does not have.
 
+pub mod absence;
 pub mod agent;
 pub mod confinement;
 #[cfg(test)]

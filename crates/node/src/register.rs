@@ -9,8 +9,10 @@ use reconcile::{Context, Error, Name, Object};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::absence;
 use crate::agent::Options;
 use crate::machine;
+use crate::runtime::Image;
 use crate::simulated::NODE;
 
 /// How often the Lease is renewed, and how long it lasts.
@@ -20,6 +22,9 @@ const NAMESPACE: &str = "kube-node-lease";
 /// The status is written at least as often.
 const REPORT: Duration = Duration::from_secs(300);
 const RETRY: Duration = Duration::from_secs(1);
+/// Images that are told of, and names of each.
+const IMAGES_MAX: usize = 50;
+const IMAGE_NAMES_MAX: usize = 5;
 /// Who writes.
 pub const MANAGER: &str = "kubelet";
 
@@ -85,7 +90,8 @@ enum Written {
 async fn report(context: &Context, options: &Options, write: Write) -> Result<Written, Error> {
     let requests = context.requests(MANAGER, Default::default());
     let name = Name::new("", options.node.as_str());
-    let labels = machine::labels(&options.node);
+    let mut labels = machine::labels(&options.node);
+    options.devices.add_labels(&mut labels);
     // What the cache shows is enough to see whether something is to be said.
     if write == Write::Changes
         && let Some(node) = context.cache(NODE).get(&name)
@@ -105,6 +111,7 @@ async fn report(context: &Context, options: &Options, write: Write) -> Result<Wr
             node
         }
     };
+    absence::come_back(&requests, &found).await?;
     let mut labelled = found.value["metadata"]["labels"].clone();
     merge(&mut labelled, &labels);
     if labelled != found.value["metadata"]["labels"] {
@@ -195,7 +202,21 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
         ],
         "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
         "nodeInfo": machine::info(&runtime),
+        "images": images(options.runtime.as_ref().map(|it| it.images()).unwrap_or_default()),
     })
+}
+
+/// What containers can be started from, the largest first, as the scheduler looks for it.
+fn images(mut images: Vec<Image>) -> Value {
+    images.sort_by(|one, other| other.bytes.cmp(&one.bytes).then(one.names.cmp(&other.names)));
+    let told = images.iter().take(IMAGES_MAX).map(|image| {
+        let names: Vec<&String> = image.names.iter().take(IMAGE_NAMES_MAX).collect();
+        match image.bytes {
+            0 => json!({"names": names}),
+            bytes => json!({"names": names, "sizeBytes": bytes}),
+        }
+    });
+    told.collect()
 }
 
 async fn renew(context: &Context, node: &str) -> Result<(), Error> {
@@ -219,6 +240,19 @@ async fn renew(context: &Context, node: &str) -> Result<(), Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_largest_images_are_told_of() {
+        let image = |name: &str, bytes| Image { names: vec![name.to_owned()], bytes };
+        let told = images(vec![image("b", 0), image("a", 0), image("c", 7)]);
+        let expected =
+            json!([{"names": ["c"], "sizeBytes": 7}, {"names": ["a"]}, {"names": ["b"]}]);
+        assert_eq!(told, expected);
+        let many = (0..100).map(|number| image(&number.to_string(), number)).collect();
+        let told = images(many);
+        assert_eq!(told.as_array().map(Vec::len), Some(IMAGES_MAX));
+        assert_eq!(told[0]["names"], json!(["99"]));
+    }
 
     #[test]
     fn a_status_is_told_when_only_times_differ() {

@@ -3,7 +3,7 @@
 //! A runtime knows containers by pod, name and attempt; it decides nothing. Whether a container is
 //! to run, and again, is `pod/lifecycle.rs`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -126,6 +126,19 @@ pub struct Mount {
     /// It is left out where nothing may be mounted.
     #[serde(default)]
     pub optional: bool,
+    #[serde(default)]
+    pub propagation: Propagation,
+}
+
+/// Whether what is mounted below a volume later is seen on the other side.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Propagation {
+    #[default]
+    None,
+    /// The container sees what the host mounts.
+    FromHost,
+    /// The host sees what the container mounts, too.
+    Both,
 }
 
 /// A container as the runtime has it.
@@ -162,6 +175,14 @@ pub struct Refusal {
     /// As a container's status has it: `RunContainerError`.
     pub reason: &'static str,
     pub message: String,
+}
+
+/// What containers are started from.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Image {
+    pub names: Vec<String>,
+    /// 0 where nobody knows.
+    pub bytes: u64,
 }
 
 /// Told with the UID of a pod of which a container began or ended.
@@ -212,6 +233,13 @@ pub trait PodRuntime: Send + Sync + 'static {
 
     /// Forgets a pod of which nothing runs, with its logs.
     async fn remove_pod(&self, pod: &str);
+
+    /// What containers can be started from without pulling, as far as that is known.
+    fn images(&self) -> Vec<Image> {
+        let containers = self.containers().into_values().flatten();
+        let names: BTreeSet<String> = containers.map(|container| container.image).collect();
+        names.into_iter().map(|name| Image { names: vec![name], bytes: 0 }).collect()
+    }
 
     /// Where the output of a run is, in the format of CRI.
     fn log(&self, id: &ContainerId) -> PathBuf;

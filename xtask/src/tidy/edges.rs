@@ -27,7 +27,7 @@ const CRATES: &[(&str, Allowed)] = &[
     ("node", Allowed::Only(&["reconcile", "amounts", "hypervisor"])),
     ("training", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("inference", Allowed::Only(&["reconcile", "api", "amounts"])),
-    ("virt", Allowed::Only(&["reconcile", "api"])),
+    ("machines", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("testkit", Allowed::Only(&["apiserver", "store", "reconcile"])),
     ("servers", Allowed::Only(&[])),
     (
@@ -42,7 +42,7 @@ const CRATES: &[(&str, Allowed)] = &[
             "node",
             "training",
             "inference",
-            "virt",
+            "machines",
         ]),
     ),
     ("sim", Allowed::Everything),
@@ -56,7 +56,7 @@ const FOR_TESTS: &[&str] = &["servers", "testkit"];
 /// What the tests of one crate may use besides: an operator is tried together with the controllers
 /// that make something of its objects.
 const ALSO_FOR_TESTS: &[(&str, &str)] =
-    &[("training", "controllers"), ("inference", "controllers")];
+    &[("training", "controllers"), ("inference", "controllers"), ("machines", "controllers")];
 
 pub fn check(graph: &Graph) -> Vec<Finding> {
     let members: Vec<&str> = graph.members().map(|(package, _)| package.name.as_str()).collect();

@@ -58,6 +58,8 @@ fn verb(method: &Method, target: &Target, options: &Options) -> Result<&'static 
         "GET" if options.watch => "watch",
         "GET" if has_name => "get",
         "GET" => "list",
+        // Elsewhere nobody has an answer without its body.
+        "HEAD" if target.is_proxied() => "get",
         "POST" => "create",
         "PUT" => "update",
         "PATCH" => "patch",

@@ -11,8 +11,9 @@ use bytes::Bytes;
 use tokio::io::{AsyncRead, BufReader};
 use tokio::sync::mpsc;
 
+use super::FAREWELL_MAX;
 use super::handshake::Channels;
-use super::websocket::{Event, Fault, Reader, TEXT_BYTES_MAX, pong};
+use super::websocket::{self, Event, Fault, Reader, TEXT_BYTES_MAX, pong};
 use super::wire::{Frames, Gone};
 
 const CLOSE: u8 = 255;
@@ -78,6 +79,29 @@ where
             About::Nothing => {}
         }
     }
+}
+
+/// Runs a deed on the streams of a client, until it is done or the client goes away; then takes
+/// leave. `writing` is what sends the frames.
+pub async fn serve(
+    frames: &Frames,
+    running: impl Future<Output = ()>,
+    (reading, writing): (impl Future<Output = Fault>, impl Future<Output = ()>),
+) {
+    let mut reading = std::pin::pin!(reading);
+    let talking = async {
+        let fault = tokio::select! {
+            () = running => None,
+            fault = reading.as_mut() => Some(fault),
+        };
+        let _ = frames.send(websocket::close(fault)).await;
+        frames.end().await;
+        // What the client still sends is read, or its system would drop what it has not read yet.
+        if fault.is_none() {
+            let _ = tokio::time::timeout(FAREWELL_MAX, reading).await;
+        }
+    };
+    tokio::join!(talking, writing);
 }
 
 fn decode(text: &[u8]) -> Option<(u8, Bytes)> {

@@ -13,7 +13,7 @@ use tokio::sync::{mpsc, watch};
 use super::channels::{self, Inputs};
 use super::handshake::Channels;
 use super::wire::{Form, Frames, Sink, Source, source};
-use super::{CREATION_MAX, FAREWELL_MAX, PIECE_BYTES_MAX, spdy, websocket};
+use super::{CREATION_MAX, FAREWELL_MAX, PIECE_BYTES_MAX, spdy};
 use crate::connected::{Input, Node, Output, Program, ProgramRequest, Resize};
 use crate::status::Error;
 
@@ -75,20 +75,7 @@ pub async fn over_channels<S>(
         run(node, request, wires).await;
     };
     let reading = channels::read(from_client, &frames, channels, inputs);
-    let mut reading = std::pin::pin!(reading);
-    let talking = async {
-        let fault = tokio::select! {
-            () = running => None,
-            fault = reading.as_mut() => Some(fault),
-        };
-        let _ = frames.send(websocket::close(fault)).await;
-        frames.end().await;
-        // What the client still sends is read, or its system would drop what it has not read yet.
-        if fault.is_none() {
-            let _ = tokio::time::timeout(FAREWELL_MAX, reading).await;
-        }
-    };
-    tokio::join!(talking, writing);
+    channels::serve(&frames, running, (reading, writing)).await;
 }
 
 pub async fn over_spdy<S>(socket: S, node: Arc<dyn Node>, request: ProgramRequest, version: u8)

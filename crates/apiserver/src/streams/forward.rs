@@ -18,7 +18,7 @@ use tokio::time::Instant;
 use super::channels::{self, Inputs};
 use super::handshake::Channels;
 use super::wire::{Form, Frames, Sink, Source, source};
-use super::{CREATION_MAX, FAREWELL_MAX, PIECE_BYTES_MAX, spdy, websocket};
+use super::{CREATION_MAX, PIECE_BYTES_MAX, spdy};
 use crate::connected::{DialRequest, Node};
 
 /// Streams that wait to be looked at.
@@ -149,19 +149,7 @@ where
         join_all(connections.into_iter().map(|one| connect(&node, &target, one))).await;
     };
     let reading = channels::read(from_client, &frames, channels, inputs);
-    let mut reading = std::pin::pin!(reading);
-    let talking = async {
-        let fault = tokio::select! {
-            () = running => None,
-            fault = reading.as_mut() => Some(fault),
-        };
-        let _ = frames.send(websocket::close(fault)).await;
-        frames.end().await;
-        if fault.is_none() {
-            let _ = tokio::time::timeout(FAREWELL_MAX, reading).await;
-        }
-    };
-    tokio::join!(talking, writing);
+    channels::serve(&frames, running, (reading, writing)).await;
 }
 
 /// A connection that a client asks for.

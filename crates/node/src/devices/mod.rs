@@ -38,18 +38,21 @@ impl Devices {
     /// Looks what there is. What is named counts besides, or instead of what was found.
     pub fn open(directory: &Path, named: &BTreeMap<String, String>) -> Devices {
         let mut counts = BTreeMap::new();
-        let found = gpu::count();
-        if found > 0 {
+        let found = count_gpus(named);
+        if found > 0 || named.contains_key(gpu::RESOURCE) {
             counts.insert(gpu::RESOURCE.to_owned(), found);
-        }
-        if let Some(amount) = named.get(gpu::RESOURCE) {
-            let amount = amount.parse().unwrap_or(0);
-            counts.insert(gpu::RESOURCE.to_owned(), amount.min(DEVICES_MAX));
         }
         let file = directory.join("devices.json");
         let text = fs::read(&file).unwrap_or_default();
         let held = serde_json::from_slice(&text).unwrap_or_default();
         Devices { counts, named: named.clone(), file, held: Mutex::new(held) }
+    }
+
+    /// What tells of the devices among the labels of the node.
+    pub fn add_labels(&self, labels: &mut Value) {
+        for (name, value) in gpu::labels(gpu::found()) {
+            labels[name] = json!(value);
+        }
     }
 
     /// Adds what there is to the capacity of the node.
@@ -124,6 +127,13 @@ impl Devices {
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
+}
+
+/// How many GPUs the machine has, or is said to have. This may take seconds the first time.
+pub fn count_gpus(named: &BTreeMap<String, String>) -> u32 {
+    let said = named.get(gpu::RESOURCE).map(|amount| amount.parse().unwrap_or(0));
+    let found = || u32::try_from(gpu::found().len()).unwrap_or(0);
+    said.unwrap_or_else(found).min(DEVICES_MAX)
 }
 
 /// The numbers that a container has: those it had, or the first that are free. `None` if there are

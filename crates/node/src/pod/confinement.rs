@@ -154,6 +154,10 @@ pub fn security(pod: &Value, container: &Value, hostname: String) -> Security {
         unmasked: own["procMount"] == "Unmasked",
         sysctls: sysctls.collect(),
         processes,
+        processes_of: container["targetContainerName"]
+            .as_str()
+            .filter(|name| !name.is_empty())
+            .map(str::to_owned),
         host_ipc: spec["hostIPC"] == true,
         hostname: (spec["hostNetwork"] != true).then_some(hostname),
     }

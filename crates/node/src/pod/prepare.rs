@@ -22,7 +22,7 @@ use crate::agent::SERVICE;
 use crate::confinement::Security;
 use crate::machine;
 use crate::register::MANAGER;
-use crate::runtime::{ContainerId, ContainerSpec, Input, Refusal};
+use crate::runtime::{ContainerId, ContainerSpec, Input, Mount, Refusal};
 use crate::volumes::{self, Materials, Tokens, Volume};
 
 pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
@@ -37,6 +37,8 @@ pub struct Prepared {
     pub sources: Sources,
     /// Where each volume is on this machine.
     pub volumes: BTreeMap<String, Volume>,
+    /// What its containers have in common at `/dev/shm`.
+    shared_memory: Option<Mount>,
     /// Of the pod.
     directory: PathBuf,
     tokens: Tokens,
@@ -81,7 +83,8 @@ pub async fn prepare(
         Materials { sources: sources_read, directory: &directory, tokens: tokens_held, known };
     let volumes = volumes::make(shared, pod, materials).await?;
     let told = volumes::tell_of_pod(pod).then(|| said(pod));
-    Ok(Prepared { sources, volumes, directory, tokens, seen, told })
+    let shared_memory = volumes::shared_memory::make(pod, &directory);
+    Ok(Prepared { sources, volumes, shared_memory, directory, tokens, seen, told })
 }
 
 /// What a pod says of itself that may change.
@@ -144,6 +147,10 @@ pub fn container(
         reason: "CreateContainerError",
         message: format!("could not make the file of its termination message: {error}"),
     })?);
+    let shared_memory = prepared.shared_memory.iter();
+    let is_free = |one: &&Mount| !mounts.iter().any(|mount| mount.target == one.target);
+    let shared_memory: Vec<Mount> = shared_memory.filter(is_free).cloned().collect();
+    mounts.extend(shared_memory);
     Ok(ContainerSpec {
         namespace: pod.name.namespace.to_string(),
         pod_name: pod.name.name.to_string(),

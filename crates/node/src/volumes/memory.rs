@@ -24,7 +24,7 @@ pub fn make(path: &Path, mode: u32, bytes_max: Option<u64>) -> io::Result<()> {
 }
 
 /// Whether something is mounted at a directory.
-fn is_mounted(path: &Path) -> bool {
+pub fn is_mounted(path: &Path) -> bool {
     let device = |path: &Path| fs::symlink_metadata(path).map(|found| found.dev()).ok();
     let around = path.parent().and_then(device);
     device(path).zip(around).is_some_and(|(own, around)| own != around)

@@ -11,6 +11,7 @@ mod memory;
 mod owner;
 mod payload;
 pub mod reclaim;
+pub mod shared_memory;
 pub(crate) mod system;
 pub mod usage;
 
@@ -29,7 +30,7 @@ use serde_json::Value;
 
 use crate::pod::environment::{Sources, Variables, expand};
 use crate::pod::worker::Shared;
-use crate::runtime::{Mount, Refusal};
+use crate::runtime::{Mount, Propagation, Refusal};
 
 use below::Missing;
 use owner::Owner;
@@ -211,6 +212,11 @@ pub fn mounts(
                 Some("Enabled" | "IfPossible")
             ),
             optional: false,
+            propagation: match text(&mount["mountPropagation"]) {
+                "HostToContainer" => Propagation::FromHost,
+                "Bidirectional" => Propagation::Both,
+                _ => Propagation::None,
+            },
         });
     }
     Ok(mounts)

@@ -10,7 +10,7 @@ use super::system;
 use super::tests::{directory, open};
 use crate::confinement::{Filter, Limits, Processes, Quality, Security, Share};
 use crate::contract::{ended, has_written, shell};
-use crate::runtime::{ContainerSpec, Mount, PodRuntime};
+use crate::runtime::{ContainerSpec, Mount, PodRuntime, Propagation};
 
 /// What a program wrote.
 pub fn written(runtime: &Arc<dyn PodRuntime>, spec: &ContainerSpec) -> String {
@@ -186,6 +186,111 @@ async fn containers_of_a_pod_share_what_the_pod_shares() {
         assert!(runtime.containers().is_empty());
         assert!(!directory.0.join("pods/shared").exists());
     }
+}
+
+#[tokio::test]
+async fn a_container_that_is_added_sees_the_processes_of_its_target() {
+    let directory = directory("target");
+    let runtime = open(&directory.0);
+    if !system::is_root() {
+        return;
+    }
+    let one = shell("target", "echo ready; exec sleep 764");
+    runtime.start(&one).await.expect("it starts");
+    has_written(&runtime, &one.id, "ready").await;
+    let added = |name: &str, target: &str| {
+        let script = "grep -l '76[4]' /proc/[0-9]*/cmdline >/dev/null && echo seen; \
+                      readlink /proc/self/ns/pid";
+        let mut added = shell("target", script);
+        added.id.name = name.to_owned();
+        added.security.processes_of = Some(target.to_owned());
+        added
+    };
+    let two = added("two", "main");
+    runtime.start(&two).await.expect("it starts");
+    ended(&runtime, &two.id).await;
+    let exec = ["readlink", "/proc/self/ns/pid"].map(str::to_owned);
+    let processes = runtime.exec(&one.id, &exec).await.expect("it runs").output;
+    let processes = String::from_utf8(processes).expect("text");
+    assert_eq!(written(&runtime, &two), format!("seen\n{processes}"));
+    let refusal = runtime.start(&added("three", "none")).await.expect_err("nobody is there");
+    assert!(refusal.message.contains("target container \"none\" is not running"), "{refusal}");
+    runtime.stop(&one.id, std::time::Duration::ZERO).await.expect("it stops");
+    runtime.remove_pod("target").await;
+}
+
+/// A file system that this test mounts and takes away, shared with whoever copies it.
+struct Shared(std::path::PathBuf);
+
+impl Shared {
+    fn mount(place: std::path::PathBuf) -> Shared {
+        fs::create_dir_all(&place).expect("a directory");
+        let text = super::mounts::text(&place).expect("a path");
+        system::mount(c"tmpfs", &text, (Some(c"tmpfs"), 0)).expect("it is mounted");
+        let shared = Shared(place);
+        super::mounts::mount(Path::new("none"), &shared.0, libc::MS_SHARED).expect("it is shared");
+        shared
+    }
+}
+
+impl Drop for Shared {
+    fn drop(&mut self) {
+        let _ = crate::volumes::system::unmount(&self.0.join("within"));
+        let _ = crate::volumes::system::unmount(&self.0);
+    }
+}
+
+#[tokio::test]
+async fn mounts_are_seen_on_the_other_side_where_a_volume_says_so() {
+    let directory = directory("propagation");
+    let runtime = open(&directory.0);
+    if !system::is_root() {
+        return;
+    }
+    let host = Shared::mount(directory.0.join("shared"));
+    fs::create_dir_all(host.0.join("within")).expect("a directory");
+    let volume = |propagation| Mount {
+        source: host.0.clone(),
+        target: "/setpoint-data".into(),
+        propagation,
+        ..Mount::default()
+    };
+    // Told by the runtime's exec, which begins when the host has mounted something.
+    let look = ["sh", "-c", "cat /setpoint-data/within/file || true"].map(str::to_owned);
+    for (name, propagation, expected) in [
+        ("none", Propagation::None, ""),
+        ("from-host", Propagation::FromHost, "of the host\n"),
+        ("both", Propagation::Both, "of the host\n"),
+    ] {
+        let mut spec = shell(name, "echo ready; exec sleep 763");
+        spec.mounts = vec![volume(propagation)];
+        runtime.start(&spec).await.expect("it starts");
+        has_written(&runtime, &spec.id, "ready").await;
+        let inner = host.0.join("within");
+        let text = super::mounts::text(&inner).expect("a path");
+        system::mount(c"tmpfs", &text, (Some(c"tmpfs"), 0)).expect("it is mounted");
+        fs::write(inner.join("file"), "of the host\n").expect("a file");
+        let seen = runtime.exec(&spec.id, &look).await.expect("it runs").output;
+        let seen = String::from_utf8(seen).expect("text");
+        let seen: String = seen.lines().filter(|line| !line.starts_with("cat:")).collect();
+        assert_eq!(seen, expected.trim_end(), "{name}");
+        crate::volumes::system::unmount(&inner).expect("it is unmounted");
+        runtime.stop(&spec.id, std::time::Duration::ZERO).await.expect("it stops");
+        runtime.remove_pod(name).await;
+    }
+    let script = "mount -t tmpfs none /setpoint-data/within && echo x >/setpoint-data/within/own";
+    for (propagation, is_seen) in [(Propagation::FromHost, false), (Propagation::Both, true)] {
+        run(&runtime, script, |spec| {
+            (spec.security.privileged, spec.mounts) = (true, vec![volume(propagation)]);
+        })
+        .await;
+        assert_eq!(host.0.join("within/own").exists(), is_seen);
+    }
+    let mut plain = shell("plain", "true");
+    plain.mounts = vec![volume(Propagation::Both)];
+    super::mounts::mount(Path::new("none"), &host.0, libc::MS_PRIVATE).expect("it is not shared");
+    let refusal = runtime.start(&plain).await.expect_err("it is not shared");
+    assert!(refusal.message.contains("not a shared mount"), "{refusal}");
 }
 
 #[tokio::test]

@@ -78,6 +78,7 @@ impl Process {
         }
         let mut security = spec.security.clone();
         (security.read_only_root, security.processes) = (false, Processes::Own);
+        security.processes_of = None;
         let holder = ContainerSpec {
             id,
             command: Vec::new(),

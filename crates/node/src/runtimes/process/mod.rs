@@ -18,6 +18,7 @@ mod launch;
 mod mounts;
 mod namespaces;
 mod nursery;
+mod propagation;
 mod record;
 mod root;
 mod sandbox;

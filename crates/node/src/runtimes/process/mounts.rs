@@ -7,9 +7,11 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
+use super::propagation::{self, Trees};
 use super::{namespaces, system};
 use crate::runtime::Mount;
 use crate::volumes::system::{make_read_only_below, open_below, opened};
@@ -18,7 +20,7 @@ use crate::volumes::system::{make_read_only_below, open_below, opened};
 const ENTRIES_MAX: usize = 4_096;
 
 /// Makes the root, in a namespace that is ours.
-pub fn make(mounts: &[Mount], place: &Path, is_fixed: bool) -> io::Result<PathBuf> {
+pub fn make(mounts: &[Mount], trees: &Trees, place: &Path, is_fixed: bool) -> io::Result<PathBuf> {
     let root = place.join("root");
     fs::create_dir_all(&root)?;
     memory(&root)?;
@@ -31,16 +33,8 @@ pub fn make(mounts: &[Mount], place: &Path, is_fixed: bool) -> io::Result<PathBu
     let mut writable = vec![root.join("dev")];
     for (index, one) in mounts.iter().enumerate() {
         let failed = |error: io::Error| missing(one, &error);
-        // Opened here and not looked up again: programs of the pod may change it meanwhile.
-        let part = match &one.within {
-            None => None,
-            Some(within) => {
-                let directory = File::open(&one.source).map_err(failed)?;
-                Some(open_below(&directory, within).map_err(failed)?)
-            }
-        };
-        let source = part.as_ref().map_or_else(|| one.source.clone(), opened);
-        let is_directory = fs::metadata(&source).map_err(failed)?.is_dir();
+        let source = Source::open(one).map_err(failed)?;
+        let is_directory = fs::metadata(&source.path).map_err(failed)?.is_dir();
         let target = &targets[index];
         // Within another volume the mount point is that volume's matter.
         let around = (0..index).rev().find(|other| target.starts_with(&targets[*other]));
@@ -55,7 +49,7 @@ pub fn make(mounts: &[Mount], place: &Path, is_fixed: bool) -> io::Result<PathBu
             }
             None => prepare(&root, target, is_directory)?,
         };
-        mount(&source, &point, libc::MS_BIND | libc::MS_REC).map_err(failed)?;
+        propagation::bind(one, &source, &point, trees).map_err(failed)?;
         if one.read_only && one.recursive {
             make_read_only_below(&point).map_err(failed)?;
         } else if one.read_only {
@@ -69,6 +63,23 @@ pub fn make(mounts: &[Mount], place: &Path, is_fixed: bool) -> io::Result<PathBu
         writable.iter().try_for_each(|point| namespaces::writable(point))?;
     }
     Ok(root)
+}
+
+/// What is mounted. A part of a volume is opened here and not looked up again: programs of the pod
+/// may change it meanwhile.
+pub struct Source {
+    pub path: PathBuf,
+    _part: Option<OwnedFd>,
+}
+
+impl Source {
+    pub fn open(one: &Mount) -> io::Result<Source> {
+        let Some(within) = &one.within else {
+            return Ok(Source { path: one.source.clone(), _part: None });
+        };
+        let part = open_below(&File::open(&one.source)?, within)?;
+        Ok(Source { path: opened(&part), _part: Some(part) })
+    }
 }
 
 fn missing(one: &Mount, error: &io::Error) -> io::Error {

@@ -94,7 +94,8 @@ pub fn set_hostname(name: &str) -> io::Result<()> {
     check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) })
 }
 
-/// Makes a directory the root of this mount namespace; what was there before is no more.
+/// Makes a directory the root of this mount namespace; what was there before is no more. It must
+/// not be shared with others, or they would lose it too.
 pub fn change_root(root: &Path) -> io::Result<()> {
     let path = CString::new(root.as_os_str().as_bytes())?;
     // SAFETY: the strings end with a zero and live through the calls.
@@ -103,9 +104,6 @@ pub fn change_root(root: &Path) -> io::Result<()> {
         // The old root comes to lie over the new one, from where it is taken away.
         let here = c".".as_ptr();
         check(i32::try_from(libc::syscall(libc::SYS_pivot_root, here, here)).unwrap_or(-1))?;
-        let private = libc::MS_REC | libc::MS_SLAVE;
-        let none = std::ptr::null();
-        check(libc::mount(none, here, none, private, none.cast()))?;
         check(libc::umount2(here, libc::MNT_DETACH))?;
         check(libc::chdir(c"/".as_ptr()))
     }

@@ -91,6 +91,15 @@ pub struct Asked {
     pub network: Option<PathBuf>,
 }
 
+/// Another container of a pod.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sibling {
+    /// `world::HOLDER` for what is none.
+    pub name: String,
+    /// The first process of its namespaces.
+    pub first: i32,
+}
+
 /// Where the records of a run are.
 #[derive(Clone, Debug)]
 pub struct Place(PathBuf);
@@ -130,17 +139,20 @@ impl Place {
         self.0.ancestors().nth(3).unwrap_or(&self.0)
     }
 
-    /// The first processes of the pod's containers that began, whether they live or not: the
-    /// holder's before the others.
-    pub fn siblings(&self) -> Vec<(bool, (i32, u64))> {
+    /// The containers of the pod that live, in namespaces of their own: the holder before the
+    /// others.
+    pub fn siblings(&self) -> Vec<Sibling> {
         let mut found = Vec::new();
         let boot = system::boot();
         for kind in ["holder", "containers"] {
             for container in children(&self.pod().join(kind)).unwrap_or_default() {
+                let name = container.file_name().unwrap_or_default().to_string_lossy().into_owned();
+                let name = if kind == "holder" { world::HOLDER.to_owned() } else { name };
                 for run in children(&container).unwrap_or_default() {
                     let started = Place(run).started().filter(|it| it.init > 0 && it.boot == boot);
-                    let first = started.map(|it| (kind == "holder", (it.init, it.init_ticks)));
-                    found.extend(first);
+                    let lives = |it: &Started| system::began(it.init) == Some(it.init_ticks);
+                    let first = started.filter(lives).map(|it| it.init);
+                    found.extend(first.map(|first| Sibling { name: name.clone(), first }));
                 }
             }
         }

@@ -5,7 +5,7 @@ use std::fs;
 use std::io;
 use std::path::Path;
 
-use super::{mounts, namespaces, system};
+use super::{mounts, namespaces, propagation, system};
 use crate::confinement::Processes;
 use crate::runtime::ContainerSpec;
 
@@ -28,9 +28,11 @@ const FIXED: [&str; 5] = ["proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/s
 /// Makes the root and goes there. The mount namespace is new; the network may be.
 pub fn make(spec: &ContainerSpec, place: &Path, has_network: bool) -> io::Result<()> {
     let security = &spec.security;
+    let trees = propagation::take(&spec.mounts)?;
     // What the host unmounts must not live on here; what is mounted here is not for the host.
     mounts::mount(Path::new("none"), Path::new("/"), libc::MS_REC | libc::MS_SLAVE)?;
-    let root = mounts::make(&spec.mounts, place, security.read_only_root)?;
+    let root = mounts::make(&spec.mounts, &trees, place, security.read_only_root)?;
+    drop(trees);
     if security.processes != Processes::OfHost {
         let proc = mounts::text(&root.join("proc"))?;
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;

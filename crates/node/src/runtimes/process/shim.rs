@@ -5,11 +5,11 @@
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read, Write};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, Stdio};
-use std::sync::{Arc, Mutex, PoisonError, mpsc};
+use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
 use super::attach::{self, Ends, Hub, Kept};
@@ -60,9 +60,9 @@ fn run(place: &Place) -> io::Result<()> {
     // Before anything else, so that all that is started is in it.
     network.as_deref().map(sandbox::join).transpose()?;
     let made = begin(place, &asked, Log::open(log.clone())?);
-    let ended = made.map(|(waiter, copies)| {
+    let ended = made.map(|(waiter, copying)| {
         let ended = waiter.join().unwrap_or(KILLED);
-        copies.into_iter().for_each(|copy| drop(copy.join()));
+        drop(copying.join());
         ended
     });
     let is_short = group.as_ref().is_some_and(Group::was_short_of_memory);
@@ -76,7 +76,7 @@ fn run(place: &Place) -> io::Result<()> {
 }
 
 /// Makes everything the container needs, starts its program, and records that.
-fn begin(place: &Place, asked: &Asked, log: Log) -> io::Result<(Waiter, Vec<JoinHandle<()>>)> {
+fn begin(place: &Place, asked: &Asked, log: Log) -> io::Result<(Waiter, JoinHandle<()>)> {
     let Asked { spec, group, .. } = asked;
     if let Some(group) = group {
         group.make(&spec.limits)?;
@@ -99,10 +99,10 @@ fn begin(place: &Place, asked: &Asked, log: Log) -> io::Result<(Waiter, Vec<Join
     place.write("started.json", &started)?;
     drop(alone);
     let hub = Hub::open(place, &spec.input, std::mem::take(&mut begun.kept));
-    let copies = keep_output(&mut begun, log, &hub);
+    let copying = keep_output(&mut begun, log, &hub);
     // Whoever started us reads until here.
     system::close_output()?;
-    Ok((waiter, copies))
+    Ok((waiter, copying))
 }
 
 /// A program that runs, and its output.
@@ -185,57 +185,78 @@ fn start(
     Ok((child, ends))
 }
 
-/// One thread for each stream.
-fn keep_output(child: &mut Begun, log: Log, hub: &Arc<Hub>) -> Vec<JoinHandle<()>> {
-    let log = Arc::new(Mutex::new(log));
-    let mut copies = Vec::new();
-    if let Some(stdout) = hub.terminal().or_else(|| child.stdout.take().map(file)) {
-        let (log, hub) = (log.clone(), hub.clone());
-        copies.push(thread::spawn(move || copy(stdout, attach::STDOUT, &log, &hub)));
-    }
-    if let Some(stderr) = child.stderr.take().map(file) {
-        let hub = hub.clone();
-        copies.push(thread::spawn(move || copy(stderr, attach::STDERR, &log, &hub)));
-    }
-    copies
+/// One thread for both streams, so that what is written to one after the other is kept in that
+/// order, as long as it does not come all at once.
+fn keep_output(child: &mut Begun, log: Log, hub: &Arc<Hub>) -> JoinHandle<()> {
+    let stdout = hub.terminal().or_else(|| child.stdout.take().map(file));
+    let stderr = child.stderr.take().map(file);
+    let streams = [(attach::STDOUT, stdout), (attach::STDERR, stderr)].into_iter();
+    let streams = streams
+        .filter_map(|(number, stream)| Some(Copied { stream: stream?, number, line: Vec::new() }));
+    let (streams, hub) = (streams.collect(), hub.clone());
+    thread::spawn(move || copy(streams, log, &hub))
 }
 
 fn file(stream: impl Into<OwnedFd>) -> File {
     File::from(stream.into())
 }
 
-/// Tells whoever attached at once; keeps every line with the time it came, as CRI has it.
-fn copy(mut stream: File, number: u8, log: &Mutex<Log>, hub: &Hub) {
+/// A stream of the program.
+struct Copied {
+    stream: File,
+    number: u8,
+    /// What has come of a line.
+    line: Vec<u8>,
+}
+
+/// Reads whatever there is, until all streams have ended.
+fn copy(mut streams: Vec<Copied>, mut log: Log, hub: &Hub) {
     let mut piece = vec![0; LINE_BYTES_MAX];
-    let mut line: Vec<u8> = Vec::new();
-    // A terminal whose last user is gone answers with an error.
-    while let Ok(count @ 1..) = stream.read(&mut piece) {
-        hub.tell(number, &piece[..count]);
-        for part in piece[..count].split_inclusive(|byte| *byte == b'\n') {
-            line.extend_from_slice(part);
-            if line.len() >= LINE_BYTES_MAX || part.ends_with(b"\n") {
-                keep(&mut line, number, log);
-            }
-        }
-    }
-    if !line.is_empty() {
-        line.push(b'\n');
-        keep(&mut line, number, log);
+    while !streams.is_empty() {
+        let numbers: Vec<i32> = streams.iter().map(|one| one.stream.as_raw_fd()).collect();
+        let Ok(ready) = system::readable(&numbers) else { return };
+        let mut ready = ready.into_iter();
+        streams.retain_mut(|one| {
+            let is_ready = ready.next().unwrap_or(false);
+            !is_ready || one.take(&mut piece, &mut log, hub)
+        });
     }
 }
 
-/// Writes a line, or what has come of one that is too long.
-fn keep(line: &mut Vec<u8>, number: u8, log: &Mutex<Log>) {
-    let name = if number == attach::STDERR { "stderr" } else { "stdout" };
-    let at = record::now().strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string();
-    let tag = if line.ends_with(b"\n") { "F" } else { "P" };
-    let mut entry = format!("{at} {name} {tag} ").into_bytes();
-    entry.extend_from_slice(line.strip_suffix(b"\n").unwrap_or(line));
-    entry.push(b'\n');
-    line.clear();
-    let mut log = log.lock().unwrap_or_else(PoisonError::into_inner);
-    // A full disk must not end the program: what cannot be kept is dropped.
-    let _ = log.write(&entry);
+impl Copied {
+    /// Tells whoever attached at once; keeps every line with the time it came, as CRI has it. False
+    /// at the end.
+    fn take(&mut self, piece: &mut [u8], log: &mut Log, hub: &Hub) -> bool {
+        // A terminal whose last user is gone answers with an error.
+        let Ok(count @ 1..) = self.stream.read(piece) else {
+            if !self.line.is_empty() {
+                self.line.push(b'\n');
+                self.keep(log);
+            }
+            return false;
+        };
+        hub.tell(self.number, &piece[..count]);
+        for part in piece[..count].split_inclusive(|byte| *byte == b'\n') {
+            self.line.extend_from_slice(part);
+            if self.line.len() >= LINE_BYTES_MAX || part.ends_with(b"\n") {
+                self.keep(log);
+            }
+        }
+        true
+    }
+
+    /// Writes a line, or what has come of one that is too long.
+    fn keep(&mut self, log: &mut Log) {
+        let name = if self.number == attach::STDERR { "stderr" } else { "stdout" };
+        let at = record::now().strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string();
+        let tag = if self.line.ends_with(b"\n") { "F" } else { "P" };
+        let mut entry = format!("{at} {name} {tag} ").into_bytes();
+        entry.extend_from_slice(self.line.strip_suffix(b"\n").unwrap_or(&self.line));
+        entry.push(b'\n');
+        self.line.clear();
+        // A full disk must not end the program: what cannot be kept is dropped.
+        let _ = log.write(&entry);
+    }
 }
 
 /// The output that is kept: the newest of it, so that a program that floods it fills no disk.

@@ -71,6 +71,44 @@ pub fn mount(
     check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind, flags, std::ptr::null()) })
 }
 
+/// A copy of what is mounted at a place and below, mounted nowhere.
+pub fn open_tree(source: &std::ffi::CStr) -> io::Result<OwnedFd> {
+    let flags = libc::OPEN_TREE_CLONE | libc::OPEN_TREE_CLOEXEC | AT_RECURSIVE;
+    // SAFETY: the string ends with a zero, and the answer is a descriptor that is ours, or -1.
+    let tree =
+        unsafe { libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, source.as_ptr(), flags) };
+    let tree = i32::try_from(tree).ok().filter(|it| *it >= 0);
+    // SAFETY: it was just opened and nobody else has it.
+    tree.map(|it| unsafe { OwnedFd::from_raw_fd(it) }).ok_or_else(io::Error::last_os_error)
+}
+
+/// Mounts such a copy.
+pub fn move_mount(tree: &OwnedFd, target: &std::ffi::CStr) -> io::Result<()> {
+    let (from, empty, to) = (tree.as_raw_fd(), c"".as_ptr(), target.as_ptr());
+    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH;
+    // SAFETY: the descriptor is open, and the strings end with a zero.
+    let moved =
+        unsafe { libc::syscall(libc::SYS_move_mount, from, empty, libc::AT_FDCWD, to, flags) };
+    check(i32::try_from(moved).unwrap_or(-1))
+}
+
+const AT_RECURSIVE: libc::c_uint = 0x8000;
+
+/// Waits until streams can be read, or have ended; which of them, in their order.
+pub fn readable(streams: &[i32]) -> io::Result<Vec<bool>> {
+    let entry = |fd: &i32| libc::pollfd { fd: *fd, events: libc::POLLIN, revents: 0 };
+    let mut entries: Vec<libc::pollfd> = streams.iter().map(entry).collect();
+    let count = libc::nfds_t::try_from(entries.len()).unwrap_or(0);
+    loop {
+        // SAFETY: the pointer and the count are those of one list.
+        match check(unsafe { libc::poll(entries.as_mut_ptr(), count, -1) }) {
+            Ok(()) => return Ok(entries.iter().map(|entry| entry.revents != 0).collect()),
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
 /// The program dies with the thread that started it, and leads a group.
 pub fn die_with_parent(command: &mut Command) {
     let parent = i32::try_from(std::process::id()).unwrap_or(0);

@@ -11,7 +11,7 @@ use std::io::{self, Read, Write};
 
 use super::cgroups::Group;
 use super::namespaces::{self, Entrance, Space};
-use super::record::Place;
+use super::record::{Place, Sibling};
 use super::{capabilities, root, system};
 use crate::confinement::Processes;
 use crate::runtime::ContainerSpec;
@@ -43,7 +43,7 @@ pub fn make(
         return none(spec, &error);
     }
     // Who has a user namespace of his own may not enter those of others.
-    let shared = if is_mighty { shared(spec, place) } else { Vec::new() };
+    let shared = if is_mighty { shared(spec, place)? } else { Vec::new() };
     let mut flags = libc::CLONE_NEWNS;
     let is_new = |kind| !shared.iter().any(|space: &Space| space.kind == kind);
     if !spec.security.host_ipc && is_new(libc::CLONE_NEWIPC) {
@@ -121,7 +121,7 @@ fn be_first(
 }
 
 /// The namespaces of other containers of the pod that this one is to be in.
-fn shared(spec: &ContainerSpec, place: &Place) -> Vec<Space> {
+fn shared(spec: &ContainerSpec, place: &Place) -> io::Result<Vec<Space>> {
     let mut wanted = Vec::new();
     if !spec.security.host_ipc {
         wanted.push(libc::CLONE_NEWIPC);
@@ -129,21 +129,27 @@ fn shared(spec: &ContainerSpec, place: &Place) -> Vec<Space> {
     if spec.security.hostname.is_some() {
         wanted.push(libc::CLONE_NEWUTS);
     }
-    let lives = |(init, ticks): &(i32, u64)| system::began(*init) == Some(*ticks);
-    for (is_holder, first) in place.siblings() {
-        if !lives(&first) {
-            continue;
+    let siblings = place.siblings();
+    let of = |one: &Sibling, kinds: &[i32]| {
+        let mut spaces = namespaces::of(one.first).ok()?;
+        spaces.retain(|space| kinds.contains(&space.kind));
+        Some(spaces)
+    };
+    let mut spaces = siblings.iter().find_map(|one| of(one, &wanted)).unwrap_or_default();
+    let whose = match (spec.security.processes, spec.security.processes_of.as_deref()) {
+        (Processes::OfHost, _) => None,
+        (Processes::OfPod, _) => Some(HOLDER),
+        (Processes::Own, target) => target,
+    };
+    if let Some(name) = whose {
+        let found = siblings.iter().find(|one| one.name == name);
+        let found = found.and_then(|one| of(one, &[libc::CLONE_NEWPID]));
+        if found.is_none() && name != HOLDER {
+            return Err(io::Error::other(format!("target container {name:?} is not running")));
         }
-        let mut wanted = wanted.clone();
-        if is_holder && spec.security.processes == Processes::OfPod {
-            wanted.push(libc::CLONE_NEWPID);
-        }
-        if let Ok(mut spaces) = namespaces::of(first.0) {
-            spaces.retain(|space| wanted.contains(&space.kind));
-            return spaces;
-        }
+        spaces.extend(found.unwrap_or_default());
     }
-    Vec::new()
+    Ok(spaces)
 }
 
 impl World {

@@ -4,6 +4,8 @@
 //! Upstream: pkg/registry/core/{pod,service,node}/strategy.go (ResourceLocation),
 //! apimachinery/pkg/util/proxy/upgradeaware.go
 
+mod secure;
+
 use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 
@@ -19,9 +21,11 @@ use http_body_util::{BodyExt, BodyStream};
 use hyper_util::rt::TokioIo;
 use serde_json::Value;
 use store::PageRequest;
+use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::answer::{Answer, Content};
+use crate::connected::Duplex;
 use crate::object;
 use crate::persist::stored;
 use crate::registry::checks;
@@ -72,11 +76,16 @@ where
         let query = parts.uri.query().map(|query| format!("?{query}")).unwrap_or_default();
         return Ok(Answer::text(301, "").with(LOCATION, format!("{prefix}/{query}")));
     }
-    if named.is_secure {
-        return Err(Error::bad_request("this server passes requests on over plain HTTP only"));
-    }
     let prefix = prefix.to_owned();
-    send(parts, body, to, &prefix).await
+    let place = Place { to, is_secure: named.is_secure };
+    send(parts, body, place, &prefix).await
+}
+
+/// Whom the request is passed on to.
+#[derive(Clone, Copy, Debug)]
+struct Place {
+    to: SocketAddr,
+    is_secure: bool,
 }
 
 /// `name`, `name:port` or `scheme:name:port`.
@@ -215,18 +224,32 @@ fn place(address: &str, port: &str) -> Result<SocketAddr, Error> {
     Ok(SocketAddr::new(address, port))
 }
 
-async fn send<B>(parts: Parts, body: B, to: SocketAddr, prefix: &str) -> Result<Answer, Error>
+/// A connection, with TLS where that is asked for.
+async fn connect(place: Place) -> Result<Box<dyn Duplex>, Error> {
+    let Place { to, is_secure } = place;
+    let connecting = async {
+        let stream = TcpStream::connect(to).await.map_err(|error| format!("connect: {error}"))?;
+        if !is_secure {
+            return Ok(Box::new(stream) as Box<dyn Duplex>);
+        }
+        let secured = secure::connect(stream, to).await;
+        secured.map(|stream| Box::new(stream) as Box<dyn Duplex>).map_err(|error| error.to_string())
+    };
+    let connected = tokio::time::timeout(CONNECT_MAX, connecting).await;
+    let connected = connected.unwrap_or_else(|_| Err("i/o timeout".to_owned()));
+    connected.map_err(|why| failed(&format!("dial tcp {to}: {why}")))
+}
+
+fn failed(error: &dyn std::fmt::Display) -> Error {
+    Error::unavailable(format!("error trying to reach service: {error}"))
+}
+
+async fn send<B>(parts: Parts, body: B, place: Place, prefix: &str) -> Result<Answer, Error>
 where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Failure>,
 {
-    let failed = |error: &dyn std::fmt::Display| {
-        Error::unavailable(format!("error trying to reach service: {error}"))
-    };
-    let connected = tokio::time::timeout(CONNECT_MAX, TcpStream::connect(to)).await;
-    let stream = connected
-        .map_err(|_| failed(&format!("dial tcp {to}: i/o timeout")))?
-        .map_err(|error| failed(&format!("dial tcp {to}: connect: {error}")))?;
+    let stream = connect(place).await?;
     let body = body.map_err(Into::into).boxed_unsync();
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
     let (mut sender, connection) = handshake.map_err(|error| failed(&error))?;
@@ -238,7 +261,7 @@ where
     let rest = parts.uri.path_and_query().map_or("/", |all| &all.as_str()[prefix.len()..]);
     let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
     *request.uri_mut() = rest.parse::<Uri>().map_err(|error| failed(&error))?;
-    *request.headers_mut() = forwarded(&parts, to);
+    *request.headers_mut() = forwarded(&parts, place.to);
     let mut answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
     if answer.status() == 101 {
         let other = hyper::upgrade::on(&mut answer);
@@ -246,12 +269,22 @@ where
         tokio::spawn(async move {
             let Some(client) = client else { return };
             if let (Ok(client), Ok(other)) = (client.await, other.await) {
-                let (mut client, mut other) = (TokioIo::new(client), TokioIo::new(other));
-                let _ = tokio::io::copy_bidirectional(&mut client, &mut other).await;
+                carry(TokioIo::new(client), TokioIo::new(other)).await;
             }
         });
     }
     Ok(back(answer, prefix))
+}
+
+/// Carries what both say, until either has said everything: the other would have nobody to talk to.
+async fn carry(client: impl Duplex, other: impl Duplex) {
+    let (mut from_client, mut to_client) = tokio::io::split(client);
+    let (mut from_other, mut to_other) = tokio::io::split(other);
+    tokio::select! {
+        _ = tokio::io::copy(&mut from_client, &mut to_other) => {}
+        _ = tokio::io::copy(&mut from_other, &mut to_client) => {}
+    }
+    let _ = tokio::join!(to_client.shutdown(), to_other.shutdown());
 }
 
 /// The headers that go on.

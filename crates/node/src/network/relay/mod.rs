@@ -1,0 +1,125 @@
+//! Services without privilege: this process listens where a service is, and passes on what comes:
+//! connections (`connections.rs`) and datagrams (`datagrams.rs`).
+
+mod connections;
+mod datagrams;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use tokio::net::{TcpListener, UdpSocket};
+use tokio::sync::Semaphore;
+use tokio::task::JoinSet;
+
+use super::services::{Choice, Protocol, Table};
+
+/// Connections at the same time; more wait.
+const CONNECTIONS_MAX: usize = 4_096;
+/// Clients whose datagrams have a target at the same time; those of more are dropped.
+const ASSOCIATIONS_MAX: usize = 1_024;
+
+/// What is listened for.
+pub struct Relay {
+    places: BTreeMap<At, Place>,
+    connections: Arc<Semaphore>,
+    associations: Arc<Semaphore>,
+    /// Places that could not be had, each told of once.
+    refused: BTreeSet<At>,
+}
+
+type At = (Protocol, SocketAddr);
+/// Who may be chosen at the moment.
+type Shared = Arc<Mutex<Choice>>;
+
+struct Place {
+    choice: Shared,
+    /// Dropped, it listens no more; connections that are there go on.
+    _listening: JoinSet<()>,
+}
+
+impl Default for Relay {
+    fn default() -> Relay {
+        Relay {
+            places: BTreeMap::new(),
+            connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
+            associations: Arc::new(Semaphore::new(ASSOCIATIONS_MAX)),
+            refused: BTreeSet::new(),
+        }
+    }
+}
+
+impl Relay {
+    /// Listens for what the table has, and for nothing else.
+    pub async fn apply(&mut self, table: &Table) {
+        let wanted = wanted(table);
+        self.places.retain(|place, _| wanted.contains_key(place));
+        for (at, choice) in wanted {
+            if let Some(known) = self.places.get(&at) {
+                *known.choice.lock().unwrap_or_else(PoisonError::into_inner) = choice;
+                continue;
+            }
+            let choice = Arc::new(Mutex::new(choice));
+            match self.listen(at, &choice).await {
+                Ok(listening) => {
+                    self.refused.remove(&at);
+                    self.places.insert(at, Place { choice, _listening: listening });
+                }
+                Err(error) => {
+                    let (protocol, place) = at;
+                    if self.refused.insert(at) {
+                        tracing::warn!(?protocol, %place, %error, "a service cannot be reached");
+                    }
+                }
+            }
+        }
+    }
+
+    async fn listen(&self, (protocol, place): At, choice: &Shared) -> io::Result<JoinSet<()>> {
+        let mut listening = JoinSet::new();
+        if protocol == Protocol::Udp {
+            let socket = UdpSocket::bind(place).await?;
+            listening.spawn(datagrams::relay(socket, choice.clone(), self.associations.clone()));
+        } else {
+            let listener = TcpListener::bind(place).await?;
+            let free = self.connections.clone();
+            listening.spawn(connections::listen(listener, choice.clone(), free));
+        }
+        Ok(listening)
+    }
+}
+
+fn wanted(table: &Table) -> BTreeMap<At, Choice> {
+    let mut wanted = BTreeMap::new();
+    let is_ours = |protocol: Protocol, choice: &Choice| match protocol {
+        Protocol::Tcp => true,
+        // Where nobody listens the kernel refuses, which nothing else can say.
+        Protocol::Udp => !choice.targets.is_empty(),
+        Protocol::Sctp => false,
+    };
+    let addressed = table.services.iter().chain(&table.host_ports);
+    for ((address, protocol, port), choice) in addressed {
+        if is_ours(*protocol, choice) {
+            let at = SocketAddr::new(IpAddr::V4(*address), *port);
+            wanted.insert((*protocol, at), choice.clone());
+        }
+    }
+    for ((protocol, port), choice) in &table.node_ports {
+        // A program that listens on every address is reached there already.
+        let is_there = choice.targets.iter().any(|(_, target)| target == port);
+        if is_ours(*protocol, choice) && !is_there {
+            let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
+            wanted.insert((*protocol, SocketAddr::new(any, *port)), choice.clone());
+        }
+    }
+    wanted
+}
+
+/// Whose turn it is: always the same for a client where the choice is sticky.
+fn turn(choice: &Choice, from: SocketAddr, next: usize) -> usize {
+    match (choice.is_sticky, from.ip()) {
+        (true, IpAddr::V4(address)) => usize::try_from(address.to_bits()).unwrap_or(0),
+        _ => next,
+    }
+}
