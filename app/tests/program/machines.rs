@@ -62,9 +62,10 @@ fn manifest(class: &str) -> String {
         "metadata": {"name": class, "annotations":
             {"storageclass.kubernetes.io/is-default-class": "true"}},
         "provisioner": "nobody", "volumeBindingMode": "WaitForFirstConsumer"});
+    let spec = json!({"cpu": 1, "memory": "1Gi", "disks": [{"name": "root", "size": "1Gi"}],
+        "networks": [{"name": "default"}, {"name": "lan"}]});
     let wukong = json!({"apiVersion": "vm.novasphere.dev/v1alpha1", "kind": "Wukong",
-        "metadata": {"name": "w"}, "spec": {"cpu": 1, "disks": [{"name": "root", "size": "1Gi"}],
-            "networks": [{"name": "default"}, {"name": "lan"}]}});
+        "metadata": {"name": "w"}, "spec": spec});
     json!({"apiVersion": "v1", "kind": "List", "items": [class, wukong]}).to_string()
 }
 
@@ -80,7 +81,7 @@ fn a_machine_is_asked_for_and_taken_back_with_kubectl() {
     cluster.until(line, |names| names.contains("virtualmachine.kubevirt.io/w-vm"));
     let names = cluster.kubectl(line, "");
     assert!(names.contains("persistentvolumeclaim/w-root"), "{names}");
-    assert!(names.contains("network-attachment-definition.k8s.cni.cncf.io/w-lan-nad"), "{names}");
+    assert!(names.contains("k8s.cni.cncf.io/w-lan-nad"), "{names}");
     let shown = cluster.kubectl("get wukong", "");
     let (head, row) = shown.split_once('\n').expect("a head and a row");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();

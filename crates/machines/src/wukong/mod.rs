@@ -50,6 +50,7 @@ impl Controller {
 impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = NAME;
+    const IS_LOGGED: bool = true;
     const KIND: Kind = WUKONG;
 
     fn watches(&self, watches: &mut Watches) {

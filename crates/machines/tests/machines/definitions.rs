@@ -11,7 +11,7 @@ async fn served() -> World {
     let cluster = testkit::Cluster::start().await;
     install(&cluster, AddOns::All).await;
     let context = cluster.context();
-    World { _cluster: cluster, context }
+    World::of(cluster, context)
 }
 
 /// Shapes as users of the upstream operator write them.
@@ -96,7 +96,7 @@ async fn the_schema_alone_refuses_with_422() {
     let cluster = testkit::Cluster::start().await;
     crate::world::install_these(&cluster, &api::wukong::definitions()).await;
     let context = cluster.context();
-    let world = World { _cluster: cluster, context };
+    let world = World::of(cluster, context);
     for (spec, field) in [
         (json!({"cpu": 0}), "spec.cpu"),
         (json!({"memory": "abc"}), "spec.memory"),

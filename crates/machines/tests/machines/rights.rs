@@ -68,7 +68,7 @@ async fn the_role_of_the_operators_suffices_and_is_the_known_one() {
     cluster.run(async move { while running.join_next().await.is_some() {} });
     cluster.run(play(cluster.context()));
     let context = cluster.context();
-    let world = World { _cluster: cluster, context };
+    let world = World::of(cluster, context);
     use_everything(&world).await;
 
     assert_eq!(asked.refused(), BTreeSet::new(), "the role must suffice");

@@ -1,32 +1,16 @@
 //! A cluster with the operators in it, and with add-ons.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
-use machines::kinds::{DEFINITION, STORAGE_CLASS, WUKONG};
+use machines::kinds::{STORAGE_CLASS, WUKONG};
 use machines::{Bridges, NAMESPACE, Options, WEBHOOK_SERVICE, admission, manifests};
-use reconcile::plan::Target;
-use reconcile::{Context, Error, Kind, Name, Object};
+use reconcile::{Context, Object};
 use serde_json::{Value, json};
 use testkit::Cluster;
-use testkit::cluster::until;
+use testkit::manifests::bare;
+use testkit::users::Users;
 
 use crate::play::play;
-
-const RBAC: &str = "rbac.authorization.k8s.io";
-const ADMISSION: &str = "admissionregistration.k8s.io";
-const KINDS: [Kind; 6] = [
-    Kind::cluster("", "v1", "Namespace", "namespaces"),
-    DEFINITION,
-    Kind::cluster(RBAC, "v1", "ClusterRole", "clusterroles"),
-    Kind::cluster(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"),
-    Kind::cluster(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
-    Kind::cluster(
-        ADMISSION,
-        "v1",
-        "ValidatingWebhookConfiguration",
-        "validatingwebhookconfigurations",
-    ),
-];
 
 /// Which add-ons are there from the start.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -37,8 +21,16 @@ pub enum AddOns {
 
 pub struct World {
     /// It ends with this.
-    pub _cluster: Cluster,
-    pub context: Context,
+    _cluster: Cluster,
+    users: Users,
+}
+
+impl Deref for World {
+    type Target = Users;
+
+    fn deref(&self) -> &Users {
+        &self.users
+    }
 }
 
 /// Installs what the operators need, and has them asked.
@@ -55,23 +47,14 @@ pub async fn install(cluster: &Cluster, add_ons: AddOns) {
 }
 
 pub async fn install_these(cluster: &Cluster, manifests: &[Value]) {
-    for manifest in manifests {
-        let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind).expect("a known kind");
-        cluster.install(*kind, manifest).await;
-    }
+    cluster.install_all(&[], manifests).await;
 }
 
-/// Installs the kinds without what their schemas say, and the rights of the operators: a world for
-/// each of many plans must be made quickly.
+/// Installs the kinds without what their schemas say, and the rights of the operators.
 pub async fn install_bare(cluster: &Cluster) {
-    for mut definition in api::wukong::definitions().into_iter().chain(manifests::add_ons()) {
-        let versions = definition["spec"]["versions"].as_array_mut().expect("versions");
-        for version in versions {
-            version["schema"]["openAPIV3Schema"] =
-                json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        }
-        install_these(cluster, &[definition]).await;
-    }
+    let definitions = api::wukong::definitions().into_iter().chain(manifests::add_ons());
+    let all: Vec<Value> = definitions.map(bare).collect();
+    install_these(cluster, &all).await;
     install_these(cluster, &manifests::roles()).await;
     classes(cluster).await;
 }
@@ -109,62 +92,22 @@ impl World {
         if add_ons == AddOns::All {
             cluster.run(play(cluster.context()));
         }
-        World { _cluster: cluster, context }
+        World::of(cluster, context)
     }
 
-    pub async fn create(&self, kind: Kind, object: Value) -> Object {
-        self.try_create(kind, object).await.expect("created")
-    }
-
-    pub async fn try_create(&self, kind: Kind, object: Value) -> Result<Object, Error> {
-        self.context.requests("test", Default::default()).create(kind, &object).await
-    }
-
-    pub async fn try_patch(&self, kind: Kind, name: &str, patch: Value) -> Result<Object, Error> {
-        let found = self.get(kind, name).await.expect("it is there");
-        let requests = self.context.requests("test", Default::default());
-        requests.patch(&Target::of(kind, &found), &patch).await
-    }
-
-    pub async fn patch(&self, kind: Kind, name: &str, patch: Value) -> Object {
-        self.try_patch(kind, name, patch).await.expect("changed")
-    }
-
-    pub async fn delete(&self, kind: Kind, name: &str) {
-        let found = self.get(kind, name).await.expect("it is there");
-        let requests = self.context.requests("test", Default::default());
-        requests.delete(&Target::of(kind, &found), &Default::default()).await.expect("deleted");
-    }
-
-    pub async fn get(&self, kind: Kind, name: &str) -> Option<Object> {
-        let namespace = if kind.namespaced { "default" } else { "" };
-        self.context.get_live(kind, &Name::new(namespace, name)).await.expect("readable")
-    }
-
-    /// Waits until something holds of an object.
-    pub async fn until(&self, kind: Kind, name: &str, holds: impl Fn(&Value) -> bool) -> Object {
-        until(&self.context, kind, |all| all.iter().any(|one| is(one, name) && holds(&one.value)))
-            .await;
-        let found = self.context.cache(kind).all().into_iter().find(|one| is(one, name));
-        Object::new(found.expect("it was there").value.clone())
-    }
-
-    pub async fn until_gone(&self, kind: Kind, name: &str) {
-        until(&self.context, kind, |all| !all.iter().any(|one| is(one, name))).await;
+    /// One that somebody else has set up.
+    pub fn of(cluster: Cluster, context: Context) -> World {
+        World { _cluster: cluster, users: Users { context } }
     }
 
     pub async fn until_phase(&self, name: &str, phase: &str) -> Object {
         self.until(WUKONG, name, |one| one["status"]["phase"] == phase).await
     }
 
-    /// Waits for `Ready=False VMFailed`: a condition, its status and its reason.
+    /// Waits for a condition such as `Ready=False` for a reason.
     pub async fn until_condition(&self, name: &str, condition: &str, reason: &str) -> Object {
         self.until(WUKONG, name, |one| says(one, condition, reason)).await
     }
-}
-
-fn is(object: &Arc<Object>, name: &str) -> bool {
-    &*object.name.name == name
 }
 
 /// Whether a status has a condition such as `Ready=False` for a reason.

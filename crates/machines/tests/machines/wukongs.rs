@@ -227,7 +227,7 @@ async fn what_is_wrong_is_said_in_a_condition() {
     let context = cluster.context();
     let mut operators = machines::start(&context, &machines::Options::default());
     cluster.run(async move { while operators.join_next().await.is_some() {} });
-    let world = World { _cluster: cluster, context };
+    let world = World::of(cluster, context);
     let disks = json!({"disks": [{"name": "root", "size": "1Gi"}]});
     world.create(WUKONG, wukong("w", disks)).await;
     let wrong = world.until_condition("w", "Ready=False", "InvalidSpec").await;
@@ -336,7 +336,7 @@ async fn without_multus_a_machine_has_the_network_of_pods() {
     let mut operators = machines::start(&context, &machines::Options::default());
     cluster.run(async move { while operators.join_next().await.is_some() {} });
     cluster.run(crate::play::play(cluster.context()));
-    let world = World { _cluster: cluster, context };
+    let world = World::of(cluster, context);
     let networks = json!({"networks": [{"name": "lan", "type": "bridge", "primary": true}]});
     world.create(WUKONG, wukong("w", networks)).await;
     let runs = world.until_phase("w", "Running").await;

@@ -435,8 +435,8 @@ impl Way {
 /// Who writes, as the request says it.
 fn manager(uri: &http::Uri) -> String {
     let options = uri.query().unwrap_or_default().split('&');
-    let said = options.filter_map(|option| option.strip_prefix("fieldManager="));
-    said.last().unwrap_or_default().to_owned()
+    let mut said = options.filter_map(|option| option.strip_prefix("fieldManager="));
+    said.next_back().unwrap_or_default().to_owned()
 }
 
 /// The connection broke.
