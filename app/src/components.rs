@@ -12,7 +12,9 @@ use apiserver::local::local_client;
 use apiserver::profile::Profile;
 use apiserver::server::Server;
 use controllers::options::Nodes;
+use node::absence;
 use node::register::Heartbeat;
+use node::server::Served;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{self, Candidate, Term, campaign};
@@ -22,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
-use crate::node_agent::{self, Closing, Link, Runtime, Settings};
+use crate::node_agent::{self, Closing, Runtime, Settings};
 use crate::operators::{Family, embedded};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
@@ -66,6 +68,28 @@ pub struct Started {
     pub health: Arc<Health>,
     /// How many controllers.
     pub controllers: usize,
+    /// Become true when what operators need is there.
+    installing: Vec<watch::Receiver<bool>>,
+    /// Who speaks for the nodes that live here, and their names.
+    nodes: Vec<(Context, &'static str, Vec<String>)>,
+}
+
+impl Started {
+    /// Returns when the kinds of all operators are served.
+    pub async fn installed(&self) {
+        for installing in &self.installing {
+            let mut installing = installing.clone();
+            // Who stopped will not install it any more.
+            let _ = installing.wait_for(|is_there| *is_there).await;
+        }
+    }
+
+    /// Says that nobody starts pods on the nodes of this process any more.
+    pub async fn leave(&self) {
+        for (context, manager, names) in &self.nodes {
+            absence::leave(context, manager, names.clone()).await;
+        }
+    }
 }
 
 /// Spawns them; they start when the server answers.
@@ -92,9 +116,9 @@ pub fn start(
     if plan.components.scheduler {
         start_scheduler(plan, tasks, &shared);
     }
-    for family in &plan.components.operators {
-        start_family(plan, tasks, &shared, *family);
-    }
+    let families = plan.components.operators.iter();
+    let installing = families.map(|family| start_family(plan, tasks, &shared, *family)).collect();
+    let mut nodes = Vec::new();
     if let Some(runtime) = plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
         let cluster = &plan.loaded.config.cluster;
@@ -103,6 +127,11 @@ pub fn start(
             // The documents know nothing of leases.
             Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
         };
+        nodes.push((
+            shared.context(User::node(&node), alone()),
+            node::register::MANAGER,
+            vec![node.clone()],
+        ));
         let resources = plan.components.node_resources.clone();
         let domain = cluster.domain.clone();
         let settings = Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
@@ -113,11 +142,14 @@ pub fn start(
         let user = User::authenticated("system:simulated-nodes", [GROUP_MASTERS]);
         let context = shared.context(user, alone());
         let options = plan.components.fake_nodes.clone();
+        let names = (0..options.count).map(simulated::name).collect();
+        nodes.push((context.clone(), simulated::NAME, names));
         let run = move |context| simulated::run(context, options.clone());
         tasks.spawn(simulated::NAME, supervise(simulated::NAME, context, run));
     }
     let controllers = if plan.components.controllers { controllers::ALL.len() } else { 0 };
-    Started { caches: shared.caches, health: shared.health, controllers }
+    let Shared { caches, health, .. } = shared;
+    Started { caches, health, controllers, installing, nodes }
 }
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
@@ -163,8 +195,14 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     });
 }
 
-/// The operators of a family, each with a term of its own.
-fn start_family(plan: &Plan, tasks: &Tasks, shared: &Shared, family: &'static dyn Family) {
+/// The operators of a family, each with a term of its own. What is returned becomes true when all
+/// that they need is installed.
+fn start_family(
+    plan: &Plan,
+    tasks: &Tasks,
+    shared: &Shared,
+    family: &'static dyn Family,
+) -> watch::Receiver<bool> {
     let user = embedded::user(family);
     let elsewhere = embedded::follow_others(tasks, family, shared.context(user.clone(), alone()));
     let contexts = family.operators().iter().map(|operator| {
@@ -182,8 +220,11 @@ fn start_family(plan: &Plan, tasks: &Tasks, shared: &Shared, family: &'static dy
         // Gangs are the scheduler's; whose definitions are there first does not matter.
         also: scheduler::manifests(),
         authority_pem: shared.authority_pem.clone(),
+        installed: watch::Sender::new(false),
     };
+    let installing = given.installed.subscribe();
     tasks.spawn_until_stop(family.name(), embedded::run(given));
+    installing
 }
 
 /// This machine as a node. What takes time begins after the server answers.
@@ -208,7 +249,7 @@ fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
             }
         };
         if let Some(runtime) = options.runtime.clone() {
-            server.connected.set(Arc::new(Link { node: settings.node, runtime }));
+            server.connected.set(Arc::new(Served { node: settings.node, runtime }));
         }
         let run = move |context| node_agent::run(context, options.clone());
         supervise(node::agent::NAME, context, run).await;

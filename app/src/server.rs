@@ -24,6 +24,7 @@ use crate::listener::{self, Listen};
 use crate::node_agent;
 use crate::node_name;
 use crate::output::Output;
+use crate::page;
 use crate::parts::Parts;
 use crate::ready::Ready;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
@@ -31,8 +32,11 @@ use crate::socket::Socket;
 
 /// How long the parts may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// How long the node is waited for before it is said that the rest is ready.
+/// How long operators and the node are waited for before it is said that the rest is ready.
+const OPERATORS_MAX: Duration = Duration::from_secs(10);
 const NODE_MAX: Duration = Duration::from_secs(10);
+/// How long it may take to say that nodes were stopped; their leases tell it too.
+const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// The version of the API that is served.
 const API_VERSION: &str = "Kubernetes v1.36";
 
@@ -44,6 +48,8 @@ pub struct Plan {
     /// Where keys and certificates are.
     pub keys: PathBuf,
     pub listen: Listen,
+    /// Where the page for people is, if it is served.
+    pub page: Option<SocketAddr>,
     /// Another place for the kubeconfig.
     pub kubeconfig_out: Option<PathBuf>,
     pub node: String,
@@ -62,6 +68,10 @@ pub async fn run(plan: Plan) -> Result<()> {
         Some(listener) => Some(listener.local_addr().context("could not tell the address")?),
         None => None,
     };
+    let page_listener = match plan.page {
+        Some(address) => Some(listener::bind(address, "--web-listen").await?),
+        None => None,
+    };
     let store = tokio::select! {
         store = open_store(&plan) => store?,
         _ = signals.next() => return Ok(()),
@@ -75,20 +85,30 @@ pub async fn run(plan: Plan) -> Result<()> {
         parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
     let started = components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
-    describe_control(&plan, &started, &mut parts);
     let (_socket, local) = Socket::listen(&plan.data)?;
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());
     let health =
         Health { store: store.clone(), stop, beside, caches: Some(started.caches.clone()) };
-    tasks.spawn("socket", listener::serve(local, Arc::new(health), tasks.stop_handle()));
+    let health = Arc::new(health);
+    tasks.spawn("socket", listener::serve(local, health.clone(), tasks.stop_handle()));
+    if let Some(page) = page_listener {
+        let address = page.local_addr().context("could not tell the address of the page")?;
+        parts.add("page", format!("http://{address}"));
+        let api = listen.map(listener::url).unwrap_or_default();
+        tasks.spawn("page", page::serve(page, api, health, tasks.stop_handle()));
+    }
     if let Some(listen) = listen {
         kubeconfig::write(&kubeconfig::in_data(&plan.data), &admin, listen)?;
         if let Some(path) = &plan.kubeconfig_out {
             kubeconfig::write(path, &admin, listen)?;
         }
     }
+    let wait = async {
+        wait_for_operators(&plan, &started, &mut parts).await;
+        wait_for_node(&plan, &started, &mut parts).await;
+    };
     tokio::select! {
-        () = wait_for_node(&plan, &started, &mut parts) => {}
+        () = wait => {}
         _ = signals.next() => {
             stop_all(&tasks, &*store, &mut signals).await;
             return Ok(());
@@ -103,6 +123,7 @@ pub async fn run(plan: Plan) -> Result<()> {
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");
+    let _ = timeout(LEAVE_MAX, started.leave()).await;
     stop_all(&tasks, &*store, &mut signals).await;
     Ok(())
 }
@@ -148,6 +169,14 @@ fn describe_control(plan: &Plan, started: &Started, parts: &mut Parts) {
     if !names.is_empty() {
         parts.add("control", names.join(" · "));
     }
+}
+
+/// Ready means that objects of the operators' kinds can be made.
+async fn wait_for_operators(plan: &Plan, started: &Started, parts: &mut Parts) {
+    if timeout(OPERATORS_MAX, started.installed()).await.is_err() {
+        return parts.add_unwell("control", "the kinds of some operators are not served yet");
+    }
+    describe_control(plan, started, parts);
 }
 
 /// Ready means that a pod can run: the node is there, and known to be.

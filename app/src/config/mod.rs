@@ -35,6 +35,8 @@ pub struct Config {
     pub operators_off: BTreeSet<&'static str>,
     pub log_level: LogLevel,
     pub log_format: Format,
+    /// `web.port`: where `setpoint web` serves its page.
+    pub web_port: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -89,9 +91,11 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let (log_level, log_format) = read_log(root.section("log")?, &mut remarks)?;
     let (log_level, log_format) =
         (log_level.unwrap_or(unless_said), log_format.unwrap_or_default());
+    let web_port = read_web(root.section("web")?, &mut remarks)?;
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
-    Ok((Config { storage, cluster, operators_off, log_level, log_format }, remarks))
+    let config = Config { storage, cluster, operators_off, log_level, log_format, web_port };
+    Ok((config, remarks))
 }
 
 fn read_operators(
@@ -108,10 +112,14 @@ fn read_operators(
     Ok(off)
 }
 
-fn read_log(
-    mut log: Section<'_>,
-    remarks: &mut Remarks,
-) -> Result<(Option<LogLevel>, Option<Format>)> {
+    let (log_level, log_format) = read_log(root.section("log")?, &mut remarks)?;
+    let (log_level, log_format) =
+        (log_level.unwrap_or(unless_said), log_format.unwrap_or_default());
+    let web_port = read_web(root.section("web")?, &mut remarks)?;
+    read_without_effect(&mut root, &mut remarks)?;
+    root.finish(&mut remarks);
+    let config = Config { storage, cluster, operators_off, log_level, log_format, web_port };
+    Ok((config, remarks))
     let expected = "trace, debug, info, warn or error";
     let level = log.read("level", expected, |text| match text.to_lowercase().as_str() {
         "trace" => Some(LogLevel::Trace),
@@ -134,10 +142,6 @@ fn read_log(
 /// Keys of k3's own configuration that Setpoint accepts and does not need.
 fn read_without_effect(root: &mut Section<'_>, remarks: &mut Remarks) -> Result<()> {
     root.skip("role", remarks);
-    let mut web = root.section("web")?;
-    web.skip("port", remarks);
-    web.skip("cors", remarks);
-    web.finish(remarks);
     let mut jwt = root.section("jwt")?;
     jwt.skip("signing_key", remarks);
     jwt.finish(remarks);
@@ -249,13 +253,12 @@ mod tests {
         let text = "debug: true\nrole: one\nweb: {port: 8080, cors: [a]}\n\
                     log: {level: warn, path: logs}\njwt: {signing_key: s}\n";
         let (loaded, remarks) = read(text, "c.yaml").expect("it must load");
-        assert_eq!(loaded.log_level, LogLevel::Warn);
+        assert_eq!((loaded.log_level, loaded.web_port), (LogLevel::Warn, Some(8_080)));
         assert_eq!(remarks.warnings, [""; 0]);
         let expected = [
             "c.yaml:4:20: log.path has no effect",
-            "c.yaml:2:1: role has no effect",
-            "c.yaml:3:7: web.port has no effect",
             "c.yaml:3:19: web.cors has no effect",
+            "c.yaml:2:1: role has no effect",
             "c.yaml:5:7: jwt.signing_key has no effect",
         ];
         assert_eq!(remarks.without_effect, expected);

@@ -10,11 +10,12 @@ use apiserver::webhooks::within::Part;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use reconcile::{Context, Elsewhere};
+use reconcile::{Context, Elsewhere, Kind};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Asked, Entrance, Family, Nodes, Operator, Surroundings, answer};
+use super::{Asked, Entrance, Family, Nodes, Operator, Surroundings, answer, missing};
 use crate::definitions;
 use crate::shutdown::Tasks;
 
@@ -44,6 +45,8 @@ pub struct Given {
     pub also: Vec<Value>,
     /// The certificates of the cluster's authority.
     pub authority_pem: Arc<str>,
+    /// Told when all is installed.
+    pub installed: watch::Sender<bool>,
 }
 
 /// Has a family say which namespaces are left to others, for as long as the server lives.
@@ -64,22 +67,37 @@ pub fn connect(server: &Server, family: &'static dyn Family, context: Context) {
 
 /// Installs what the operators need, and runs them until everything is to stop.
 pub async fn run(given: Given) {
-    let Given { family, installer, contexts, also, authority_pem } = given;
+    let Given { family, installer, contexts, also, authority_pem, installed } = given;
     let enabled: Vec<&str> = contexts.iter().map(|(operator, _)| operator.name).collect();
     definitions::install(&installer, &also).await;
     definitions::install(&installer, &family.manifests(&enabled)).await;
     definitions::install(&installer, &family.first_objects(&enabled, Nodes::Processes)).await;
+    installed.send_replace(true);
     let entrance = Some(Entrance { url: SERVER_OF_PODS.to_owned(), authority_pem });
-    let around = Surroundings { entrance, unknown: Vec::new() };
     let mut running = JoinSet::new();
     for (operator, context) in contexts {
         if *context.stop.borrow() {
             return;
         }
+        let unknown = unknown(operator, &context).await;
+        let nodes = Nodes::Processes;
+        let around = Surroundings { nodes, entrance: entrance.clone(), unknown };
         let mut parts = family.start(operator, &context, &around);
         running.spawn(async move { while parts.join_next().await.is_some() {} });
     }
     while running.join_next().await.is_some() {}
+}
+
+/// Of the kinds that an operator can do without: those that nobody has defined.
+async fn unknown(operator: &Operator, context: &Context) -> Vec<Kind> {
+    let requests = context.requests(operator.name, Default::default());
+    match missing::of(&requests, operator.uses).await {
+        Ok(unknown) => unknown,
+        Err(error) => {
+            tracing::warn!(operator = operator.name, error = %error.chain(), "could not ask");
+            operator.uses.to_vec()
+        }
+    }
 }
 
 /// Answers the server's questions about objects of a family.

@@ -1,17 +1,18 @@
 //! The family of inference: graphs of model servers, and LeaderWorkerSet.
 
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
 use inference::configuration::Configuration;
 use inference::kinds::{
-    ADAPTER, COMPONENT, CONTROLLER_REVISION, GRAPH, JOB, LEADER_WORKER_SET, MODEL,
+    ADAPTER, COMPONENT, CONTROLLER_REVISION, GRAPH, JOB, LEADER_WORKER_SET, MODEL, OPTIONAL,
     PERSISTENT_VOLUME_CLAIM, REQUEST,
 };
 use inference::namespace_scope::{self, Marker};
 use inference::settings::{Gates, Settings};
 use inference::{
-    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion, manifests,
+    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, checkpoint,
+    conversion, manifests,
 };
 use reconcile::conversion::Convert;
 use reconcile::elsewhere::Namespaces;
@@ -30,9 +31,17 @@ const LEADER_WORKER_SETS: &str = "lws";
 
 /// What this process was told at its start; else what is usual.
 static SETTINGS: OnceLock<Settings> = OnceLock::new();
+/// The same with what the operators found around them when they were started.
+static FOUND: RwLock<Option<Arc<Settings>>> = RwLock::new(None);
 
 fn settings() -> &'static Settings {
     SETTINGS.get_or_init(Settings::default)
+}
+
+/// What reviews are judged by.
+fn found() -> Arc<Settings> {
+    let found = FOUND.read().unwrap_or_else(PoisonError::into_inner).clone();
+    found.unwrap_or_else(|| Arc::new(settings().clone()))
 }
 
 pub struct Inference;
@@ -65,7 +74,7 @@ impl Family for Inference {
                 lease: "dynamo.nvidia.com",
                 metrics_prefix: "",
                 needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
-                uses: &[LEADER_WORKER_SET],
+                uses: OPTIONAL,
                 // Of the rest that it makes it may find others' under the same names, and has to
                 // see what it then changes.
                 children: &[JOB, PERSISTENT_VOLUME_CLAIM],
@@ -99,11 +108,12 @@ impl Family for Inference {
 
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {
         let usual = settings();
-        let is_known = !around.unknown.contains(&LEADER_WORKER_SET);
-        let leader_worker_set = usual.gates.leader_worker_set && is_known;
-        let gates = Gates { leader_worker_set };
+        let gates = Gates::without(&around.unknown).and(usual.allowed);
         let settings = Arc::new(Settings { gates, ..usual.clone() });
         let enabled = these(&[operator.name]);
+        if enabled.dynamo {
+            *FOUND.write().unwrap_or_else(PoisonError::into_inner) = Some(settings.clone());
+        }
         inference::start(context, &Options { enabled, settings })
     }
 
@@ -115,7 +125,11 @@ impl Family for Inference {
         if context.elsewhere.has(namespace_scope::namespace_of(review)) {
             return admission::allow(path, review);
         }
-        admission::review(settings(), path, review)
+        let settings = found();
+        match path == admission::webhooks::RESTORE_POD {
+            true => Some(checkpoint::restore::review(&settings, context, review).await),
+            false => admission::review(&settings, path, review),
+        }
     }
 
     fn read(&self, file: &str) -> Option<Result<Said, String>> {
@@ -124,6 +138,9 @@ impl Family for Inference {
 
     fn configure(&self, told: &Told<'_>) -> Result<(), String> {
         let mut chosen = Settings::default();
+        if let Ok(exporter) = std::env::var("DCGM_METRICS_ENDPOINT_TEMPLATE") {
+            chosen.exporter = exporter;
+        }
         if let Some(file) = told.file.filter(|file| is_ours(file)) {
             chosen = Configuration::read(file)?.settings(chosen);
         }

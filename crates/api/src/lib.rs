@@ -6,6 +6,7 @@
 //! objects, `field_error.rs` says what is wrong with one, `review.rs` says so to a server, and
 //! `roles.rs` has what the operators are allowed.
 
+pub mod add_ons;
 pub mod core_types;
 pub mod definition;
 pub mod dynamo;
@@ -14,6 +15,7 @@ pub mod dynamo_checkpoint;
 pub mod dynamo_component;
 pub mod dynamo_model;
 pub mod dynamo_request;
+pub mod dynamo_request_alpha;
 pub mod field_error;
 pub mod job_set;
 pub mod leader_worker_set;
@@ -24,3 +26,4 @@ pub mod runtime_patches;
 pub mod schema;
 pub mod training;
 pub mod value;
+pub mod wukong;

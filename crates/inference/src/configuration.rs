@@ -6,7 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
-use crate::settings::{Discovery, Gates, Infrastructure, Ingress, Roles, Settings};
+use crate::settings::{Discovery, Gates, Infrastructure, Ingress, Mesh, Roles, Settings};
 
 pub const API_VERSION: &str = "operator.config.dynamo.nvidia.com/v1alpha1";
 pub const KIND: &str = "OperatorConfiguration";
@@ -255,7 +255,7 @@ impl Configuration {
         let or = |said: &str, usual: String| {
             if said.is_empty() { usual } else { said.to_owned() }
         };
-        let lws = self.orchestrators.lws.enabled;
+        let delay = self.orchestrators.grove.termination_delay.as_deref().unwrap_or_default();
         Settings {
             discovery: match self.discovery.backend.as_str() {
                 "etcd" => Discovery::Etcd,
@@ -268,6 +268,7 @@ impl Configuration {
                 prometheus: self.infrastructure.prometheus_endpoint.clone(),
             },
             ingress: Ingress {
+                gateway: self.ingress.virtual_service_gateway.clone(),
                 class: self.ingress.controller_class_name.clone(),
                 tls_secret: self.ingress.controller_tls_secret_name.clone(),
                 host_suffix: self.ingress.host_suffix.clone(),
@@ -279,10 +280,53 @@ impl Configuration {
             },
             ssh_secret: or(&self.mpi.ssh_secret_name, usual.ssh_secret),
             ssh_secret_namespace: or(&self.mpi.ssh_secret_namespace, usual.ssh_secret_namespace),
-            gates: Gates { leader_worker_set: lws.unwrap_or(usual.gates.leader_worker_set) },
+            allowed: self.allowed(usual.allowed),
+            mesh: self.mesh(usual.mesh),
+            termination_delay: or(delay, usual.termination_delay),
+            seccomp_profile: self.seccomp_profile(usual.seccomp_profile),
             discovers_gpus: self.gpu.discovery_enabled.unwrap_or(!self.is_restricted()),
             manages_roles: !self.is_restricted(),
             ..usual
+        }
+    }
+}
+
+impl Configuration {
+    /// What is used where the cluster can do it.
+    fn allowed(&self, usual: Gates) -> Gates {
+        let Orchestrators { grove, lws, kai_scheduler, volcano_scheduler } = &self.orchestrators;
+        let or = |said: Option<bool>, usual: bool| said.unwrap_or(usual);
+        Gates {
+            leader_worker_set: or(lws.enabled, usual.leader_worker_set),
+            grove: or(grove.enabled, usual.grove),
+            kai_scheduler: or(kai_scheduler.enabled, usual.kai_scheduler),
+            volcano_scheduler: or(volcano_scheduler.enabled, usual.volcano_scheduler),
+            resource_claims: or(self.dra.enabled, usual.resource_claims),
+            istio: or(self.service_mesh.enabled, usual.istio),
+            checkpoints: or(self.checkpoint["enabled"].as_bool(), usual.checkpoints),
+            ..usual
+        }
+    }
+
+    fn mesh(&self, usual: Mesh) -> Mesh {
+        let said = &self.service_mesh.istio;
+        let or = |field: &str, usual: String| said[field].as_str().map_or(usual, str::to_owned);
+        Mesh {
+            tls_mode: or("tlsMode", usual.tls_mode),
+            skips_verification: said["insecureSkipVerify"]
+                .as_bool()
+                .unwrap_or(usual.skips_verification),
+            client_certificate: or("clientCertificate", usual.client_certificate),
+            private_key: or("privateKey", usual.private_key),
+            authority: or("caCertificates", usual.authority),
+        }
+    }
+
+    fn seccomp_profile(&self, usual: String) -> String {
+        let said = &self.checkpoint["seccomp"];
+        match said["disabled"] == true {
+            true => String::new(),
+            false => said["profile"].as_str().map_or(usual, str::to_owned),
         }
     }
 }
@@ -331,7 +375,9 @@ security: {enableHTTP2: false}
         assert_eq!(settings.roles.profiler, "profiling");
         assert_eq!(settings.ingress.class, "nginx");
         assert_eq!(settings.ssh_secret_namespace, "home");
-        assert!(!settings.gates.leader_worker_set && !settings.discovers_gpus);
+        assert!(!settings.allowed.leader_worker_set && !settings.discovers_gpus);
+        assert!(!settings.allowed.grove && settings.allowed.resource_claims);
+        assert_eq!(settings.termination_delay, "15m");
         assert!(settings.manages_roles && !read.is_restricted());
         assert_eq!(read.server.metrics.port, Some(8080));
     }

@@ -126,10 +126,22 @@ fn operator_rules() -> Value {
         rule(&[""], &["serviceaccounts"], &["create", "get", "list", "update", "watch"]),
         rule(&[""], &["services"], &make_and_drop),
         rule(&[""], &["events"], &["create", "patch"]),
-        rule(&["apps"], &["deployments"], &make),
+        rule(&["apps"], &["deployments"], &make_and_drop),
         rule(&["batch"], &["jobs"], &["create", "list", "watch"]),
         rule(&["networking.k8s.io"], &["ingresses"], &make_and_drop),
         rule(&["leaderworkerset.x-k8s.io"], &["leaderworkersets"], &make),
+        // The same where a cluster knows more.
+        rule(&[GROUP], &["podsnapshots"], &["create", "list", "watch"]),
+        rule(&["grove.io"], &["podcliquesets"], &make),
+        rule(&["grove.io"], &["podcliques", "podcliquescalinggroups"], &["list", "watch"]),
+        rule(&["grove.io"], &["podcliques/scale", "podcliquescalinggroups/scale"], &["patch"]),
+        rule(
+            &["networking.istio.io"],
+            &["destinationrules", "virtualservices"],
+            &make_and_drop
+        ),
+        rule(&["resource.k8s.io"], &["resourceclaimtemplates"], &make_and_drop),
+        rule(&["scheduling.run.ai"], &["queues"], &["get"]),
         rule(&["inference.networking.k8s.io"], &["inferencepools"], &ALL_VERBS),
         rule(&["inference.networking.x-k8s.io"], &["inferencepools"], &READ),
         rule(&[RBAC], &["roles"], &make),

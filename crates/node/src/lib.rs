@@ -4,6 +4,7 @@
 //! `simulated` plays any number of nodes without running anything: for tests, benchmarks and for
 //! trying out manifests for machines one does not have.
 
+pub mod absence;
 pub mod agent;
 pub mod confinement;
 #[cfg(test)]
@@ -11,6 +12,7 @@ mod contract;
 pub mod devices;
 pub mod failpoints;
 pub mod machine;
+pub mod machines;
 pub mod network;
 pub mod pod;
 pub mod register;

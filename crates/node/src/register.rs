@@ -9,6 +9,7 @@ use reconcile::{Context, Error, Name, Object};
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::absence;
 use crate::agent::Options;
 use crate::machine;
 use crate::runtime::Image;
@@ -110,6 +111,7 @@ async fn report(context: &Context, options: &Options, write: Write) -> Result<Wr
             node
         }
     };
+    absence::come_back(&requests, &found).await?;
     let mut labelled = found.value["metadata"]["labels"].clone();
     merge(&mut labelled, &labels);
     if labelled != found.value["metadata"]["labels"] {

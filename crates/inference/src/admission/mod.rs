@@ -1,6 +1,7 @@
 //! What is asked before graphs and components are written: what they lack is added, and what
 //! cannot work is refused.
 
+mod checkpoint;
 mod component;
 mod graph;
 mod graph_update;
@@ -35,6 +36,7 @@ pub fn review(settings: &Settings, path: &str, review: &Value) -> Option<Value> 
         webhooks::VALIDATE_COMPONENT | webhooks::VALIDATE_COMPONENT_LEGACY => {
             component::validate(settings, &question)
         }
+        webhooks::VALIDATE_CHECKPOINT => checkpoint::validate(&question),
         webhooks::VALIDATE_MODEL => model::admission::validate(&question),
         webhooks::DEFAULT_REQUEST => request::admission::default(settings, &question),
         webhooks::VALIDATE_REQUEST => {

@@ -8,6 +8,7 @@
 
 mod accounts;
 pub mod admission;
+mod dcgm;
 mod generate;
 mod hardware;
 mod job;

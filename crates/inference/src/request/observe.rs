@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reconcile::{Context, Error, Name, Object};
 use serde_json::Value;
 
+use super::dcgm;
 use super::hardware::{self, Hardware};
 use super::job::job_name;
 use super::{ACCOUNT, BINDING, NAME_LABEL, NAMESPACE_LABEL, output_name};
@@ -45,7 +46,7 @@ pub async fn observe(
     let phase = text(&request.value["status"]["phase"]);
     let is_early = matches!(phase, "" | "Pending");
     let hardware = match is_early && settings.discovers_gpus && !hardware::is_said(spec) {
-        true => hardware::discover(&nodes(context).await?),
+        true => discover(context, settings).await?,
         false => None,
     };
     let maps = context.cache(CONFIG_MAP);
@@ -76,6 +77,14 @@ pub async fn observe(
         _ => {}
     }
     Ok(observed)
+}
+
+/// The GPUs that there are: as exporters measure them, or else as labels of nodes say.
+async fn discover(context: &Context, settings: &Settings) -> Result<Option<Hardware>, Error> {
+    match dcgm::discover(context, &settings.exporter).await {
+        Some(found) => Ok(Some(found)),
+        None => Ok(hardware::discover(&nodes(context).await?)),
+    }
 }
 
 /// The nodes, asked for where they are needed: few requests look at them.

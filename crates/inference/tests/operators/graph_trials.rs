@@ -54,7 +54,7 @@ async fn install_bare(cluster: &Cluster, enabled: Enabled) {
 }
 
 async fn operators(context: Context, enabled: Enabled) {
-    let gates = Gates { leader_worker_set: enabled.leader_worker_set };
+    let gates = Gates { leader_worker_set: enabled.leader_worker_set, ..Gates::default() };
     // How pods find each other is made once and never changed: without it worlds are made sooner.
     let discovery = Discovery::Etcd;
     let settings = Arc::new(Settings { gates, discovery, ..Settings::default() });

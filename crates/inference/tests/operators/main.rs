@@ -5,6 +5,7 @@ mod graph_trials;
 mod graphs;
 mod model_trials;
 mod models;
+mod optional;
 mod oracles;
 mod requests;
 mod rights;

@@ -36,6 +36,12 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     // Who has a namespace to himself says so: `app/tests/program/dynamo_operator.rs`.
     ("coordination.k8s.io", "leases", "list"),
     ("coordination.k8s.io", "leases", "watch"),
+    // Servers that a graph does not ask for any more go.
+    ("apps", "deployments", "delete"),
+    // Shown where checkpoints are made: `optional.rs`.
+    ("nvidia.com", "podsnapshots", "create"),
+    ("nvidia.com", "podsnapshots", "list"),
+    ("nvidia.com", "podsnapshots", "watch"),
     // LeaderWorkerSets with a topology of their own look at where their leaders are.
     ("", "nodes", "get"),
 ];

@@ -6,6 +6,8 @@ use reconcile::{Context, Object, conditions};
 use serde_json::{Value, json};
 use tokio::time::Duration;
 
+use crate::absence;
+
 use super::{ANNOTATION, NAME, NODE, Options, name};
 
 /// Nodes made at the same time.
@@ -44,7 +46,10 @@ async fn register_one(
         Err(error) if error.is_conflict() => {
             let name = Object::new(wanted).name;
             match requests.get(NODE, &name).await? {
-                Some(found) => found,
+                Some(found) => {
+                    absence::come_back(&requests, &found).await?;
+                    found
+                }
                 None => return Err(error),
             }
         }
