@@ -112,14 +112,18 @@ fn read_operators(
     Ok(off)
 }
 
-    let (log_level, log_format) = read_log(root.section("log")?, &mut remarks)?;
-    let (log_level, log_format) =
-        (log_level.unwrap_or(unless_said), log_format.unwrap_or_default());
-    let web_port = read_web(root.section("web")?, &mut remarks)?;
-    read_without_effect(&mut root, &mut remarks)?;
-    root.finish(&mut remarks);
-    let config = Config { storage, cluster, operators_off, log_level, log_format, web_port };
-    Ok((config, remarks))
+/// The port of the page for people.
+fn read_web(mut web: Section<'_>, remarks: &mut Remarks) -> Result<Option<u16>> {
+    let port = web.number("port", 1, u64::from(u16::MAX))?;
+    web.skip("cors", remarks);
+    web.finish(remarks);
+    Ok(port.and_then(|port| u16::try_from(port).ok()))
+}
+
+fn read_log(
+    mut log: Section<'_>,
+    remarks: &mut Remarks,
+) -> Result<(Option<LogLevel>, Option<Format>)> {
     let expected = "trace, debug, info, warn or error";
     let level = log.read("level", expected, |text| match text.to_lowercase().as_str() {
         "trace" => Some(LogLevel::Trace),

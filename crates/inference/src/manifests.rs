@@ -135,11 +135,7 @@ fn operator_rules() -> Value {
         rule(&["grove.io"], &["podcliquesets"], &make),
         rule(&["grove.io"], &["podcliques", "podcliquescalinggroups"], &["list", "watch"]),
         rule(&["grove.io"], &["podcliques/scale", "podcliquescalinggroups/scale"], &["patch"]),
-        rule(
-            &["networking.istio.io"],
-            &["destinationrules", "virtualservices"],
-            &make_and_drop
-        ),
+        rule(&["networking.istio.io"], &["destinationrules", "virtualservices"], &make_and_drop),
         rule(&["resource.k8s.io"], &["resourceclaimtemplates"], &make_and_drop),
         rule(&["scheduling.run.ai"], &["queues"], &["get"]),
         rule(&["inference.networking.k8s.io"], &["inferencepools"], &ALL_VERBS),
