@@ -10,6 +10,7 @@ mod documents;
 mod dynamo_operator;
 mod foreground;
 mod inference;
+mod inference_examples;
 mod inference_variants;
 mod kill;
 mod kubectl;

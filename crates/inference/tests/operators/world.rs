@@ -13,7 +13,7 @@ use testkit::{Cluster, pods};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ADMISSION: &str = "admissionregistration.k8s.io";
-const DEFINITION: Kind = Kind::cluster(
+pub const DEFINITION: Kind = Kind::cluster(
     "apiextensions.k8s.io",
     "v1",
     "CustomResourceDefinition",
