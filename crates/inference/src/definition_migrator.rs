@@ -26,27 +26,27 @@ const DEFINITION: Kind = Kind::cluster(
 pub const OBSERVED: &str = "crd-migration.nvidia.com/observed-generation";
 /// The kinds that have two versions.
 const KINDS: [Kind; 4] = [GRAPH, COMPONENT, ADAPTER, REQUEST];
-/// How often is looked, and how soon after something went wrong.
-const EVERY: Duration = Duration::from_secs(3_600);
+/// How soon is looked again after something went wrong.
 const RETRY: Duration = Duration::from_secs(30);
 /// Objects that are read at once.
 const PAGE: usize = 100;
 
-/// Looks until everything is to stop.
+/// Looks once, and runs until everything is to stop: only who installs another version of this
+/// program makes another version the one that is stored.
 pub async fn run(context: Context) {
     context.health.set(NAME, State::Running);
-    loop {
-        let pause = match migrate_all(&context).await {
-            Ok(()) => EVERY,
-            Err(error) => {
-                tracing::warn!(error = %error.chain(), "objects were not all written again");
-                RETRY
-            }
-        };
-        tokio::select! {
-            () = tokio::time::sleep(pause) => {}
-            () = context.stopping() => return,
-        }
+    tokio::select! {
+        () = work(&context) => context.stopping().await,
+        () = context.stopping() => {}
+    }
+}
+
+async fn work(context: &Context) {
+    // From then on the kinds are known, and what may be done with them.
+    context.cache(GRAPH).reaches(1).await;
+    while let Err(error) = migrate_all(context).await {
+        tracing::warn!(error = %error.chain(), "objects were not all written again");
+        tokio::time::sleep(RETRY).await;
     }
 }
 
