@@ -14,6 +14,7 @@ use apiserver::server::Server;
 use controllers::options::Nodes;
 use node::absence;
 use node::register::Heartbeat;
+use node::server::Served;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{self, Candidate, Term, campaign};
@@ -23,7 +24,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
-use crate::node_agent::{self, Closing, Link, Runtime, Settings};
+use crate::node_agent::{self, Closing, Runtime, Settings};
 use crate::operators::{Family, embedded};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
@@ -248,7 +249,7 @@ fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
             }
         };
         if let Some(runtime) = options.runtime.clone() {
-            server.connected.set(Arc::new(Link { node: settings.node, runtime }));
+            server.connected.set(Arc::new(Served { node: settings.node, runtime }));
         }
         let run = move |context| node_agent::run(context, options.clone());
         supervise(node::agent::NAME, context, run).await;

@@ -51,7 +51,10 @@ impl Health {
     fn read<B>(&self, request: &Request<B>) -> Answer {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         if path == "/statusz" {
-            return self.status();
+            return match serde_json::to_string(&self.status()) {
+                Ok(json) => Answer::json(200, json),
+                Err(error) => Answer::text(500, error.to_string()),
+            };
         }
         if path == "/logz" {
             return lines(query);
@@ -62,7 +65,8 @@ impl Health {
             .unwrap_or_else(|| Answer::text(404, "404 page not found\n"))
     }
 
-    fn status(&self) -> Answer {
+    /// How everything is.
+    pub fn status(&self) -> Status {
         let health = match self.store.health() {
             Ok(()) => "ok".to_owned(),
             Err(error) => error.to_string(),
@@ -70,16 +74,12 @@ impl Health {
         let (revision, compacted) = (self.store.revision(), self.store.compacted());
         let is_well = |state: &str| matches!(state, "running" | "another process leads");
         let states = self.beside.states().into_iter();
-        let status = Status {
+        Status {
             health,
             revision: revision.0,
             compacted: compacted.0,
             census: self.caches.as_deref().and_then(Census::of),
             unwell: states.filter(|(_, state)| !is_well(state)).collect(),
-        };
-        match serde_json::to_string(&status) {
-            Ok(json) => Answer::json(200, json),
-            Err(error) => Answer::text(500, error.to_string()),
         }
     }
 }

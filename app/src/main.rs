@@ -20,6 +20,7 @@ mod node_agent;
 mod node_name;
 mod operators;
 mod output;
+mod page;
 mod parts;
 mod process;
 mod ready;

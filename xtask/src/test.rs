@@ -81,6 +81,7 @@ fn install_libraries() -> Result<()> {
     servers::python_kopf(&target)?;
     servers::python_kubeflow(&target)?;
     servers::python_dynamo(&target)?;
+    servers::guest_image(&target)?;
     let operator = workspace::root().join("crates/apiserver/tests/clients/go_operator");
     servers::go_program(&target, "operator", &operator)?;
     Ok(())

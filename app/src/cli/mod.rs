@@ -1,5 +1,7 @@
 //! The command line: one file per command, and one line per command in the list below.
 
+mod apply;
+mod cluster;
 mod completions;
 mod connect;
 mod controller;
@@ -11,9 +13,11 @@ mod serve;
 mod serving;
 mod start;
 mod status;
+mod storage;
 mod train;
 mod up;
 mod version;
+mod web;
 
 use std::ffi::OsString;
 use std::io;
@@ -77,6 +81,10 @@ commands! {
     doctor::Doctor,
     logs::Logs,
     controller::Controller,
+    storage::Storage,
+    web::Web,
+    apply::Apply,
+    cluster::Cluster,
     train::Train,
     serve::Serve,
     operator::Operator,

@@ -80,7 +80,8 @@ pub async fn run(given: Given) {
             return;
         }
         let unknown = unknown(operator, &context).await;
-        let around = Surroundings { entrance: entrance.clone(), unknown };
+        let nodes = Nodes::Processes;
+        let around = Surroundings { nodes, entrance: entrance.clone(), unknown };
         let mut parts = family.start(operator, &context, &around);
         running.spawn(async move { while parts.join_next().await.is_some() {} });
     }

@@ -3,7 +3,7 @@
 //!
 //! | file | |
 //! |---|---|
-//! | `training.rs`, `inference.rs` | a family: what it installs, runs and answers |
+//! | `training.rs`, `inference.rs`, `machines.rs` | a family: what it installs, runs and answers |
 //! | `choice.rs` | which operators are enabled |
 //! | `embedded.rs` | beside our own server, asked without a connection |
 //! | `standalone.rs` | against any cluster: election, certificates, listeners |
@@ -26,6 +26,7 @@ pub mod embedded;
 mod inference;
 pub mod installation;
 mod listeners;
+mod machines;
 mod missing;
 mod readiness;
 pub mod said;
@@ -48,7 +49,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 /// Every family, one line each.
-pub const ALL: &[&dyn Family] = &[&training::Training, &inference::Inference];
+pub const ALL: &[&dyn Family] = &[&training::Training, &inference::Inference, &machines::Machines];
 
 /// Operators that are installed, asked and answered for together.
 #[async_trait]
@@ -188,8 +189,10 @@ pub enum Nodes {
 }
 
 /// What an operator finds around it.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub struct Surroundings {
+    /// Whose the cluster is.
+    pub nodes: Nodes,
     /// Where pods reach this process, if they do.
     pub entrance: Option<Entrance>,
     /// Of the kinds that it can do without: those that the cluster does not know.

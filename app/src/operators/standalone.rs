@@ -453,7 +453,8 @@ impl Part {
             let Some(bundle) = bundle else { return };
             let entrance = shared.installation.entrance();
             let entrance = entrance.map(|url| Entrance { url, authority_pem: bundle.clone() });
-            let around = Surroundings { entrance, unknown: unknown.clone() };
+            let nodes = Nodes::Images;
+            let around = Surroundings { nodes, entrance, unknown: unknown.clone() };
             for controller in self.family.controllers(self.operator) {
                 shared.health.set(controller, State::Starting);
             }

@@ -133,6 +133,9 @@ fn the_commands_of_the_documents_answer_for_the_deployment_of_the_manifests() {
         lines => Err(lines),
     });
     follow.until_says("DynamoGraphDeployment");
+    // One of several leads, by a lease that its users know.
+    let lease = "get lease -n dynamo-system dynamo.nvidia.com -o jsonpath={.spec.holderIdentity}";
+    machine.until(lease, |holder| !holder.is_empty());
     // The controller itself.
     let expected = [
         ("kubectl get pods -n dynamo-system -l control-plane=controller-manager", "1/1"),

@@ -5,6 +5,7 @@
 //! a pod's specification above all, is taken from `core_types`. `value.rs` reads and changes such
 //! objects, `field_error.rs` says what is wrong with one.
 
+pub mod add_ons;
 pub mod core_types;
 pub mod definition;
 pub mod dynamo;
@@ -22,3 +23,4 @@ pub mod runtime_patches;
 pub mod schema;
 pub mod training;
 pub mod value;
+pub mod wukong;

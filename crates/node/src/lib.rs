@@ -12,6 +12,7 @@ mod contract;
 pub mod devices;
 pub mod failpoints;
 pub mod machine;
+pub mod machines;
 pub mod network;
 pub mod pod;
 pub mod register;

@@ -83,6 +83,12 @@ pub trait Reconciler: Send + Sync + 'static {
     ) -> Option<Plan> {
         None
     }
+
+    /// How long an object is left alone at least after a reconcile that failed so; a change of it
+    /// ends that.
+    fn pause_after(&self, _error: &Error) -> Duration {
+        Duration::ZERO
+    }
 }
 
 /// How one controller is run.

@@ -275,7 +275,8 @@ impl<R: Reconciler> Runner<R> {
                         true => delay,
                         false => delay.max(asked),
                     };
-                    waiting.queue.add(name, now + delay);
+                    let pause = self.reconciler.pause_after(&error);
+                    waiting.queue.add(name, now + delay.max(pause));
                 }
             }
         }

@@ -12,6 +12,7 @@ mod cutter;
 mod directory;
 mod error;
 mod etcd;
+mod guest;
 mod libraries;
 mod mariadb;
 mod port;
@@ -23,6 +24,7 @@ mod shared;
 pub use cutter::{Admit, Cutter};
 pub use error::Error;
 pub use etcd::Etcd;
+pub use guest::guest_image;
 pub use libraries::{
     go, go_program, node_client, python_client, python_dynamo, python_kopf, python_kubeflow,
 };

@@ -126,7 +126,7 @@ pub fn node_client(target: &Path) -> Result<PathBuf, Error> {
 }
 
 /// Installs unless it was done; one process at a time.
-fn once(
+pub fn once(
     directory: &Path,
     package: &str,
     install: impl FnOnce() -> Result<(), Error>,
@@ -142,7 +142,7 @@ fn once(
     fs::write(&stamp, package).map_err(Error::io("note that a client library is installed"))
 }
 
-fn run(command: &mut Command) -> Result<(), Error> {
+pub fn run(command: &mut Command) -> Result<(), Error> {
     let line = format!("{command:?}");
     let output = command.output().map_err(Error::io(format!("run {line}")))?;
     match output.status.success() {

@@ -20,6 +20,12 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("mpirun", "openmpi-bin"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
+    ("qemu-system-x86_64", "qemu-system-x86"),
+    ("qemu-img", "qemu-utils"),
+    ("grub-mkimage", "grub-common"),
+    ("dpkg-deb", "dpkg"),
+    ("apt-get", "apt"),
+    ("xz", "xz-utils"),
 ];
 
 /// Looked at after `PATH`: a user who is not root often lacks them there.

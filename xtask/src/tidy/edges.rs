@@ -18,15 +18,17 @@ const CRATES: &[(&str, Allowed)] = &[
     ("api", Allowed::Only(&[])),
     ("expressions", Allowed::Only(&[])),
     ("fields", Allowed::Only(&[])),
+    ("link", Allowed::Only(&[])),
     ("schema", Allowed::Only(&["expressions"])),
-    ("apiserver", Allowed::Only(&["store", "amounts", "expressions", "fields", "schema"])),
+    ("apiserver", Allowed::Only(&["store", "amounts", "expressions", "fields", "schema", "link"])),
     ("reconcile", Allowed::Only(&[])),
     ("controllers", Allowed::Only(&["reconcile", "amounts"])),
     ("scheduler", Allowed::Only(&["reconcile", "api", "amounts"])),
-    ("node", Allowed::Only(&["reconcile", "amounts"])),
+    ("hypervisor", Allowed::Only(&[])),
+    ("node", Allowed::Only(&["reconcile", "amounts", "hypervisor", "link"])),
     ("training", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("inference", Allowed::Only(&["reconcile", "api", "amounts"])),
-    ("virt", Allowed::Only(&["reconcile", "api"])),
+    ("machines", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("testkit", Allowed::Only(&["apiserver", "store", "reconcile"])),
     ("servers", Allowed::Only(&[])),
     (
@@ -41,7 +43,7 @@ const CRATES: &[(&str, Allowed)] = &[
             "node",
             "training",
             "inference",
-            "virt",
+            "machines",
         ]),
     ),
     ("sim", Allowed::Everything),
@@ -55,7 +57,7 @@ const FOR_TESTS: &[&str] = &["servers", "testkit"];
 /// What the tests of one crate may use besides: an operator is tried together with the controllers
 /// that make something of its objects.
 const ALSO_FOR_TESTS: &[(&str, &str)] =
-    &[("training", "controllers"), ("inference", "controllers")];
+    &[("training", "controllers"), ("inference", "controllers"), ("machines", "controllers")];
 
 pub fn check(graph: &Graph) -> Vec<Finding> {
     let members: Vec<&str> = graph.members().map(|(package, _)| package.name.as_str()).collect();

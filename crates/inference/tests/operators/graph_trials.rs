@@ -13,12 +13,12 @@ use reconcile::plan::Target;
 use reconcile::{Context, Kind, Name, run};
 use serde_json::{Value, json};
 use testkit::Cluster;
+use testkit::manifests::{DEFINITION, bare};
 use testkit::oracle::{Case, Check, Violation};
 use testkit::simulation::{self, Also, Trial};
 
 use crate::graphs::{self, graph};
 use crate::oracles::{self, KEPT_KEY, enough_serve, made_of, scales_no_more_than};
-use crate::world::KINDS;
 
 /// Trials are named after the user that the operators are.
 macro_rules! concat_name {
@@ -43,23 +43,14 @@ async fn install_bare(cluster: &Cluster, enabled: Enabled) {
     cluster.answer((NAMESPACE, WEBHOOK_SERVICE), |_, path, review| {
         Box::pin(async move { admission::review(&path, &review) })
     });
-    for mut manifest in manifests::all(enabled) {
-        let word = manifest["kind"].as_str().unwrap_or_default();
-        let name = manifest["metadata"]["name"].as_str().unwrap_or_default();
-        if word.ends_with("WebhookConfiguration") && !name.starts_with("lws-") {
-            continue;
-        }
-        if let Some(Value::Array(versions)) = manifest.pointer_mut("/spec/versions") {
-            versions.retain(|version| version["storage"] == true);
-            for version in versions {
-                version["schema"]["openAPIV3Schema"] =
-                    json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-            }
-            manifest["spec"].as_object_mut().expect("an object").remove("conversion");
-        }
-        let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind).expect("a known kind");
-        cluster.install(*kind, &manifest).await;
-    }
+    let is_wanted = |one: &Value| {
+        let name = one["metadata"]["name"].as_str().unwrap_or_default();
+        let kind = one["kind"].as_str().unwrap_or_default();
+        !kind.ends_with("WebhookConfiguration") || name.starts_with("lws-")
+    };
+    let all = manifests::all(enabled).into_iter().filter(is_wanted);
+    let all = all.map(|one| if one["kind"] == DEFINITION.kind { bare(one) } else { one });
+    cluster.install_all(&[], &all.collect::<Vec<Value>>()).await;
 }
 
 async fn operators(context: Context, enabled: Enabled) {

@@ -10,7 +10,7 @@ use reconcile::{Context, Kind, run};
 use serde_json::{Value, json};
 use testkit::{Cluster, pods};
 
-use crate::world::{KINDS, World};
+use crate::world::World;
 
 /// Graphs as clients of the older version see them.
 const OLD_GRAPH: Kind =
@@ -26,10 +26,7 @@ pub async fn install(cluster: &Cluster, all: Vec<Value>) {
             }
         })
     });
-    for manifest in all {
-        let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind).expect("a known kind");
-        cluster.install(*kind, &manifest).await;
-    }
+    cluster.install_all(&[], &all).await;
 }
 
 /// What makes pods of Deployments, and collects what has lost its owner.

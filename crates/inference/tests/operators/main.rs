@@ -9,6 +9,7 @@ mod optional;
 mod oracles;
 mod requests;
 mod rights;
+mod rows;
 
 mod servers;
 mod sets;

@@ -16,7 +16,6 @@ use testkit::simulation::{self, Also, Trial};
 
 use crate::models::{base, slice};
 use crate::oracles::lists_who_is_there;
-use crate::world::KINDS;
 
 type Workload = fn(Arc<Cluster>, Context) -> Pin<Box<dyn Future<Output = ()> + Send>>;
 
@@ -30,11 +29,8 @@ fn no_fault_changes_which_servers_a_model_lists() {
     let workload: Workload = |cluster, context| {
         Box::pin(async move {
             let enabled = Enabled { dynamo: true, leader_worker_set: false };
-            let all = [api::dynamo_model::definition()];
-            for manifest in all.into_iter().chain(manifests::roles(enabled)) {
-                let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind);
-                cluster.install(*kind.expect("a known kind"), &manifest).await;
-            }
+            let all = [vec![api::dynamo_model::definition()], manifests::roles(enabled)].concat();
+            cluster.install_all(&[], &all).await;
             let addresses = ["127.77.9.1", "127.77.9.2", "127.77.9.3"];
             let made = cluster.create(ENDPOINT_SLICE, slice(&addresses[..2])).await;
             let model = cluster.create(MODEL, base("m")).await;

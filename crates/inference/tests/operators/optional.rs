@@ -18,9 +18,10 @@ use reconcile::leader::Term;
 use reconcile::plan::Target;
 use reconcile::{Context, Kind, Object, owners};
 use serde_json::{Value, json};
+use testkit::manifests::DEFINITION;
 
 use crate::graphs;
-use crate::world::{DEFINITION, KINDS, World};
+use crate::world::World;
 
 /// Everything that can be there is.
 fn settings() -> Settings {
@@ -78,10 +79,8 @@ async fn start() -> World {
         POD_SNAPSHOT,
     ];
     let definitions = others.map(definition).into_iter();
-    for manifest in definitions.chain(manifests::all(Enabled::default())) {
-        let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind).expect("a known kind");
-        world.cluster.install(*kind, &manifest).await;
-    }
+    let all: Vec<Value> = definitions.chain(manifests::all(Enabled::default())).collect();
+    world.install(&all).await;
     let enabled = Enabled { dynamo: true, leader_worker_set: false };
     // As the user that they are elsewhere, with the rights that they have there.
     let client = world.cluster.client(&settings().principal, &[]);

@@ -12,10 +12,11 @@ use reconcile::plan::Target;
 use reconcile::{Context, Kind, Name, conditions, run};
 use serde_json::{Value, json};
 use testkit::Cluster;
+use testkit::manifests::bare;
 use testkit::oracle::{Case, Violation};
 use testkit::simulation::{self, Also, Trial};
 
-use crate::world::{KINDS, World};
+use crate::world::World;
 
 const DOCUMENTS: &str = "\
 apiVersion: v1
@@ -33,16 +34,6 @@ spec: {components: [{name: Frontend, type: frontend, replicas: 1, podTemplate: {
 /// The kinds in the version that is stored, without what their schemas say.
 fn definitions() -> Vec<Value> {
     let graph = api::dynamo::definitions().into_iter().next().expect("the graph");
-    let bare = |mut definition: Value| {
-        let versions = definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
-        let stored = versions.into_iter().find(|one| one["storage"] == true);
-        let mut stored = stored.expect("a stored version");
-        stored["schema"]["openAPIV3Schema"] =
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        definition["spec"]["versions"] = json!([stored]);
-        definition["spec"]["conversion"] = json!({"strategy": "None"});
-        definition
-    };
     vec![bare(graph), bare(api::dynamo_request::definition())]
 }
 
@@ -188,10 +179,8 @@ fn no_fault_makes_two_graphs_of_one_request() {
     let workload: Workload = |cluster, _| {
         Box::pin(async move {
             let enabled = Enabled { dynamo: true, leader_worker_set: false };
-            for manifest in definitions().into_iter().chain(manifests::roles(enabled)) {
-                let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind);
-                cluster.install(*kind.expect("a known kind"), &manifest).await;
-            }
+            let all = [definitions(), manifests::roles(enabled)].concat();
+            cluster.install_all(&[], &all).await;
             cluster.create(REQUEST, request("r")).await;
         })
     };

@@ -233,8 +233,7 @@ async fn the_roles_of_the_operators_say_exactly_what_they_ask_for() {
     let (client, asked) = cluster.noted_account(NAMESPACE, SERVICE_ACCOUNT);
     let operators = cluster.context_of(client);
     let mut running = inference::start(&operators, &Options::default());
-    let context = cluster.context();
-    let mut world = World { cluster, context };
+    let mut world = World::of(cluster);
     world.run(async move { while running.join_next().await.is_some() {} });
     world.run(graphs::play(world.context.clone()));
     world.run(run::run(world.context.clone(), controllers::stateful_set::Controller));

@@ -1,0 +1,247 @@
+//! Brings a disk in: reads it, checks it, unpacks and converts it, and gives it its size.
+
+use std::fs::{self, File};
+use std::io::{self, Read, Write};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::sync::Arc;
+
+use aws_lc_rs::digest;
+
+use super::DISK_BYTES_MAX;
+use super::address::Reach;
+use super::copy::{Sparse, beside, create, finish};
+use super::fault::Fault;
+use super::fetch;
+use super::format::{Format, HEAD_BYTES, detect};
+use crate::system;
+
+/// What is read may be larger than the disk by what formats need for themselves.
+const OVERHEAD_BYTES: u64 = 64 << 20;
+const CHUNK_BYTES: usize = 256 << 10;
+/// How often a packed image may hold another.
+const WRAPPINGS_MAX: usize = 2;
+
+/// Where an image comes from and where it goes.
+#[derive(Clone, Debug)]
+pub struct Import {
+    pub source: Source,
+    /// `sha256:…` of what is read.
+    pub checksum: Option<String>,
+    pub disk: PathBuf,
+    /// What the disk is to have.
+    pub bytes: u64,
+}
+
+#[derive(Clone, Debug)]
+pub enum Source {
+    Http {
+        url: String,
+        reach: Reach,
+    },
+    /// A file of this machine.
+    File(PathBuf),
+}
+
+/// Told how far it is, from 0 to 1.
+pub type Progress = Arc<dyn Fn(f64) + Send + Sync>;
+
+/// Brings a disk in. Until all is well there is none under its name; one that is there stays.
+pub async fn import(order: Import, progress: Progress) -> Result<(), Fault> {
+    if order.disk.exists() {
+        return Ok(());
+    }
+    if order.bytes > DISK_BYTES_MAX {
+        return Err(Fault::TooLarge { image: order.bytes, available: DISK_BYTES_MAX });
+    }
+    let wanted = order.checksum.as_deref().map(Checksum::parse).transpose()?;
+    let part = beside(&order.disk, "part");
+    let done = async {
+        read(&order, &part, (wanted, progress)).await?;
+        let (disk, bytes, part) = (order.disk.clone(), order.bytes, part.clone());
+        let unpacked = tokio::task::spawn_blocking(move || unpack(&part, &disk, bytes));
+        unpacked.await.map_err(|error| Fault::Broken(error.to_string()))?
+    };
+    let done = done.await;
+    for suffix in ["part", "unpacked", "converted"] {
+        let _ = fs::remove_file(beside(&order.disk, suffix));
+    }
+    done
+}
+
+struct Checksum {
+    algorithm: &'static digest::Algorithm,
+    text: String,
+}
+
+impl Checksum {
+    fn parse(text: &str) -> Result<Checksum, Fault> {
+        let bad = || Fault::ChecksumForm(text.to_owned());
+        let (name, value) = text.split_once(':').ok_or_else(bad)?;
+        let algorithm: &digest::Algorithm = match name {
+            "sha256" => &digest::SHA256,
+            "sha512" => &digest::SHA512,
+            "sha1" => &digest::SHA1_FOR_LEGACY_USE_ONLY,
+            _ => return Err(bad()),
+        };
+        let is_hex = value.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if !is_hex || value.len() != 2 * algorithm.output_len() {
+            return Err(bad());
+        }
+        Ok(Checksum { algorithm, text: text.to_ascii_lowercase() })
+    }
+
+    fn check(&self, found: &[u8]) -> Result<(), Fault> {
+        let name = self.text.split(':').next().unwrap_or_default();
+        let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
+        let found = format!("{name}:{hex}");
+        match found == self.text {
+            true => Ok(()),
+            false => Err(Fault::Checksum { wanted: self.text.clone(), found }),
+        }
+    }
+}
+
+/// Reads what is there into a file, as it is.
+async fn read(
+    order: &Import,
+    part: &Path,
+    (wanted, progress): (Option<Checksum>, Progress),
+) -> Result<(), Fault> {
+    let available = order.bytes + OVERHEAD_BYTES;
+    let mut sum = wanted.as_ref().map(|wanted| digest::Context::new(wanted.algorithm));
+    let mut file = create(part)?;
+    let mut sparse = Sparse::new(&mut file);
+    let doing = || Fault::io(format!("write {}", part.display()));
+    let mut take = |bytes: &[u8], of: Option<u64>| -> Result<(), Fault> {
+        if sparse.length + bytes.len() as u64 > available {
+            let image = of.unwrap_or(sparse.length).max(available);
+            return Err(Fault::TooLarge { image, available: order.bytes });
+        }
+        if let Some(sum) = &mut sum {
+            sum.update(bytes);
+        }
+        sparse.write_all(bytes).map_err(doing())?;
+        if let Some(of) = of.filter(|of| *of > 0) {
+            progress(sparse.length as f64 / of as f64);
+        }
+        Ok(())
+    };
+    match &order.source {
+        Source::Http { url, reach } => {
+            let mut download = fetch::open(url, *reach).await?;
+            if let Some(image) = download.length.filter(|length| *length > available) {
+                return Err(Fault::TooLarge { image, available: order.bytes });
+            }
+            while let Some(bytes) = download.next().await? {
+                take(&bytes, download.length)?;
+            }
+        }
+        Source::File(path) => {
+            let reading = || Fault::io(format!("read {}", path.display()));
+            let mut from = File::open(path).map_err(reading())?;
+            let length = from.metadata().map_err(reading())?.len();
+            let mut chunk = vec![0; CHUNK_BYTES];
+            loop {
+                match from.read(&mut chunk).map_err(reading())? {
+                    0 => break,
+                    read => take(&chunk[..read], Some(length))?,
+                }
+                tokio::task::yield_now().await;
+            }
+        }
+    }
+    sparse.end().map_err(doing())?;
+    match (wanted, sum) {
+        (Some(wanted), Some(sum)) => wanted.check(sum.finish().as_ref()),
+        _ => Ok(()),
+    }
+}
+
+/// Makes the disk of what was read, however it is wrapped.
+fn unpack(part: &Path, disk: &Path, bytes: u64) -> Result<(), Fault> {
+    let mut from = part.to_owned();
+    for _ in 0..=WRAPPINGS_MAX {
+        let doing = || Fault::io(format!("read {}", from.display()));
+        let file = File::options().read(true).write(true).open(&from).map_err(doing())?;
+        let mut head = Vec::new();
+        let mut beginning = Read::take(&file, HEAD_BYTES as u64);
+        beginning.read_to_end(&mut head).map_err(doing())?;
+        let next = beside(disk, if from == part { "unpacked" } else { "part" });
+        match detect(&head)? {
+            Format::Raw => return finish(&file, &from, disk, bytes),
+            Format::Qcow2 { size } if size > bytes => {
+                return Err(Fault::TooLarge { image: size, available: bytes });
+            }
+            Format::Qcow2 { size } => {
+                let converted = beside(disk, "converted");
+                let file = create(&converted)?;
+                file.set_len(size).map_err(Fault::io("make room for an image"))?;
+                convert(&from, &converted)?;
+                return finish(&file, &converted, disk, bytes);
+            }
+            Format::Gzip => {
+                let file = File::open(&from).map_err(doing())?;
+                let packed = io::BufReader::with_capacity(CHUNK_BYTES, file);
+                expand(flate2::bufread::MultiGzDecoder::new(packed), &next, bytes)?;
+            }
+            Format::Xz => expand_by_program(&from, &next, bytes)?,
+        }
+        from = next;
+    }
+    Err(Fault::Broken("it is packed too many times".to_owned()))
+}
+
+/// Writes what comes, up to what the disk and its format may have.
+fn expand(mut packed: impl Read, to: &Path, bytes: u64) -> Result<(), Fault> {
+    let broken = |error: io::Error| Fault::Broken(error.to_string());
+    let doing = || Fault::io(format!("write {}", to.display()));
+    let mut file = create(to)?;
+    let mut sparse = Sparse::new(&mut file);
+    let mut chunk = vec![0; CHUNK_BYTES];
+    loop {
+        let read = packed.read(&mut chunk).map_err(broken)?;
+        if read == 0 {
+            return sparse.end().map_err(doing());
+        }
+        sparse.write_all(&chunk[..read]).map_err(doing())?;
+        if sparse.length > bytes + OVERHEAD_BYTES {
+            return Err(Fault::TooLarge { image: sparse.length, available: bytes });
+        }
+    }
+}
+
+fn expand_by_program(from: &Path, to: &Path, bytes: u64) -> Result<(), Fault> {
+    let mut command = Command::new("xz");
+    command.arg("-dc").stdin(File::open(from).map_err(Fault::io("read an image"))?);
+    command.stdout(Stdio::piped()).stderr(Stdio::null());
+    system::die_with_parent(&mut command);
+    let missing = |_| Fault::NotInstalled { program: "xz", package: "xz-utils" };
+    let mut child = command.spawn().map_err(missing)?;
+    let output = child.stdout.take().expect("a piped output must be there");
+    let expanded = expand(output, to, bytes);
+    let _ = child.kill();
+    let status = child.wait().map_err(Fault::io("wait for xz"))?;
+    expanded?;
+    // Killed after all was read is fine; anything else it would have said itself.
+    let is_broken = status.code().is_some_and(|code| code != 0);
+    if is_broken { Err(Fault::Broken("xz could not read it".to_owned())) } else { Ok(()) }
+}
+
+fn convert(from: &Path, to: &Path) -> Result<(), Fault> {
+    let mut command = Command::new("qemu-img");
+    command.args(["convert", "-f", "qcow2", "-O", "raw", "-n", "-W"]);
+    // The target is there, as long as the image; holes stay holes.
+    command.args(["--target-is-zero"]).arg(from).arg(to);
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
+    system::die_with_parent(&mut command);
+    let missing = |_| Fault::NotInstalled { program: "qemu-img", package: "qemu-utils" };
+    let output = command.output().map_err(missing)?;
+    match output.status.success() {
+        true => Ok(()),
+        false => {
+            let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+            Err(Fault::Broken(said.chars().take(500).collect()))
+        }
+    }
+}

@@ -1,0 +1,116 @@
+//! What a machine is made of, and what becomes of it.
+
+use std::path::PathBuf;
+
+use serde::{Deserialize, Serialize};
+
+use crate::seed::Seed;
+
+/// Disks and interfaces that one machine may have.
+pub const DISKS_MAX: usize = 16;
+pub const INTERFACES_MAX: usize = 8;
+
+/// A machine, as it is started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Machine {
+    /// A name of a file that no other machine has.
+    pub id: String,
+    /// For people, and for lists of processes.
+    pub name: String,
+    /// As the guest sees it; the same each time it starts.
+    pub uuid: String,
+    pub processors: u32,
+    pub memory_bytes: u64,
+    pub disks: Vec<Disk>,
+    /// What the guest is told when it first starts.
+    pub seed: Option<Seed>,
+    pub interfaces: Vec<Interface>,
+    pub has_screen: bool,
+    pub has_serial: bool,
+    /// Nothing is executed before it is resumed.
+    pub starts_paused: bool,
+}
+
+/// A disk: a file without a format.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Disk {
+    pub name: String,
+    pub file: PathBuf,
+    /// The lowest is booted from first.
+    pub boot_order: Option<u32>,
+    pub is_read_only: bool,
+    pub media: Media,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Media {
+    Disk,
+    Cdrom,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Interface {
+    pub name: String,
+    /// `02:…`, in hexadecimal.
+    pub hardware_address: String,
+    pub network: Network,
+}
+
+/// What an interface is connected to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Network {
+    /// A network of the guest's own, from which it reaches what this machine reaches.
+    Own,
+    /// A bridge of this machine, made if there is none.
+    Bridge(String),
+}
+
+/// What a machine does.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum State {
+    /// It never ran, or is forgotten.
+    Absent,
+    Running,
+    Paused(Pause),
+    /// It does not run any more, or will not.
+    Ended(End),
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pause {
+    Asked,
+    /// A disk could not be read or written.
+    Failing,
+}
+
+/// How a machine ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum End {
+    /// The guest switched itself off.
+    Shutdown,
+    /// It was killed at once, as asked.
+    Killed,
+    /// It did not end within its grace, and was killed.
+    GraceExceeded,
+    /// The guest gave up.
+    Panicked,
+    /// What ran it ended by itself.
+    Crashed(String),
+}
+
+impl End {
+    /// Whether that is as it should be.
+    pub fn is_success(&self) -> bool {
+        matches!(self, End::Shutdown | End::Killed)
+    }
+}
+
+/// What a machine uses.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Figures {
+    pub processor_milliseconds: u64,
+    pub memory_bytes: u64,
+    pub read_bytes: u64,
+    pub written_bytes: u64,
+    pub pid: u32,
+}

@@ -1,0 +1,302 @@
+//! The arguments of QEMU for a machine. Pure: what is opened by name here is made elsewhere.
+//!
+//! Paths of the machine's own files are relative: QEMU runs in the directory of its machine.
+
+use std::os::fd::RawFd;
+use std::path::Path;
+
+use super::accelerator::Accelerator;
+use crate::Error;
+use crate::machine::{DISKS_MAX, Disk, INTERFACES_MAX, Interface, Machine, Media, Network};
+
+pub const SERIAL: &str = "virt-serial0";
+pub const SERIAL_LOG: &str = "virt-serial0-log";
+pub const SCREEN: &str = "virt-vnc";
+pub const AGENT: &str = "agent";
+pub const SEED: &str = "seed.iso";
+/// Places for devices that come while the machine runs.
+const SPARE_PORTS: usize = 8;
+const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+/// The network of a guest that has one of its own, as KubeVirt gives it.
+const OWN_NETWORK: &str = "net=10.0.2.0/24,host=10.0.2.1,dhcpstart=10.0.2.2,dns=10.0.2.3";
+/// The address that a guest gets there.
+pub const OWN_ADDRESS: &str = "10.0.2.2";
+
+/// What is given to QEMU as open descriptors.
+pub struct Given<'a> {
+    pub accelerator: Accelerator,
+    /// A socket that listens: commands arrive there.
+    pub monitor: RawFd,
+    /// Of the interfaces that are connected to bridges, in their order.
+    pub taps: &'a [RawFd],
+}
+
+pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Error> {
+    check(machine)?;
+    let mut all = Arguments::default();
+    general(&mut all, machine, given);
+    consoles(&mut all, machine);
+    let mut ports = Ports::default();
+    for disk in &machine.disks {
+        let port = ports.next(&mut all);
+        add_disk(&mut all, disk, &port);
+    }
+    if machine.seed.is_some() {
+        let port = ports.next(&mut all);
+        add_disk(&mut all, &seed_disk(), &port);
+    }
+    let mut taps = given.taps.iter().copied();
+    for interface in &machine.interfaces {
+        let port = ports.next(&mut all);
+        let network = match &interface.network {
+            Network::Own => format!("user,{OWN_NETWORK}"),
+            Network::Bridge(_) => {
+                let tap = taps.next().expect("every interface on a bridge was given a tap");
+                format!("tap,fd={tap},vhost=off")
+            }
+        };
+        add_interface(&mut all, interface, (&port, &network));
+    }
+    for _ in 0..SPARE_PORTS {
+        ports.next(&mut all);
+    }
+    Ok(all.0)
+}
+
+fn check(machine: &Machine) -> Result<(), Error> {
+    let own = machine.interfaces.iter().filter(|one| one.network == Network::Own).count();
+    let why = match () {
+        () if machine.disks.len() > DISKS_MAX => format!("more than {DISKS_MAX} disks"),
+        () if machine.interfaces.len() > INTERFACES_MAX => {
+            format!("more than {INTERFACES_MAX} interfaces")
+        }
+        () if own > 1 => "more than one network of its own".to_owned(),
+        () if machine.processors == 0 => "no processor".to_owned(),
+        () if machine.memory_bytes < 1 << 20 => "less than 1 MiB of memory".to_owned(),
+        () => return Ok(()),
+    };
+    Err(Error::Invalid(format!("a machine cannot have {why}")))
+}
+
+#[derive(Default)]
+struct Arguments(Vec<String>);
+
+impl Arguments {
+    fn flag(&mut self, flag: &str) {
+        self.0.push(flag.to_owned());
+    }
+
+    fn add(&mut self, flag: &str, value: impl Into<String>) {
+        self.flag(flag);
+        self.0.push(value.into());
+    }
+}
+
+/// Ports of the bus, one device each, so that devices can come and go.
+#[derive(Default)]
+struct Ports(usize);
+
+impl Ports {
+    fn next(&mut self, all: &mut Arguments) -> String {
+        let number = self.0;
+        self.0 += 1;
+        all.add("-device", format!("pcie-root-port,id=rp{number},chassis={}", number + 1));
+        format!("rp{number}")
+    }
+}
+
+/// A comma ends a value unless it is said twice.
+fn escape(text: &str) -> String {
+    text.replace(',', ",,")
+}
+
+fn general(all: &mut Arguments, machine: &Machine, given: &Given<'_>) {
+    let accelerator = given.accelerator;
+    all.add("-name", format!("guest={},debug-threads=on", escape(&machine.name)));
+    all.add("-uuid", machine.uuid.clone());
+    all.add("-machine", format!("q35,accel={},usb=off", accelerator.machine()));
+    all.add("-cpu", accelerator.processor());
+    let count = machine.processors;
+    all.add("-smp", format!("{count},sockets={count},cores=1,threads=1"));
+    all.add("-m", format!("{}M", machine.memory_bytes >> 20));
+    all.flag("-nodefaults");
+    all.flag("-no-user-config");
+    // The process stays when the guest is off, so that we can see why.
+    all.flag("-no-shutdown");
+    all.add("-sandbox", SANDBOX);
+    all.add("-rtc", "base=utc,driftfix=slew");
+    all.add("-boot", "strict=on");
+    all.add("-chardev", format!("socket,id=qmp,fd={},server=on,wait=off", given.monitor));
+    all.add("-mon", "chardev=qmp,mode=control");
+    if machine.starts_paused {
+        all.flag("-S");
+    }
+}
+
+fn consoles(all: &mut Arguments, machine: &Machine) {
+    if machine.has_serial {
+        let files = format!("path={SERIAL},logfile={SERIAL_LOG},logappend=on");
+        all.add("-chardev", format!("socket,id=ser,{files},server=on,wait=off"));
+        all.add("-serial", "chardev:ser");
+    }
+    all.add("-device", "virtio-serial-pci,id=vs");
+    all.add("-chardev", format!("socket,id=qga,path={AGENT},server=on,wait=off"));
+    all.add("-device", "virtserialport,chardev=qga,name=org.qemu.guest_agent.0");
+    match machine.has_screen {
+        true => {
+            all.add("-vnc", format!("unix:{SCREEN}"));
+            all.add("-device", "VGA,vgamem_mb=16");
+        }
+        false => all.add("-display", "none"),
+    }
+    all.add("-device", "virtio-tablet-pci");
+    all.add("-device", "virtio-keyboard-pci");
+    all.add("-device", "virtio-rng-pci");
+    all.add("-device", "virtio-balloon-pci,id=balloon0,free-page-reporting=on");
+    all.add("-device", "pvpanic");
+}
+
+fn seed_disk() -> Disk {
+    Disk {
+        name: "seed".to_owned(),
+        file: Path::new(SEED).to_owned(),
+        boot_order: None,
+        is_read_only: true,
+        media: Media::Disk,
+    }
+}
+
+/// The name that QEMU knows the contents of a disk by.
+pub fn node(disk: &str) -> String {
+    // Names of ours may be longer than those of QEMU.
+    format!("d{:016x}", fingerprint(disk))
+}
+
+/// The name that QEMU knows the device of a disk by.
+pub fn device(disk: &str) -> String {
+    format!("ua-{disk}")
+}
+
+/// Tells names apart; FNV-1a.
+pub fn fingerprint(text: &str) -> u64 {
+    let offset = 0xcbf2_9ce4_8422_2325;
+    text.bytes()
+        .fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
+}
+
+/// What QEMU is told of the contents of a disk.
+pub fn contents(disk: &Disk) -> serde_json::Value {
+    serde_json::json!({
+        "driver": "raw", "node-name": node(&disk.name), "read-only": disk.is_read_only,
+        "discard": "unmap",
+        "file": {"driver": "file", "filename": disk.file.to_string_lossy(), "locking": "on"},
+    })
+}
+
+fn add_disk(all: &mut Arguments, disk: &Disk, port: &str) {
+    all.add("-blockdev", contents(disk).to_string());
+    let boot = disk.boot_order.map(|order| format!(",bootindex={order}")).unwrap_or_default();
+    let (node, device) = (node(&disk.name), device(&disk.name));
+    match disk.media {
+        Media::Disk => {
+            let serial: String = disk.name.chars().take(20).collect();
+            let stops = "werror=stop,rerror=stop";
+            let what =
+                format!("virtio-blk-pci,drive={node},id={device},serial={serial},bus={port}");
+            all.add("-device", format!("{what},{stops}{boot}"));
+        }
+        Media::Cdrom => {
+            all.add("-device", format!("ide-cd,drive={node},id={device}{boot}"));
+        }
+    }
+}
+
+/// The name that QEMU knows the network of an interface by.
+pub fn network(interface: &str) -> String {
+    format!("n{:016x}", fingerprint(interface))
+}
+
+fn add_interface(all: &mut Arguments, interface: &Interface, (port, to): (&str, &str)) {
+    let name = &interface.name;
+    let id = network(name);
+    all.add("-netdev", format!("{to},id={id}"));
+    let mac = &interface.hardware_address;
+    // No code from the card: it would try the network before the disk.
+    let what = format!("virtio-net-pci,netdev={id},mac={mac},id=ua-{name},bus={port},romfile=");
+    all.add("-device", what);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn machine() -> Machine {
+        let disk = |name: &str, boot_order| Disk {
+            name: name.to_owned(),
+            file: Path::new("/d").join(name).join("disk,1.img"),
+            boot_order,
+            is_read_only: false,
+            media: Media::Disk,
+        };
+        let interface = |name: &str, network| Interface {
+            name: name.to_owned(),
+            hardware_address: "02:00:00:00:00:01".to_owned(),
+            network,
+        };
+        Machine {
+            id: "u1".to_owned(),
+            name: "default_web,1".to_owned(),
+            uuid: "6a1a24a1-4061-4607-8bf4-a3963d0c5895".to_owned(),
+            processors: 2,
+            memory_bytes: 256 << 20,
+            disks: vec![disk("root", Some(1)), disk("data", None)],
+            seed: Some(crate::seed::Seed::default()),
+            interfaces: vec![
+                interface("default", Network::Own),
+                interface("lan", Network::Bridge("br-lan".to_owned())),
+            ],
+            has_screen: true,
+            has_serial: true,
+            starts_paused: false,
+        }
+    }
+
+    fn line(machine: &Machine) -> String {
+        let given = Given { accelerator: Accelerator::Software, monitor: 7, taps: &[8] };
+        arguments(machine, &given).unwrap().join(" ")
+    }
+
+    #[test]
+    fn a_machine_has_its_disks_in_order_and_its_networks() {
+        let line = line(&machine());
+        for part in [
+            "-name guest=default_web,,1,debug-threads=on",
+            "-machine q35,accel=tcg,usb=off -cpu max -smp 2,sockets=2,cores=1,threads=1 -m 256M",
+            "-chardev socket,id=qmp,fd=7,server=on,wait=off",
+            "\"filename\":\"/d/root/disk,1.img\",\"locking\":\"on\"",
+            "id=ua-root,serial=root,bus=rp0,werror=stop,rerror=stop,bootindex=1",
+            "id=ua-data,serial=data,bus=rp1,werror=stop,rerror=stop -",
+            "id=ua-seed,serial=seed,bus=rp2",
+            "-netdev user,net=10.0.2.0/24,host=10.0.2.1,dhcpstart=10.0.2.2,dns=10.0.2.3,id=n",
+            "-netdev tap,fd=8,vhost=off,id=n",
+            "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
+            "pcie-root-port,id=rp12,chassis=13",
+        ] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
+        assert!(!line.contains(" -S"));
+    }
+
+    #[test]
+    fn what_cannot_be_is_refused() {
+        let given = Given { accelerator: Accelerator::Software, monitor: 7, taps: &[8] };
+        let refused = |change: fn(&mut Machine)| {
+            let mut machine = machine();
+            change(&mut machine);
+            arguments(&machine, &given).unwrap_err().to_string()
+        };
+        assert_eq!(refused(|it| it.processors = 0), "a machine cannot have no processor");
+        let second = |it: &mut Machine| it.interfaces[1].network = Network::Own;
+        assert_eq!(refused(second), "a machine cannot have more than one network of its own");
+    }
+}

@@ -1,0 +1,99 @@
+//! Starts the process of a machine.
+
+use std::fs::{self, File};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::os::unix::net::UnixListener;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Mutex};
+
+use tokio::net::UnixStream;
+
+use super::accelerator::Accelerator;
+use super::arguments::{self, Given, SEED};
+use super::record::{LOG, MONITOR, Record};
+use super::running::{Begun, Running};
+use super::{PACKAGE, PROGRAM, Qemu};
+use crate::error::Error;
+use crate::machine::{Machine, Network};
+use crate::{Listener, bridge, seed, system};
+
+pub struct Order<'a> {
+    pub machine: &'a Machine,
+    pub accelerator: Accelerator,
+    /// Of the hypervisor.
+    pub directory: &'a Path,
+    /// Of the machine.
+    pub path: &'a Path,
+    pub listener: &'a Arc<Mutex<Option<Listener>>>,
+}
+
+pub async fn launch(order: Order<'_>) -> Result<Arc<Running>, Error> {
+    let machine = order.machine;
+    let record = Record::make(order.path)?;
+    // From here on until the process ends nobody else starts the machine.
+    let Some(lock) = record.lock()? else {
+        return Err(Error::AlreadyRuns { id: machine.id.clone() });
+    };
+    record.clear()?;
+    record.write_machine(machine)?;
+    if let Some(told) = &machine.seed {
+        let written = fs::write(order.path.join(SEED), seed::write(told)?);
+        written.map_err(Error::io("write what a machine is told at its start"))?;
+    }
+    let monitor = UnixListener::bind(record.socket(MONITOR));
+    let monitor = monitor.map_err(Error::io("listen for the monitor of a machine"))?;
+    let taps = connect(order.directory, machine)?;
+    let child = spawn(&order, [lock.as_raw_fd(), monitor.as_raw_fd()], &taps)?;
+    let pid = child.id();
+    record.write_process(pid)?;
+    let stream = UnixStream::connect(record.socket(MONITOR)).await;
+    // What QEMU has of these is its own; were they ours too, we would keep them open for it.
+    drop((lock, monitor, taps));
+    let stream = stream.map_err(Error::io("reach the monitor of a machine"))?;
+    let Some(process) = open(pid) else { return Err(failed(order.path)) };
+    let machine = machine.clone();
+    let begun = Begun { machine, record, pid, process, child: Some(child) };
+    // The process may end before it greets; then what it said is why.
+    let running = Running::follow(begun, stream, order.listener.clone()).await;
+    running.map_err(|_| failed(order.path))
+}
+
+fn open(pid: u32) -> Option<OwnedFd> {
+    system::open_process(pid, system::began(pid)?)
+}
+
+/// Why a process ended before it began; nothing remains of it.
+fn failed(path: &Path) -> Error {
+    let said = Record::open(path).map(|record| record.said()).unwrap_or_default();
+    let said = if said.is_empty() { "it said nothing".to_owned() } else { said };
+    let _ = fs::remove_dir_all(path);
+    Error::DidNotStart { said }
+}
+
+/// Connects the interfaces that are on bridges, in their order.
+fn connect(directory: &Path, machine: &Machine) -> Result<Vec<File>, Error> {
+    let mut taps = Vec::new();
+    for interface in &machine.interfaces {
+        if let Network::Bridge(bridge) = &interface.network {
+            taps.push(bridge::connect(directory, bridge)?);
+        }
+    }
+    Ok(taps)
+}
+
+fn spawn(order: &Order<'_>, [lock, monitor]: [RawFd; 2], taps: &[File]) -> Result<Child, Error> {
+    let missing = Error::NotInstalled { program: PROGRAM, package: PACKAGE };
+    let program = Qemu::find_program().ok_or(missing)?;
+    let taps: Vec<RawFd> = taps.iter().map(AsRawFd::as_raw_fd).collect();
+    let given = Given { accelerator: order.accelerator, monitor, taps: &taps };
+    let mut command = Command::new(program);
+    command.args(arguments::arguments(order.machine, &given)?);
+    let doing = || Error::io("start a machine");
+    let log = File::create(order.path.join(LOG)).map_err(doing())?;
+    command.current_dir(order.path).env_clear();
+    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+    let inherited = [&[lock, monitor], &taps[..]].concat();
+    system::detach(&mut command, inherited);
+    command.spawn().map_err(doing())
+}

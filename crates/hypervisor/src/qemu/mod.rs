@@ -1,0 +1,247 @@
+//! Machines as processes of QEMU: one each, which outlives us and is found again.
+//!
+//! Every machine has a directory (`record.rs`). Its process holds a lock there as long as it lives,
+//! by a descriptor that it inherits: no two can be, and whether one lives is asked of the kernel.
+//! Commands go over the monitor (`protocol.rs`).
+
+pub mod accelerator;
+pub mod arguments;
+mod launch;
+mod protocol;
+mod record;
+mod running;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::net::UnixStream;
+use tokio::sync::OnceCell;
+
+use self::accelerator::Accelerator;
+use self::record::{MONITOR, Record};
+use self::running::{Begun, Running, lock};
+use crate::error::Error;
+use crate::machine::{Disk, End, Figures, Machine, State};
+use crate::{Connection, Copied, Hypervisor, Kind, Listener, bridge, system};
+
+pub const PROGRAM: &str = "qemu-system-x86_64";
+pub const PACKAGE: &str = "qemu-system-x86";
+/// Below the directory of the hypervisor.
+const MACHINES: &str = "machines";
+
+pub struct Qemu {
+    directory: PathBuf,
+    machines: Mutex<BTreeMap<String, Arc<Running>>>,
+    /// What was found to run guests.
+    accelerator: OnceCell<Accelerator>,
+    listener: Arc<Mutex<Option<Listener>>>,
+}
+
+impl Qemu {
+    /// Finds machines that run again. Their guests notice nothing.
+    pub async fn open(directory: &Path) -> Result<Qemu, Error> {
+        let machines = directory.join(MACHINES);
+        fs::create_dir_all(&machines).map_err(Error::io(format!("make {}", machines.display())))?;
+        let qemu = Qemu {
+            directory: directory.to_owned(),
+            machines: Mutex::default(),
+            accelerator: OnceCell::new(),
+            listener: Arc::default(),
+        };
+        for id in qemu.ids() {
+            match qemu.adopt(&id).await {
+                Ok(true) => tracing::info!(machine = id, "found again"),
+                Ok(false) => {}
+                Err(error) => tracing::warn!(machine = id, error = error.chain(), "not adopted"),
+            }
+        }
+        bridge::remove_unused(directory);
+        Ok(qemu)
+    }
+
+    /// Whether the program is installed.
+    pub fn find_program() -> Option<PathBuf> {
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let mut places = std::env::split_paths(&path).map(|place| place.join(PROGRAM));
+        places.find(|file| file.is_file())
+    }
+
+    /// Takes up a machine that another process of ours started. Says whether it lives.
+    async fn adopt(&self, id: &str) -> Result<bool, Error> {
+        let record = Record::open(&self.path(id))?;
+        if record.lock()?.is_some() {
+            return Ok(false);
+        }
+        let (Some(machine), Some(process)) = (record.machine(), record.process()) else {
+            // It was killed before it was written down who it is; only the lock knows it.
+            return Err(Error::Invalid("a process holds the lock, and nobody knows which".into()));
+        };
+        let is_now = process.boot == record::boot();
+        let found = system::open_process(process.pid, process.began).filter(|_| is_now);
+        let gone = || Error::Invalid("its process is another by now".to_owned());
+        let found = found.ok_or_else(gone)?;
+        let stream = UnixStream::connect(record.socket(MONITOR)).await;
+        let stream = stream.map_err(Error::io("reach the monitor of a machine"))?;
+        let begun = Begun { machine, record, pid: process.pid, process: found, child: None };
+        let running = Running::follow(begun, stream, self.listener.clone()).await?;
+        lock(&self.machines).insert(id.to_owned(), running);
+        Ok(true)
+    }
+
+    fn path(&self, id: &str) -> PathBuf {
+        self.directory.join(MACHINES).join(id)
+    }
+
+    fn running(&self, id: &str) -> Result<Arc<Running>, Error> {
+        let found = lock(&self.machines).get(id).cloned();
+        found.ok_or_else(|| Error::NotRunning { id: id.to_owned() })
+    }
+
+    async fn accelerator(&self) -> Accelerator {
+        let find = async {
+            let directory = self.directory.clone();
+            let found = tokio::task::spawn_blocking(move || match Qemu::find_program() {
+                Some(program) => accelerator::find(&program, &directory),
+                None => Accelerator::Software,
+            });
+            found.await.unwrap_or(Accelerator::Software)
+        };
+        *self.accelerator.get_or_init(|| find).await
+    }
+
+    /// What became of a machine that does not run.
+    fn left(&self, id: &str) -> State {
+        let Ok(record) = Record::open(&self.path(id)) else { return State::Absent };
+        match (record.ended(), record.process()) {
+            (Some(end), _) => State::Ended(end),
+            (None, Some(_)) => State::Ended(End::Crashed(record.said())),
+            (None, None) => State::Absent,
+        }
+    }
+}
+
+fn is_file_name(id: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
+    !id.is_empty() && id.len() <= 128 && !id.starts_with('.') && id.bytes().all(is_plain)
+}
+
+#[async_trait]
+impl Hypervisor for Qemu {
+    fn ids(&self) -> Vec<String> {
+        let found = fs::read_dir(self.directory.join(MACHINES)).into_iter().flatten().flatten();
+        found.filter_map(|entry| entry.file_name().into_string().ok()).collect()
+    }
+
+    async fn launch(&self, machine: &Machine) -> Result<(), Error> {
+        if !is_file_name(&machine.id) {
+            return Err(Error::Invalid(format!("{:?} is no id of a machine", machine.id)));
+        }
+        let accelerator = self.accelerator().await;
+        let path = self.path(&machine.id);
+        let running = launch::launch(launch::Order {
+            machine,
+            accelerator,
+            directory: &self.directory,
+            path: &path,
+            listener: &self.listener,
+        });
+        let running = running.await?;
+        lock(&self.machines).insert(machine.id.clone(), running);
+        Ok(())
+    }
+
+    async fn state(&self, id: &str) -> State {
+        let Ok(running) = self.running(id) else { return self.left(id) };
+        if let Some(state) = running.state().await {
+            return state;
+        }
+        lock(&self.machines).remove(id);
+        bridge::remove_unused(&self.directory);
+        self.left(id)
+    }
+
+    async fn press(&self, id: &str) -> Result<(), Error> {
+        self.running(id)?.press().await
+    }
+
+    async fn stop(&self, id: &str, grace: Duration) -> Result<End, Error> {
+        let Ok(running) = self.running(id) else {
+            return match self.left(id) {
+                State::Ended(end) => Ok(end),
+                _ => Err(Error::NotRunning { id: id.to_owned() }),
+            };
+        };
+        let end = running.stop(grace).await;
+        lock(&self.machines).remove(id);
+        bridge::remove_unused(&self.directory);
+        Ok(end)
+    }
+
+    async fn remove(&self, id: &str) -> Result<(), Error> {
+        let Ok(record) = Record::open(&self.path(id)) else { return Ok(()) };
+        let Some(_lock) = record.lock()? else {
+            return Err(Error::AlreadyRuns { id: id.to_owned() });
+        };
+        lock(&self.machines).remove(id);
+        fs::remove_dir_all(&record.path).map_err(Error::io("forget a machine"))
+    }
+
+    async fn reset(&self, id: &str) -> Result<(), Error> {
+        self.running(id)?.reset().await
+    }
+
+    async fn pause(&self, id: &str) -> Result<(), Error> {
+        self.running(id)?.pause().await
+    }
+
+    async fn resume(&self, id: &str) -> Result<(), Error> {
+        self.running(id)?.resume().await
+    }
+
+    async fn attach(&self, id: &str, disk: &Disk) -> Result<(), Error> {
+        self.running(id)?.attach(disk).await
+    }
+
+    async fn detach(&self, id: &str, disk: &str) -> Result<(), Error> {
+        self.running(id)?.detach(disk).await
+    }
+
+    async fn resize(&self, id: &str, disk: &str, bytes: u64) -> Result<(), Error> {
+        self.running(id)?.resize(disk, bytes).await
+    }
+
+    async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<(), Error> {
+        self.running(id)?.copy_disks(copies).await
+    }
+
+    async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error> {
+        self.running(id)?.serial().await
+    }
+
+    async fn screen(&self, id: &str) -> Result<Box<dyn Connection>, Error> {
+        self.running(id)?.screen().await
+    }
+
+    async fn dial(&self, id: &str, port: u16) -> Result<Box<dyn Connection>, Error> {
+        self.running(id)?.dial(port).await
+    }
+
+    async fn figures(&self, id: &str) -> Result<Figures, Error> {
+        self.running(id)?.figures().await
+    }
+
+    async fn kind(&self) -> Kind {
+        match self.accelerator().await {
+            Accelerator::Hardware | Accelerator::HardwareReduced => Kind::Hardware,
+            Accelerator::Software => Kind::Software,
+        }
+    }
+
+    fn listen(&self, listener: Listener) {
+        lock(&self.listener).get_or_insert(listener);
+    }
+}

@@ -1,0 +1,178 @@
+//! Machines that are only said to run: for trials. What is asked of them is remembered, guests do
+//! what `play` says.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use async_trait::async_trait;
+
+use crate::error::Error;
+use crate::machine::{Disk, End, Figures, Machine, Pause, State};
+use crate::{Connection, Copied, Hypervisor, Kind, Listener};
+
+const CONSOLE_BUFFER_BYTES: usize = 4 << 10;
+
+#[derive(Default)]
+pub struct Simulated {
+    machines: Mutex<BTreeMap<String, (Machine, State)>>,
+    listener: Mutex<Option<Listener>>,
+    /// How often a machine was started.
+    launches: Mutex<u64>,
+}
+
+impl Simulated {
+    /// What a guest does by itself, or what happens to it.
+    pub fn play(&self, id: &str, state: State) {
+        if let Some((_, current)) = lock(&self.machines).get_mut(id) {
+            *current = state;
+        }
+        let listener = lock(&self.listener).clone();
+        if let Some(listener) = listener {
+            listener(id);
+        }
+    }
+
+    pub fn launches(&self) -> u64 {
+        *lock(&self.launches)
+    }
+
+    /// Changes a machine that has not ended.
+    fn change<T>(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut Machine, &mut State) -> T,
+    ) -> Result<T, Error> {
+        match lock(&self.machines).get_mut(id) {
+            Some((machine, state)) if !matches!(state, State::Ended(_)) => {
+                Ok(change(machine, state))
+            }
+            _ => Err(Error::NotRunning { id: id.to_owned() }),
+        }
+    }
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// A connection whose other side is gone.
+fn silence() -> Box<dyn Connection> {
+    Box::new(tokio::io::duplex(CONSOLE_BUFFER_BYTES).0)
+}
+
+#[async_trait]
+impl Hypervisor for Simulated {
+    fn ids(&self) -> Vec<String> {
+        lock(&self.machines).keys().cloned().collect()
+    }
+
+    async fn launch(&self, machine: &Machine) -> Result<(), Error> {
+        let mut machines = lock(&self.machines);
+        let state = machines.get(&machine.id).map(|(_, state)| state);
+        if state.is_some_and(|state| !matches!(state, State::Ended(_))) {
+            return Err(Error::AlreadyRuns { id: machine.id.clone() });
+        }
+        let shares = |other: &Machine| {
+            other.disks.iter().any(|one| machine.disks.iter().any(|own| own.file == one.file))
+        };
+        let is_live = |state: &State| !matches!(state, State::Ended(_));
+        if machines.values().any(|(other, state)| is_live(state) && shares(other)) {
+            let said = "another machine has one of its disks".to_owned();
+            return Err(Error::DidNotStart { said });
+        }
+        let state = match machine.starts_paused {
+            true => State::Paused(Pause::Asked),
+            false => State::Running,
+        };
+        machines.insert(machine.id.clone(), (machine.clone(), state));
+        *lock(&self.launches) += 1;
+        Ok(())
+    }
+
+    async fn state(&self, id: &str) -> State {
+        let machines = lock(&self.machines);
+        machines.get(id).map_or(State::Absent, |(_, state)| state.clone())
+    }
+
+    async fn press(&self, id: &str) -> Result<(), Error> {
+        self.change(id, |_, state| *state = State::Ended(End::Shutdown))
+    }
+
+    async fn stop(&self, id: &str, grace: Duration) -> Result<End, Error> {
+        let end = if grace.is_zero() { End::Killed } else { End::Shutdown };
+        let mut machines = lock(&self.machines);
+        let found = machines.get_mut(id).ok_or_else(|| Error::NotRunning { id: id.to_owned() })?;
+        if let State::Ended(end) = &found.1 {
+            return Ok(end.clone());
+        }
+        found.1 = State::Ended(end.clone());
+        Ok(end)
+    }
+
+    async fn remove(&self, id: &str) -> Result<(), Error> {
+        let mut machines = lock(&self.machines);
+        match machines.get(id) {
+            Some((_, State::Ended(_))) => drop(machines.remove(id)),
+            Some(_) => return Err(Error::AlreadyRuns { id: id.to_owned() }),
+            None => {}
+        }
+        Ok(())
+    }
+
+    async fn reset(&self, id: &str) -> Result<(), Error> {
+        self.change(id, |_, _| ())
+    }
+
+    async fn pause(&self, id: &str) -> Result<(), Error> {
+        self.change(id, |_, state| *state = State::Paused(Pause::Asked))
+    }
+
+    async fn resume(&self, id: &str) -> Result<(), Error> {
+        self.change(id, |_, state| *state = State::Running)
+    }
+
+    async fn attach(&self, id: &str, disk: &Disk) -> Result<(), Error> {
+        self.change(id, |machine, _| {
+            if !machine.disks.iter().any(|one| one.name == disk.name) {
+                machine.disks.push(disk.clone());
+            }
+        })
+    }
+
+    async fn detach(&self, id: &str, disk: &str) -> Result<(), Error> {
+        self.change(id, |machine, _| machine.disks.retain(|one| one.name != disk))
+    }
+
+    async fn resize(&self, id: &str, _: &str, _: u64) -> Result<(), Error> {
+        self.change(id, |_, _| ())
+    }
+
+    async fn copy_disks(&self, id: &str, _: &[Copied]) -> Result<(), Error> {
+        self.change(id, |_, _| ())
+    }
+
+    async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error> {
+        self.change(id, |_, _| silence())
+    }
+
+    async fn screen(&self, id: &str) -> Result<Box<dyn Connection>, Error> {
+        self.change(id, |_, _| silence())
+    }
+
+    async fn dial(&self, id: &str, _: u16) -> Result<Box<dyn Connection>, Error> {
+        self.change(id, |_, _| silence())
+    }
+
+    async fn figures(&self, id: &str) -> Result<Figures, Error> {
+        self.change(id, |_, _| Figures::default())
+    }
+
+    async fn kind(&self) -> Kind {
+        Kind::Simulated
+    }
+
+    fn listen(&self, listener: Listener) {
+        lock(&self.listener).get_or_insert(listener);
+    }
+}

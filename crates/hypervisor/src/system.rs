@@ -1,0 +1,205 @@
+//! The few calls of the kernel that std does not have: processes, locks, sessions, interfaces.
+#![expect(unsafe_code, reason = "std has neither pidfds nor interfaces")]
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::process::CommandExt;
+use std::process::Command;
+
+use tokio::io::Interest;
+use tokio::io::unix::AsyncFd;
+
+/// A process, if it is still the one that began then.
+pub fn open_process(pid: u32, began_at: u64) -> Option<OwnedFd> {
+    // SAFETY: the call takes numbers and answers with a descriptor that is ours, or -1.
+    let descriptor = unsafe { libc::syscall(libc::SYS_pidfd_open, pid, libc::PIDFD_NONBLOCK) };
+    let descriptor = i32::try_from(descriptor).ok().filter(|it| *it >= 0)?;
+    // SAFETY: it was just opened and nobody else has it.
+    let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    // From here the number cannot come to mean another process.
+    (began(pid)? == began_at).then_some(descriptor)
+}
+
+/// When a process began, in ticks since boot.
+pub fn began(pid: u32) -> Option<u64> {
+    field_of_stat(pid, 19)
+}
+
+/// How long a process has computed, in milliseconds.
+pub fn computed(pid: u32) -> Option<u64> {
+    let ticks = field_of_stat(pid, 11)? + field_of_stat(pid, 12)?;
+    // SAFETY: the call takes a number.
+    let per_second = unsafe { libc::sysconf(libc::_SC_CLK_TCK) };
+    Some(ticks * 1_000 / u64::try_from(per_second).ok().filter(|it| *it > 0)?)
+}
+
+/// The memory that a process occupies, in bytes.
+pub fn resident(pid: u32) -> Option<u64> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"))?;
+    Some(line.trim().strip_suffix(" kB")?.trim().parse::<u64>().ok()? << 10)
+}
+
+/// The name in parentheses may hold anything; fields are counted after it.
+fn field_of_stat(pid: u32, number: usize) -> Option<u64> {
+    let text = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    text.rsplit_once(')')?.1.split_whitespace().nth(number)?.parse().ok()
+}
+
+pub fn kill(process: &OwnedFd) -> io::Result<()> {
+    let none = std::ptr::null::<libc::siginfo_t>();
+    let (descriptor, signal) = (process.as_raw_fd(), libc::SIGKILL);
+    // SAFETY: the descriptor is open, and no information is passed.
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, none, 0) };
+    if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+/// Returns when a process has ended.
+pub async fn ended(process: &OwnedFd) -> io::Result<()> {
+    let process = process.try_clone()?;
+    // SAFETY: the descriptor is owned and stays open as long as it is registered.
+    let process = unsafe { AsyncFd::register_with_interest(process, Interest::READABLE) }?;
+    process.readable().await.map(drop)
+}
+
+/// Whether nobody holds the lock; if so, it is ours while the file is open, and while it is open in
+/// any process that inherits it.
+pub fn try_lock(file: &File) -> io::Result<bool> {
+    // SAFETY: the descriptor is open.
+    match unsafe { libc::flock(file.as_raw_fd(), libc::LOCK_EX | libc::LOCK_NB) } {
+        0 => Ok(true),
+        _ => match io::Error::last_os_error() {
+            error if error.kind() == io::ErrorKind::WouldBlock => Ok(false),
+            error => Err(error),
+        },
+    }
+}
+
+/// The program gets these descriptors under the same numbers, and a session of its own: it does not
+/// end with us, nor with our terminal.
+pub fn detach(command: &mut Command, inherited: Vec<RawFd>) {
+    let before = move || {
+        for descriptor in &inherited {
+            // SAFETY: the call takes numbers only.
+            if unsafe { libc::fcntl(*descriptor, libc::F_SETFD, 0) } != 0 {
+                return Err(io::Error::last_os_error());
+            }
+        }
+        // SAFETY: the call has no arguments. It fails where we lead a group already: fine.
+        let _ = unsafe { libc::setsid() };
+        Ok(())
+    };
+    // SAFETY: the closure allocates nothing and calls what is allowed between fork and exec.
+    unsafe { command.pre_exec(before) };
+}
+
+/// The program dies with the thread that started it.
+pub fn die_with_parent(command: &mut Command) {
+    let before = || {
+        // SAFETY: the call takes numbers only.
+        match unsafe { libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL) } {
+            0 => Ok(()),
+            _ => Err(io::Error::last_os_error()),
+        }
+    };
+    // SAFETY: the closure allocates nothing.
+    unsafe { command.pre_exec(before) };
+}
+
+const ADD_BRIDGE: u64 = 0x89a0;
+const REMOVE_BRIDGE: u64 = 0x89a1;
+const JOIN_BRIDGE: u64 = 0x89a2;
+
+/// What the calls for interfaces take: a name and a value.
+#[repr(C)]
+struct Request {
+    name: [u8; libc::IFNAMSIZ],
+    value: [u8; 24],
+}
+
+impl Request {
+    fn new(name: &str) -> io::Result<Request> {
+        let bytes = name.as_bytes();
+        if bytes.is_empty() || bytes.len() >= libc::IFNAMSIZ || bytes.contains(&0) {
+            let why = format!("{name:?} is no name of an interface");
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, why));
+        }
+        let mut request = Request { name: [0; libc::IFNAMSIZ], value: [0; 24] };
+        request.name[..bytes.len()].copy_from_slice(bytes);
+        Ok(request)
+    }
+}
+
+fn control(descriptor: RawFd, call: u64, request: &mut Request) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and the structure is as long as any of these calls expects.
+    match unsafe { libc::ioctl(descriptor, call, request) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
+/// A way to ask for interfaces.
+fn socket() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes numbers and answers with a descriptor that is ours, or -1.
+    let made = unsafe { libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    match made {
+        -1 => Err(io::Error::last_os_error()),
+        // SAFETY: it was just opened and nobody else has it.
+        made => Ok(unsafe { OwnedFd::from_raw_fd(made) }),
+    }
+}
+
+/// An interface that is a file: what is written into it arrives, what is sent can be read. It goes
+/// when the last who has the file closes it.
+pub fn open_tap() -> io::Result<(File, String)> {
+    const TUN_SET_INTERFACE: u64 = 0x4004_54ca;
+    let file = File::options().read(true).write(true).open("/dev/net/tun")?;
+    let mut request = Request::new("svm%d")?;
+    let flags = libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR;
+    let flags = u16::try_from(flags).unwrap_or_default();
+    request.value[..2].copy_from_slice(&flags.to_ne_bytes());
+    control(file.as_raw_fd(), TUN_SET_INTERFACE, &mut request)?;
+    let name = request.name.iter().take_while(|byte| **byte != 0).copied().collect();
+    let name = String::from_utf8(name).map_err(|_| io::Error::other("not a name"))?;
+    Ok((file, name))
+}
+
+pub fn set_up(name: &str) -> io::Result<()> {
+    let socket = socket()?;
+    let mut request = Request::new(name)?;
+    control(socket.as_raw_fd(), libc::SIOCGIFFLAGS, &mut request)?;
+    let flags = u16::from_ne_bytes([request.value[0], request.value[1]]);
+    let up = flags | u16::try_from(libc::IFF_UP).unwrap_or_default();
+    request.value[..2].copy_from_slice(&up.to_ne_bytes());
+    control(socket.as_raw_fd(), libc::SIOCSIFFLAGS, &mut request)
+}
+
+fn set_down(name: &str) -> io::Result<()> {
+    let mut request = Request::new(name)?;
+    control(socket()?.as_raw_fd(), libc::SIOCSIFFLAGS, &mut request)
+}
+
+/// Makes a bridge; one that is there is fine. Says whether it was made.
+pub fn add_bridge(name: &str) -> io::Result<bool> {
+    let mut request = Request::new(name)?;
+    match control(socket()?.as_raw_fd(), ADD_BRIDGE, &mut request) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(false),
+        made => made.map(|()| true),
+    }
+}
+
+pub fn remove_bridge(name: &str) -> io::Result<()> {
+    set_down(name)?;
+    let mut request = Request::new(name)?;
+    control(socket()?.as_raw_fd(), REMOVE_BRIDGE, &mut request)
+}
+
+pub fn join_bridge(bridge: &str, interface: &str) -> io::Result<()> {
+    let socket = socket()?;
+    let mut index = Request::new(interface)?;
+    control(socket.as_raw_fd(), libc::SIOCGIFINDEX, &mut index)?;
+    let mut request = Request::new(bridge)?;
+    request.value[..4].copy_from_slice(&index.value[..4]);
+    control(socket.as_raw_fd(), JOIN_BRIDGE, &mut request)
+}

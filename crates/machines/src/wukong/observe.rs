@@ -1,0 +1,254 @@
+//! What a Wukong has: its networks, disks and machine, and what the cluster has for them.
+//!
+//! What is waited for is read from the server and not from a cache: timers that look again would
+//! else see what they saw.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reconcile::{Context, Kind, Name, Object, conditions};
+use serde_json::Value;
+
+use super::disks::is_filled;
+use super::networks::OWNER_LABEL;
+use super::spec::{Classes, Wukong};
+use crate::add_ons::AddOns;
+use crate::kinds::{
+    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SECRET, STORAGE_CLASS,
+    WUKONG_SNAPSHOT,
+};
+use crate::value::text;
+use crate::{Bridges, Options};
+
+/// Keys are looked for under these names first.
+const KEY_NAMES: [&str; 4] = ["ssh-publickey", "id_rsa.pub", "authorized_keys", "publickey"];
+/// More keys than anybody logs in with.
+const KEYS_MAX: usize = 64;
+
+#[derive(Default)]
+pub struct Observed {
+    pub add_ons: AddOns,
+    pub bridges: Bridges,
+    pub classes: Classes,
+    /// By their names.
+    pub attachments: BTreeMap<String, Arc<Object>>,
+    pub policies: BTreeMap<String, Arc<Object>>,
+    /// By the names of their disks.
+    pub volumes: BTreeMap<String, Arc<Object>>,
+    pub claims: BTreeMap<String, Arc<Object>>,
+    pub machine: Option<Arc<Object>>,
+    pub instance: Option<Arc<Object>>,
+    pub keys: Keys,
+    /// The snapshot that it is to be brought back to.
+    pub snapshot: Option<Arc<Object>>,
+    /// Its restores.
+    pub restores: Vec<Arc<Object>>,
+    /// Everything of its own that there is; looked at only when it goes.
+    pub owned: Vec<(Kind, Arc<Object>)>,
+}
+
+#[derive(Debug, Default, PartialEq, Eq)]
+pub enum Keys {
+    #[default]
+    NotAsked,
+    Found(Vec<String>),
+    Missing(String),
+}
+
+pub async fn observe(context: &Context, object: &Arc<Object>, options: &Options) -> Observed {
+    let wukong = Wukong::of(object);
+    let look = Look { context, namespace: &object.name.namespace };
+    let mut found = Observed {
+        add_ons: options.add_ons,
+        bridges: options.bridges,
+        classes: Classes::of(context.cache(STORAGE_CLASS).all()),
+        ..Observed::default()
+    };
+    if options.add_ons.kubevirt {
+        let name = wukong.machine_name();
+        found.machine = look.at(MACHINE, &name, |_| true).await;
+        let runs = |one: &Object| one.value["status"]["phase"] == "Running";
+        found.instance = look.at(INSTANCE, &name, runs).await;
+    }
+    if object.is_terminating() {
+        found.owned = owned(&look, &wukong, options.add_ons).await;
+        return found;
+    }
+    networks(&look, &wukong, &mut found).await;
+    disks(&look, &wukong, &mut found).await;
+    found.keys = keys(&look, text(&wukong.spec()["sshKeySecret"])).await;
+    if let Some(snapshot) = wukong.restores_from() {
+        let is_done = |one: &Object| one.value["status"]["phase"] == "Succeeded";
+        found.snapshot = look.at(WUKONG_SNAPSHOT, snapshot, is_done).await;
+    }
+    if options.add_ons.snapshots {
+        found.restores = context.cache(RESTORE).owned_by(wukong.uid());
+        if let Some(snapshot) = wukong.restores_from() {
+            let is_done = |one: &Object| one.value["status"]["complete"] == true;
+            let now = look.at(RESTORE, &wukong.restore_name(snapshot), is_done).await;
+            found.restores.retain(|one| now.as_ref().is_none_or(|now| now.uid != one.uid));
+            found.restores.extend(now.filter(|now| wukong.owns(now)));
+        }
+    }
+    found
+}
+
+/// Where objects are looked for.
+struct Look<'a> {
+    context: &'a Context,
+    namespace: &'a Arc<str>,
+}
+
+impl Look<'_> {
+    /// An object: as the cache has it if it is settled, else as the server has it. That the server
+    /// cannot be asked leaves what is known.
+    async fn at(
+        &self,
+        kind: Kind,
+        name: &str,
+        is_settled: impl Fn(&Object) -> bool,
+    ) -> Option<Arc<Object>> {
+        let namespace = if kind.namespaced { self.namespace.clone() } else { "".into() };
+        self.at_name(kind, &Name::new(namespace, name), is_settled).await
+    }
+
+    async fn at_name(
+        &self,
+        kind: Kind,
+        name: &Name,
+        is_settled: impl Fn(&Object) -> bool,
+    ) -> Option<Arc<Object>> {
+        let cached = self.context.cache(kind).get(name);
+        if cached.as_ref().is_some_and(|cached| is_settled(cached)) {
+            return cached;
+        }
+        match self.context.get_live(kind, name).await {
+            Ok(live) => live.map(Arc::new),
+            Err(error) => {
+                tracing::debug!(%kind, %name, error = %error.chain(), "could not look");
+                cached
+            }
+        }
+    }
+}
+
+async fn networks(look: &Look<'_>, wukong: &Wukong<'_>, found: &mut Observed) {
+    for network in wukong.networks().iter().filter(|network| !network.is_pods()) {
+        if found.add_ons.multus {
+            let full = wukong.attachment_name(network);
+            // A user's own may be of another namespace.
+            let (namespace, name) = full.split_once('/').unwrap_or((wukong.namespace(), &full));
+            let name = Name::new(namespace, name);
+            if let Some(one) = look.at_name(ATTACHMENT, &name, |_| true).await {
+                found.attachments.insert(full, one);
+            }
+        }
+        if found.add_ons.nmstate && !network.interface().is_empty() {
+            let is_made = |one: &Object| conditions::is_true(&one.value["status"], "Available");
+            let name = wukong.policy_name(network);
+            if let Some(one) = look.at(POLICY, &name, is_made).await {
+                found.policies.insert(name, one);
+            }
+        }
+    }
+}
+
+async fn disks(look: &Look<'_>, wukong: &Wukong<'_>, found: &mut Observed) {
+    for disk in wukong.disks() {
+        let name = wukong.claim_name(disk.name());
+        let is_bound = |one: &Object| one.value["status"]["phase"] == "Bound";
+        if let Some(one) = look.at(CLAIM, &name, is_bound).await {
+            found.claims.insert(disk.name().to_owned(), one);
+        }
+        if found.add_ons.importer && !disk.image.is_empty() {
+            let is_filled = |one: &Object| one.value["status"]["phase"] == "Succeeded";
+            if let Some(one) = look.at(DATA_VOLUME, &name, is_filled).await {
+                found.volumes.insert(disk.name().to_owned(), one);
+            }
+        }
+    }
+}
+
+/// The keys of a secret. Nobody holds the secrets of a cluster for that: it is asked.
+async fn keys(look: &Look<'_>, secret: &str) -> Keys {
+    if secret.is_empty() {
+        return Keys::NotAsked;
+    }
+    let name = Name::new(look.namespace.clone(), secret);
+    match look.context.get_live(SECRET, &name).await {
+        Ok(Some(found)) => keys_in(secret, &found.value["data"]),
+        Ok(None) => Keys::Missing(format!("Secret {secret} is not found")),
+        Err(error) => Keys::Missing(format!("Secret {secret}: {}", error.said())),
+    }
+}
+
+pub fn keys_in(secret: &str, data: &Value) -> Keys {
+    let decode = |value: &Value| {
+        let bytes = STANDARD.decode(text(value)).unwrap_or_default();
+        String::from_utf8_lossy(&bytes).into_owned()
+    };
+    let named = KEY_NAMES.iter().map(|name| decode(&data[*name]));
+    let others = data.as_object().into_iter().flatten().map(|(_, value)| decode(value));
+    let found = named.chain(others).find(|text| !text.trim().is_empty()).unwrap_or_default();
+    let lines = found.lines().map(str::trim);
+    let keys = lines.filter(|line| !line.is_empty() && !line.starts_with('#'));
+    let keys: Vec<String> = keys.take(KEYS_MAX).map(str::to_owned).collect();
+    match keys.is_empty() {
+        true => Keys::Missing(format!("Secret {secret} has no public key")),
+        false => Keys::Found(keys),
+    }
+}
+
+/// Everything of its own, as the server has it: what goes for good is not decided by caches.
+async fn owned(look: &Look<'_>, wukong: &Wukong<'_>, add_ons: AddOns) -> Vec<(Kind, Arc<Object>)> {
+    let mut named: Vec<(Kind, Name)> = Vec::new();
+    let own = |name: String| Name::new(look.namespace.clone(), name);
+    for (kind, is_there) in [
+        (MACHINE, add_ons.kubevirt),
+        (RESTORE, add_ons.snapshots),
+        (DATA_VOLUME, add_ons.importer),
+        (CLAIM, true),
+        (ATTACHMENT, add_ons.multus),
+    ] {
+        if is_there {
+            let known = look.context.cache(kind).owned_by(wukong.uid());
+            named.extend(known.iter().map(|one| (kind, one.name.clone())));
+        }
+    }
+    named.push((MACHINE, own(wukong.machine_name())));
+    for disk in wukong.disks() {
+        let name = own(wukong.claim_name(disk.name()));
+        named.extend([(DATA_VOLUME, name.clone()), (CLAIM, name)]);
+    }
+    for network in wukong.networks() {
+        if network.own_attachment().is_none() {
+            named.push((ATTACHMENT, own(wukong.attachment_name(&network))));
+        }
+        named.push((POLICY, Name::new("", wukong.policy_name(&network))));
+    }
+    named.retain(|(kind, _)| match *kind {
+        MACHINE => add_ons.kubevirt,
+        DATA_VOLUME => add_ons.importer,
+        ATTACHMENT => add_ons.multus,
+        POLICY => add_ons.nmstate,
+        _ => true,
+    });
+    named.sort();
+    named.dedup();
+    let mut all = Vec::new();
+    for (kind, name) in named {
+        let found = look.at_name(kind, &name, |_| false).await;
+        all.extend(found.filter(|one| is_own(wukong, kind, one)).map(|one| (kind, one)));
+    }
+    all
+}
+
+fn is_own(wukong: &Wukong<'_>, kind: Kind, object: &Object) -> bool {
+    match kind {
+        POLICY => object.label(OWNER_LABEL) == Some(wukong.uid()),
+        CLAIM => wukong.owns(object) || is_filled(object),
+        _ => wukong.owns(object),
+    }
+}

@@ -1,0 +1,18 @@
+//! The operators against the real server, with add-ons that are played: KubeVirt, CDI, NMState, and
+//! whoever binds claims.
+//!
+//! `rows.txt` says which test shows which row of the feature table.
+
+mod admission;
+mod definitions;
+mod networks;
+mod oracles;
+mod order;
+mod play;
+mod rights;
+mod rows;
+mod simulation;
+mod snapshots;
+mod timers;
+mod world;
+mod wukongs;

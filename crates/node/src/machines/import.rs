@@ -1,0 +1,189 @@
+//! Fills the claims of DataVolumes that are on this node, and says how far it is in annotations of
+//! the claim, as CDI's workers do.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use hypervisor::images::{self, Fault, Import, Source};
+use reconcile::plan::Target;
+use reconcile::{Name, Object, Wake, owners};
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::instance::machine::claim_of;
+use super::kinds::{CLAIM, DATA_VOLUME, INSTANCE};
+use super::volumes::{self, Claimed, list, text};
+
+const PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
+const PROGRESS: &str = "cdi.kubevirt.io/storage.populator.progress";
+const RESTARTS: &str = "cdi.kubevirt.io/storage.pod.restarts";
+const MESSAGE: &str = "cdi.kubevirt.io/storage.condition.running.message";
+/// How often it is said how far it is.
+const TELL: Duration = Duration::from_secs(2);
+/// In parts of which progress is counted.
+const PARTS: f64 = 10_000.0;
+
+/// Where what a claim is to hold comes from.
+enum From {
+    Image(Source, Option<String>),
+    Nowhere,
+    Claim(Name),
+}
+
+pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
+    let Some(volume) = shared.context.cache(DATA_VOLUME).get(&name) else {
+        return Ok(Wake::OnChange);
+    };
+    let claimed = match volumes::find(&shared.context, &name, &shared.options.node).await {
+        Ok(claimed) => claimed,
+        // It is not bound, or on another node: its change is seen.
+        Err(_) => return Ok(Wake::OnChange),
+    };
+    let is_of = owners::controller_name(&claimed.claim, DATA_VOLUME) == Some(name.clone());
+    let is_over = matches!(claimed.claim.annotation(PHASE), Some("Succeeded" | "Failed"));
+    if !is_of || is_over || volume.is_terminating() {
+        return Ok(Wake::OnChange);
+    }
+    let from = match source(&shared, &volume) {
+        Ok(from) => from,
+        Err(why) => return end(&shared, &claimed.claim, Err(Unfilled::For(why))).await,
+    };
+    annotate(&shared, &claimed.claim, json!({PHASE: "Running"})).await?;
+    let filled = fill(&shared, &claimed, from).await;
+    end(&shared, &claimed.claim, filled).await
+}
+
+/// Why a claim is not filled.
+enum Unfilled {
+    /// For ever.
+    For(String),
+    /// So far.
+    Yet(String),
+}
+
+impl Unfilled {
+    fn of(fault: Fault) -> Unfilled {
+        match fault.is_final() {
+            true => Unfilled::For(fault.to_string()),
+            false => Unfilled::Yet(fault.to_string()),
+        }
+    }
+}
+
+fn source(shared: &Shared, volume: &Object) -> Result<From, String> {
+    let source = &volume.value["spec"]["source"];
+    if source["http"].is_object() {
+        let url = text(&source["http"]["url"]).to_owned();
+        let checksum = source["http"]["checksum"].as_str().filter(|sum| !sum.is_empty());
+        let http = Source::Http { url, reach: shared.options.reach };
+        return Ok(From::Image(http, checksum.map(str::to_owned)));
+    }
+    if source["blank"].is_object() {
+        return Ok(From::Nowhere);
+    }
+    if source["pvc"].is_object() {
+        let namespace = match text(&source["pvc"]["namespace"]) {
+            "" => volume.name.namespace.clone(),
+            namespace => namespace.into(),
+        };
+        return Ok(From::Claim(Name::new(namespace, text(&source["pvc"]["name"]))));
+    }
+    let kinds = source.as_object().into_iter().flatten().map(|(kind, _)| kind.as_str());
+    let kinds: Vec<&str> = kinds.collect();
+    Err(format!("this node fills no volumes from {}", kinds.join(", ")))
+}
+
+async fn fill(shared: &Arc<Shared>, claimed: &Claimed, from: From) -> Result<(), Unfilled> {
+    let (disk, bytes) = (claimed.disk.clone(), claimed.bytes);
+    match from {
+        From::Nowhere => images::blank(&disk, bytes).map_err(Unfilled::of),
+        From::Claim(source) => {
+            let node = &shared.options.node;
+            let found = volumes::find(&shared.context, &source, node).await;
+            let found = found.map_err(Unfilled::Yet)?;
+            if let Some(user) = user_of(shared, &source) {
+                let why = format!("PVC {source} is in use by VirtualMachineInstance {user}");
+                return Err(Unfilled::Yet(why));
+            }
+            let copied =
+                tokio::task::spawn_blocking(move || images::copy(&found.disk, &disk, bytes));
+            let copied = copied.await.map_err(|error| Unfilled::Yet(error.to_string()))?;
+            copied.map_err(Unfilled::of)
+        }
+        From::Image(source, checksum) => {
+            let order = Import { source, checksum, disk, bytes };
+            bring_in(shared, &claimed.claim, order).await
+        }
+    }
+}
+
+/// Whose machine runs with a claim.
+fn user_of(shared: &Shared, claim: &Name) -> Option<Name> {
+    let all = shared.context.cache(INSTANCE).in_namespace(&claim.namespace);
+    let uses = |instance: &&Arc<Object>| {
+        let phase = text(&instance.value["status"]["phase"]);
+        let mut volumes = list(&instance.value["spec"]["volumes"]).iter();
+        !["Succeeded", "Failed"].contains(&phase)
+            && volumes.any(|volume| claim_of(volume) == Some(&claim.name))
+    };
+    all.iter().find(uses).map(|instance| instance.name.clone())
+}
+
+/// Brings an image in, says how far it is, and stops when nobody wants it any more.
+async fn bring_in(shared: &Arc<Shared>, claim: &Object, order: Import) -> Result<(), Unfilled> {
+    let done = Arc::new(AtomicU64::new(0));
+    let told = done.clone();
+    let progress: images::Progress = Arc::new(move |part| {
+        // Of a number between nothing and all nothing is lost that anybody reads.
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is small")]
+        told.store((part * PARTS) as u64, Ordering::Relaxed);
+    });
+    let import = images::import(order, progress);
+    let mut import = std::pin::pin!(import);
+    loop {
+        tokio::select! {
+            imported = import.as_mut() => return imported.map_err(Unfilled::of),
+            () = tokio::time::sleep(TELL) => {}
+        }
+        let volume = shared.context.cache(DATA_VOLUME).get(&claim.name);
+        if volume.is_none_or(|volume| volume.is_terminating()) {
+            return Err(Unfilled::For("the DataVolume is gone".to_owned()));
+        }
+        let parts = done.load(Ordering::Relaxed);
+        let text = format!("{}.{:02}%", parts / 100, parts % 100);
+        // That it cannot be told stops nothing.
+        let _ = annotate(shared, claim, json!({PROGRESS: text})).await;
+    }
+}
+
+async fn end(
+    shared: &Shared,
+    claim: &Object,
+    filled: Result<(), Unfilled>,
+) -> Result<Wake, String> {
+    match filled {
+        Ok(()) => {
+            let done = json!({PHASE: "Succeeded", PROGRESS: "100.0%", MESSAGE: "Import Complete"});
+            annotate(shared, claim, done).await?;
+        }
+        Err(Unfilled::For(why)) => {
+            annotate(shared, claim, json!({PHASE: "Failed", MESSAGE: why})).await?;
+        }
+        Err(Unfilled::Yet(why)) => {
+            let restarts = claim.annotation(RESTARTS).and_then(|count| count.parse::<u64>().ok());
+            let restarts = restarts.unwrap_or(0).saturating_add(1).to_string();
+            annotate(shared, claim, json!({RESTARTS: restarts, MESSAGE: why})).await?;
+            return Err(why);
+        }
+    }
+    Ok(Wake::OnChange)
+}
+
+async fn annotate(shared: &Shared, claim: &Object, annotations: Value) -> Result<(), String> {
+    let patch = json!({"metadata": {"annotations": annotations}});
+    match shared.requests().patch(&Target::of(CLAIM, claim), &patch).await {
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.said()),
+        _ => Ok(()),
+    }
+}

@@ -1,0 +1,315 @@
+//! One VirtualMachineInstance of this node: looked at, decided about, and done.
+//!
+//! The instance says what it asks for, the hypervisor what there is. Nothing is remembered between
+//! two looks, so a crash between any two deeds is another look.
+
+mod decide;
+pub mod machine;
+mod status;
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hypervisor::{Error, Machine, Pause, images};
+use reconcile::plan::{Notice, Target};
+use reconcile::{Name, Object, Wake, owners};
+use serde_json::{Value, json};
+
+use self::decide::{Deed, decide};
+use self::machine::{References, claim_of};
+use self::status::{Seen, is_plugged};
+use super::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, SECRET};
+use super::looks::Looks;
+use super::volumes::{self, list, text};
+use super::{MANAGER, Shared};
+
+/// Whoever deletes an instance waits until its machine is gone.
+pub const FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
+
+/// Has instances looked at when something happens to their machines, or to their claims.
+pub fn listen(shared: &Arc<Shared>, looks: &Arc<Looks>) {
+    let (told, cache) = (looks.clone(), shared.context.cache(INSTANCE));
+    shared.options.hypervisor.listen(Arc::new(move |id| {
+        let all = cache.all();
+        if let Some(instance) = all.iter().find(|instance| instance.uid == id) {
+            told.add(instance.name.clone());
+        }
+    }));
+    let (told, cache) = (looks.clone(), shared.context.cache(INSTANCE));
+    shared.context.cache(CLAIM).subscribe(move |change| {
+        let claim = &change.object().name;
+        for instance in cache.in_namespace(&claim.namespace) {
+            let mut volumes = list(&instance.value["spec"]["volumes"]).iter();
+            if volumes.any(|volume| claim_of(volume) == Some(&claim.name)) {
+                told.add(instance.name.clone());
+            }
+        }
+    });
+}
+
+/// Ends machines whose instances are gone.
+pub async fn end_orphans(shared: &Shared) {
+    let hypervisor = &shared.options.hypervisor;
+    let known = shared.context.cache(INSTANCE).all();
+    for id in hypervisor.ids() {
+        if known.iter().any(|instance| instance.uid == id) {
+            continue;
+        }
+        tracing::info!(machine = id, "nobody asks for it any more");
+        let _ = hypervisor.stop(&id, Duration::ZERO).await;
+        if let Err(error) = hypervisor.remove(&id).await {
+            tracing::warn!(machine = id, error = error.chain(), "not removed");
+        }
+    }
+}
+
+pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
+    let Some(instance) = shared.context.cache(INSTANCE).get(&name) else {
+        end_orphans(&shared).await;
+        return Ok(Wake::OnChange);
+    };
+    if instance.value["status"]["nodeName"] != shared.options.node {
+        return Ok(Wake::OnChange);
+    }
+    let hypervisor = &shared.options.hypervisor;
+    let state = hypervisor.state(&instance.uid).await;
+    match decide(&instance, &state, shared.context.environment.now()) {
+        Deed::Nothing => Ok(Wake::OnChange),
+        Deed::Launch => launch(&shared, &instance).await,
+        Deed::Keep(pause) => keep(&shared, &instance, pause).await,
+        Deed::Press(again) => {
+            notice(
+                &shared,
+                &instance,
+                Notice::normal("ShuttingDown", "Signaled Graceful Shutdown"),
+            )
+            .await;
+            // It may be off by now.
+            let _ = hypervisor.press(&instance.uid).await;
+            Ok(Wake::After(again))
+        }
+        Deed::Finish { phase, reason } => finish(&shared, &instance, (phase, &reason)).await,
+        Deed::Release => release(&shared, &instance).await,
+    }
+}
+
+async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, String> {
+    // What ended must not begin again because somebody has not heard of it.
+    let live = shared.context.get_live(INSTANCE, &instance.name).await;
+    let live = live.map_err(|error| error.said())?;
+    let is_wanted = live.is_some_and(|live| {
+        live.uid == instance.uid
+            && !live.is_terminating()
+            && live.value["status"]["phase"] == "Scheduled"
+            && live.value["status"]["nodeName"] == shared.options.node
+    });
+    if !is_wanted {
+        return Ok(Wake::OnChange);
+    }
+    let made = match references(shared, instance).await {
+        Ok(found) => machine::machine(instance, &found),
+        Err(why) => Err(why),
+    };
+    let machine = match made {
+        Ok(machine) => machine,
+        Err(why) => return fail(shared, instance, why).await,
+    };
+    match shared.options.hypervisor.launch(&machine).await {
+        Ok(()) | Err(Error::AlreadyRuns { .. }) => {
+            let started = Notice::normal("Started", "VirtualMachineInstance started.");
+            notice(shared, instance, started).await;
+            let pause = machine.starts_paused.then_some(Pause::Asked);
+            tell(shared, instance, (("Running", ""), pause, Some(&machine))).await
+        }
+        // Another still has its disks, or it cannot be helped here.
+        Err(error @ (Error::DidNotStart { .. } | Error::Invalid(_))) => {
+            let why = error.chain();
+            match why.contains("Failed to get \"write\" lock") {
+                true => fail(shared, instance, why).await,
+                false => finish(shared, instance, ("Failed", &why)).await,
+            }
+        }
+        Err(error) => fail(shared, instance, error.chain()).await,
+    }
+}
+
+/// Tells why it does not go on; it is tried again.
+async fn fail(shared: &Shared, instance: &Object, why: String) -> Result<Wake, String> {
+    let now = shared.context.environment.now();
+    notice(shared, instance, Notice::warning("SyncFailed", why.clone())).await;
+    write(shared, instance, status::unsynchronized(instance, &why, now)).await?;
+    Err(why)
+}
+
+/// A machine that runs: what grew, came or went meanwhile is made so, and told.
+async fn keep(shared: &Shared, instance: &Object, pause: Option<Pause>) -> Result<Wake, String> {
+    let found = match references(shared, instance).await {
+        Ok(found) => found,
+        // What it runs with, it has; what is missing is told by whoever takes it away.
+        Err(_) => return tell(shared, instance, (("Running", ""), pause, None)).await,
+    };
+    let machine = machine::machine(instance, &found);
+    if instance.value["status"]["phase"] == "Running"
+        && !instance.is_terminating()
+        && let Err(why) = plug(shared, instance, &found).await
+    {
+        return fail(shared, instance, why).await;
+    }
+    tell(shared, instance, (("Running", ""), pause, machine.as_ref().ok())).await
+}
+
+/// Makes disks as long as their claims, and has those that may come and go do so.
+async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<(), String> {
+    let (hypervisor, id) = (&shared.options.hypervisor, instance.uid.as_str());
+    let spec = &instance.value["spec"];
+    for volume in list(&spec["volumes"]).iter().filter(|volume| claim_of(volume).is_some()) {
+        let name = text(&volume["name"]);
+        let disk = machine::disk(spec, volume, found)?;
+        if is_plugged(volume) {
+            hypervisor.attach(id, &disk).await.map_err(|error| error.chain())?;
+        }
+        let wanted = found.bytes.get(name).copied().unwrap_or(0);
+        let length = std::fs::metadata(&disk.file).map_or(0, |file| file.len());
+        if length < wanted {
+            let grown = images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?;
+            hypervisor.resize(id, name, grown).await.map_err(|error| error.chain())?;
+        }
+    }
+    for told in list(&instance.value["status"]["volumeStatus"]) {
+        let name = text(&told["name"]);
+        let is_asked = list(&spec["volumes"]).iter().any(|volume| volume["name"] == name);
+        if told["hotplugVolume"].is_object() && !is_asked {
+            hypervisor.detach(id, name).await.map_err(|error| error.chain())?;
+        }
+    }
+    Ok(())
+}
+
+async fn tell(
+    shared: &Shared,
+    instance: &Object,
+    ((phase, reason), pause, machine): ((&'static str, &str), Option<Pause>, Option<&Machine>),
+) -> Result<Wake, String> {
+    let kind = shared.options.hypervisor.kind().await;
+    let seen = Seen { phase, reason, pause, machine, kind };
+    let now = shared.context.environment.now();
+    write(shared, instance, status::status(instance, &seen, now)).await?;
+    Ok(Wake::OnChange)
+}
+
+async fn finish(
+    shared: &Shared,
+    instance: &Object,
+    (phase, reason): (&'static str, &str),
+) -> Result<Wake, String> {
+    let hypervisor = &shared.options.hypervisor;
+    let is_told = instance.value["status"]["phase"] == phase;
+    if let Err(error) = hypervisor.stop(&instance.uid, Duration::ZERO).await
+        && !matches!(error, Error::NotRunning { .. })
+    {
+        return Err(error.chain());
+    }
+    if !is_told {
+        let notice_of = match phase {
+            "Succeeded" => Notice::normal("Stopped", "The VirtualMachineInstance was shut down."),
+            _ => {
+                Notice::warning("Stopped", format!("The VirtualMachineInstance crashed. {reason}"))
+            }
+        };
+        notice(shared, instance, notice_of).await;
+        tell(shared, instance, ((phase, reason), None, None)).await?;
+    }
+    // What is told is forgotten last: until then it can be told again.
+    hypervisor.remove(&instance.uid).await.map_err(|error| error.chain())?;
+    Ok(Wake::OnChange)
+}
+
+async fn release(shared: &Shared, instance: &Object) -> Result<Wake, String> {
+    let left: Vec<&str> = instance.finalizers().filter(|one| *one != FINALIZER).collect();
+    if left.len() == instance.finalizers().count() {
+        return Ok(Wake::OnChange);
+    }
+    let patch = json!({"metadata": {"finalizers": left}});
+    let target = Target::unchanged(INSTANCE, instance);
+    match shared.requests().patch(&target, &patch).await {
+        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.said()),
+        _ => Ok(Wake::OnChange),
+    }
+}
+
+/// Writes a status if it says something else; another's change in between means another look.
+async fn write(shared: &Shared, instance: &Object, status: Value) -> Result<(), String> {
+    if instance.value["status"] == status {
+        return Ok(());
+    }
+    let mut object: Value = (*instance.value).clone();
+    object["status"] = status;
+    let target = Target::unchanged(INSTANCE, instance).part("status");
+    match shared.requests().replace_by(&target, object).await {
+        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.said()),
+        _ => Ok(()),
+    }
+}
+
+async fn notice(shared: &Shared, instance: &Object, notice: Notice) {
+    let (requests, now) = (shared.requests(), shared.context.environment.now());
+    let recorder = &shared.context.recorder;
+    debug_assert_eq!(requests.manager, MANAGER);
+    recorder.record(&requests, (INSTANCE, instance), &notice, now).await;
+}
+
+/// Looks up what an instance refers to.
+async fn references(shared: &Shared, instance: &Object) -> Result<References, String> {
+    let (context, namespace) = (&shared.context, &instance.name.namespace);
+    let mut found = References::default();
+    for volume in list(&instance.value["spec"]["volumes"]) {
+        let name = text(&volume["name"]).to_owned();
+        if let Some(claim) = claim_of(volume) {
+            let claim = Name::new(namespace.clone(), claim);
+            let claimed = volumes::find(context, &claim, &shared.options.node).await?;
+            let is_filled = owners::controller_name(&claimed.claim, DATA_VOLUME).is_some();
+            if is_filled && !claimed.disk.exists() {
+                return Err(format!("PVC {claim} is not filled yet"));
+            }
+            // A claim that nobody fills is an empty disk.
+            images::blank(&claimed.disk, claimed.bytes).map_err(|fault| fault.to_string())?;
+            found.bytes.insert(name.clone(), claimed.bytes);
+            found.files.insert(name, claimed.disk);
+        }
+        for reference in ["secretRef", "networkDataSecretRef"] {
+            let Some(secret) = volume["cloudInitNoCloud"][reference]["name"].as_str() else {
+                continue;
+            };
+            let of = Name::new(namespace.clone(), secret);
+            let object = context.get_live(SECRET, &of).await.map_err(|error| error.said())?;
+            if let Some(object) = object {
+                found.secrets.insert(secret.to_owned(), texts(&object));
+            }
+        }
+    }
+    for network in list(&instance.value["spec"]["networks"]) {
+        let Some(named) = network["multus"]["networkName"].as_str() else { continue };
+        let of = match named.split_once('/') {
+            Some((namespace, name)) => Name::new(namespace, name),
+            None => Name::new(namespace.clone(), named),
+        };
+        let attachment = context.get_live(ATTACHMENT, &of).await.map_err(|error| error.said())?;
+        let none = || format!("NetworkAttachmentDefinition {of} is not found");
+        let attachment = attachment.ok_or_else(none)?;
+        let bridge = machine::bridge_of(text(&attachment.value["spec"]["config"]))?;
+        found.bridges.insert(text(&network["name"]).to_owned(), bridge);
+    }
+    Ok(found)
+}
+
+/// The texts of a secret.
+fn texts(secret: &Object) -> BTreeMap<String, String> {
+    use base64::Engine;
+    let decode = |value: &Value| {
+        let bytes = base64::prelude::BASE64_STANDARD.decode(text(value)).ok()?;
+        String::from_utf8(bytes).ok()
+    };
+    let data = secret.value["data"].as_object().into_iter().flatten();
+    data.filter_map(|(key, value)| Some((key.clone(), decode(value)?))).collect()
+}

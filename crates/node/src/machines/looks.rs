@@ -1,0 +1,86 @@
+//! Looks at objects when something about them changed, or at a time; each by one task at once.
+
+use std::future::Future;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use reconcile::backoff::Backoff;
+use reconcile::queue::Queue;
+use reconcile::{Context, Name, Wake};
+use tokio::sync::Notify;
+use tokio::task::JoinSet;
+use tokio::time::Instant;
+
+const BACKOFF: Backoff =
+    Backoff { first: Duration::from_millis(200), max: Duration::from_secs(30) };
+/// Objects that are looked at at the same time; the rest waits.
+const LOOKS_MAX: usize = 256;
+
+/// Which objects are to be looked at.
+#[derive(Default)]
+pub struct Looks {
+    queue: Mutex<Queue>,
+    changed: Notify,
+}
+
+impl Looks {
+    pub fn add(&self, name: Name) {
+        self.lock().add(name, Instant::now());
+        self.changed.notify_one();
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Queue> {
+        self.queue.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Looks until it is dropped. Who fails is looked at again, later each time.
+pub async fn run<F, L>(context: &Context, looks: &Arc<Looks>, look: F)
+where
+    F: Fn(Name) -> L,
+    L: Future<Output = Result<Wake, String>> + Send + 'static,
+{
+    let mut tasks = JoinSet::new();
+    loop {
+        while tasks.len() < LOOKS_MAX {
+            let Some(name) = looks.lock().take(Instant::now()) else { break };
+            let looking = look(name.clone());
+            tasks.spawn(async move { (name, looking.await) });
+        }
+        let due = looks.lock().next_due();
+        let sleep = async {
+            match due {
+                Some(at) if at > Instant::now() => tokio::time::sleep_until(at).await,
+                // What is due waits for a place.
+                _ => std::future::pending().await,
+            }
+        };
+        tokio::select! {
+            () = looks.changed.notified() => {}
+            () = sleep => {}
+            Some(done) = tasks.join_next() => match done {
+                Ok((name, result)) => finish(context, looks, (name, result)),
+                Err(error) => tracing::error!(%error, "a look failed"),
+            },
+        }
+    }
+}
+
+fn finish(context: &Context, looks: &Looks, (name, result): (Name, Result<Wake, String>)) {
+    let mut queue = looks.lock();
+    queue.finish(&name);
+    match result {
+        Ok(wake) => {
+            queue.forget_failures(&name);
+            if let Wake::After(after) = wake {
+                queue.add(name, Instant::now() + after);
+            }
+        }
+        Err(error) => {
+            let failures = queue.fail(&name);
+            let delay = BACKOFF.delay(failures, context.environment.random());
+            tracing::warn!(object = %name, error, "will be tried again");
+            queue.add(name, Instant::now() + delay);
+        }
+    }
+}

@@ -1,0 +1,114 @@
+//! Virtual machines of this node: what is scheduled here runs, what it needs is brought in.
+//!
+//! ```text
+//! instance/     a VirtualMachineInstance: looked at, decided about (pure), launched and ended
+//! import.rs     fills the claims of DataVolumes     snapshot.rs   keeps and brings back disks
+//! volumes.rs    the file behind a claim             looks.rs      when what is looked at
+//! ```
+//!
+//! What runs machines is a `hypervisor::Hypervisor`; it is told by ids, which are the UIDs of
+//! instances. Guests outlive this process.
+
+mod import;
+mod instance;
+pub mod kinds;
+mod looks;
+mod snapshot;
+mod volumes;
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use hypervisor::Hypervisor;
+use hypervisor::images::Reach;
+use reconcile::requests::Requests;
+use reconcile::{Context, Kind, Name};
+
+use self::kinds::{
+    ATTACHMENT, CLAIM, DATA_VOLUME, DEFINITION, INSTANCE, MACHINE, RESTORE, SNAPSHOT,
+};
+use self::looks::Looks;
+
+pub const NAME: &str = "machines";
+/// Who owns the fields that are written.
+const MANAGER: &str = "virt-handler";
+/// How often is looked whether the cluster knows machines.
+const LOOK: Duration = Duration::from_secs(1);
+
+/// What the launcher is told.
+#[derive(Clone)]
+pub struct Options {
+    pub node: String,
+    pub hypervisor: Arc<dyn Hypervisor>,
+    /// Where images may be read from.
+    pub reach: Reach,
+    /// Where copies of disks are kept.
+    pub snapshots: PathBuf,
+}
+
+/// What all looks share.
+struct Shared {
+    context: Context,
+    options: Options,
+}
+
+impl Shared {
+    fn requests(&self) -> Requests {
+        self.context.requests(MANAGER, Default::default())
+    }
+}
+
+/// Runs until it is dropped. Machines go on without it.
+pub async fn run(context: Context, options: Options) {
+    for kind in [INSTANCE, MACHINE, DATA_VOLUME, SNAPSHOT, RESTORE, ATTACHMENT] {
+        wait_for(&context, kind).await;
+    }
+    let shared = Arc::new(Shared { context: context.clone(), options });
+    let instances = Arc::new(Looks::default());
+    let volumes = Arc::new(Looks::default());
+    let snapshots = Arc::new(Looks::default());
+    let restores = Arc::new(Looks::default());
+    follow(&context, INSTANCE, &instances);
+    follow(&context, DATA_VOLUME, &volumes);
+    // The claim of a volume has its name.
+    follow(&context, CLAIM, &volumes);
+    follow(&context, SNAPSHOT, &snapshots);
+    follow(&context, RESTORE, &restores);
+    instance::listen(&shared, &instances);
+    context.cache(INSTANCE).reaches(1).await;
+    context.cache(DATA_VOLUME).reaches(1).await;
+    context.health.set(NAME, reconcile::health::State::Running);
+    instance::end_orphans(&shared).await;
+    tokio::join!(
+        looks::run(&context, &instances, |name| instance::look(shared.clone(), name)),
+        looks::run(&context, &volumes, |name| import::look(shared.clone(), name)),
+        looks::run(&context, &snapshots, |name| snapshot::keep(shared.clone(), name)),
+        looks::run(&context, &restores, |name| snapshot::bring_back(shared.clone(), name)),
+    );
+}
+
+/// Every change of an object of a kind is a reason to look.
+fn follow(context: &Context, kind: Kind, looks: &Arc<Looks>) {
+    let cache = context.cache(kind);
+    let told = looks.clone();
+    cache.subscribe(move |change| told.add(change.object().name.clone()));
+    for object in cache.all() {
+        looks.add(object.name.clone());
+    }
+}
+
+/// Returns when the cluster knows a kind.
+async fn wait_for(context: &Context, kind: Kind) {
+    let name = Name::new("", format!("{}.{}", kind.plural, kind.group));
+    loop {
+        let found = context.get_live(DEFINITION, &name).await;
+        let is_there = found.ok().flatten().is_some_and(|definition| {
+            reconcile::conditions::is_true(&definition.value["status"], "Established")
+        });
+        if is_there {
+            return;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}

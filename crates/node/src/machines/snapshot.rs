@@ -1,0 +1,223 @@
+//! Copies of the disks of a machine, kept and brought back: all disks of it or none.
+//!
+//! A copy is a directory that gets its name when it is whole. What is brought back is laid beside
+//! the disks first and put in their place when all is there; until the object says that it is
+//! complete, that is done again.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use hypervisor::{Copied, images};
+use reconcile::conditions::{self, Condition, Truth};
+use reconcile::plan::Target;
+use reconcile::{Kind, Name, Object, Wake};
+use serde_json::{Value, json};
+
+use super::Shared;
+use super::instance::machine::claim_of;
+use super::kinds::{INSTANCE, MACHINE, RESTORE, SNAPSHOT};
+use super::volumes::{self, Claimed, list, text};
+
+/// A volume of a machine and its claim.
+type Volume = (String, Claimed);
+
+/// Makes the copies that a snapshot asks for.
+pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
+    let Some(snapshot) = shared.context.cache(SNAPSHOT).get(&name) else {
+        sweep(&shared);
+        return Ok(Wake::OnChange);
+    };
+    let status = &snapshot.value["status"];
+    let is_over = status["readyToUse"] == true || status["phase"] == "Failed";
+    if is_over || snapshot.is_terminating() {
+        return Ok(Wake::OnChange);
+    }
+    let source = &snapshot.value["spec"]["source"];
+    let of = Name::new(name.namespace.clone(), text(&source["name"]));
+    let machine = live(&shared, MACHINE, &of).await?;
+    let Some(machine) = machine else {
+        return fail(&shared, SNAPSHOT, &snapshot, format!("VirtualMachine {of} is not found"))
+            .await;
+    };
+    let disks = match disks(&shared, &machine).await {
+        Ok(disks) => disks,
+        Err(why) if why.contains("is on another node") => return Ok(Wake::OnChange),
+        Err(why) => return fail(&shared, SNAPSHOT, &snapshot, why).await,
+    };
+    let instance = live(&shared, INSTANCE, &of).await?;
+    let runs = instance.as_ref().filter(|one| one.value["status"]["phase"] == "Running");
+    let place = shared.options.snapshots.join(&snapshot.uid);
+    if !place.exists() {
+        copy(&shared, &disks, runs.map(|one| one.uid.as_str()), &place).await?;
+    }
+    let names: Vec<&str> = disks.iter().map(|(name, _)| name.as_str()).collect();
+    let now = shared.context.environment.now();
+    let mut told = json!({
+        "phase": "Succeeded", "readyToUse": true, "sourceUID": machine.uid,
+        "creationTime": conditions::time(now),
+        "indications": if runs.is_some() { json!(["Online", "NoGuestAgent"]) } else { json!([]) },
+        "snapshotVolumes": {"includedVolumes": names},
+    });
+    told["conditions"] = ready(&snapshot, "Operation complete", now);
+    write(&shared, SNAPSHOT, &snapshot, told).await
+}
+
+async fn copy(
+    shared: &Shared,
+    disks: &[Volume],
+    running: Option<&str>,
+    place: &Path,
+) -> Result<(), String> {
+    let part = place.with_extension("part");
+    let said = |error: std::io::Error| format!("could not keep a copy: {error}");
+    let _ = fs::remove_dir_all(&part);
+    fs::create_dir_all(&part).map_err(said)?;
+    let file = |name: &str| part.join(format!("{name}.img"));
+    match running {
+        Some(id) => {
+            let copies =
+                disks.iter().map(|(disk, _)| Copied { disk: disk.clone(), to: file(disk) });
+            let copies: Vec<Copied> = copies.collect();
+            let done = shared.options.hypervisor.copy_disks(id, &copies).await;
+            done.map_err(|error| error.chain())?;
+        }
+        None => {
+            for (name, claimed) in disks {
+                copy_file(claimed.disk.clone(), file(name), claimed.bytes).await?;
+            }
+        }
+    }
+    fs::rename(&part, place).map_err(said)
+}
+
+async fn copy_file(from: PathBuf, to: PathBuf, bytes: u64) -> Result<(), String> {
+    let copied = tokio::task::spawn_blocking(move || {
+        let length = fs::metadata(&from).map_or(0, |file| file.len());
+        images::copy(&from, &to, bytes.max(length))
+    });
+    let copied = copied.await.map_err(|error| error.to_string())?;
+    copied.map_err(|fault| fault.to_string())
+}
+
+/// Puts the disks of a machine back as a snapshot has them.
+pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
+    let Some(restore) = shared.context.cache(RESTORE).get(&name) else { return Ok(Wake::OnChange) };
+    let has_failed = conditions::is_true(&restore.value["status"], "Failure");
+    if restore.value["status"]["complete"] == true || has_failed || restore.is_terminating() {
+        return Ok(Wake::OnChange);
+    }
+    let spec = &restore.value["spec"];
+    let named = |field: &Value| Name::new(name.namespace.clone(), text(field));
+    let of = named(&spec["target"]["name"]);
+    let snapshot = live(&shared, SNAPSHOT, &named(&spec["virtualMachineSnapshotName"])).await?;
+    let machine = live(&shared, MACHINE, &of).await?;
+    let failed = |why: String| fail(&shared, RESTORE, &restore, why);
+    let (Some(snapshot), Some(machine)) = (snapshot, machine) else {
+        return failed("the machine or the snapshot is not found".to_owned()).await;
+    };
+    if snapshot.value["status"]["readyToUse"] != true {
+        return failed(format!("VirtualMachineSnapshot {} is not ready", snapshot.name)).await;
+    }
+    if live(&shared, INSTANCE, &of).await?.is_some() {
+        let why = "Restore target VMI must be powered off before restore operation";
+        return failed(why.to_owned()).await;
+    }
+    let disks = match disks(&shared, &machine).await {
+        Ok(disks) => disks,
+        Err(why) if why.contains("is on another node") => return Ok(Wake::OnChange),
+        Err(why) => return failed(why).await,
+    };
+    let place = shared.options.snapshots.join(&snapshot.uid);
+    if let Some((lost, _)) = disks.iter().find(|(one, _)| !kept(&place, one).exists()) {
+        return failed(format!("the snapshot has no copy of the disk {lost}")).await;
+    }
+    let laid = |claimed: &Claimed| claimed.disk.with_extension("restored");
+    for (disk, claimed) in &disks {
+        copy_file(kept(&place, disk), laid(claimed), claimed.bytes).await?;
+    }
+    for (_, claimed) in &disks {
+        let put = fs::rename(laid(claimed), &claimed.disk);
+        put.map_err(|error| format!("could not put a disk back: {error}"))?;
+    }
+    let now = shared.context.environment.now();
+    let restored = disks.iter().map(|(disk, claimed)| {
+        json!({"volumeName": disk, "persistentVolumeClaim": &*claimed.claim.name.name})
+    });
+    let restored: Vec<Value> = restored.collect();
+    let mut told = json!({"complete": true, "restoreTime": conditions::time(now),
+        "restores": restored});
+    told["conditions"] = ready(&restore, "Operation complete", now);
+    write(&shared, RESTORE, &restore, told).await
+}
+
+fn kept(place: &Path, disk: &str) -> PathBuf {
+    place.join(format!("{disk}.img"))
+}
+
+/// The disks of a machine that are on this node, each behind a claim.
+async fn disks(shared: &Shared, machine: &Object) -> Result<Vec<Volume>, String> {
+    let spec = &machine.value["spec"]["template"]["spec"];
+    let mut disks = Vec::new();
+    for volume in list(&spec["volumes"]) {
+        let Some(claim) = claim_of(volume) else { continue };
+        let claim = Name::new(machine.name.namespace.clone(), claim);
+        let claimed = volumes::find(&shared.context, &claim, &shared.options.node).await?;
+        disks.push((text(&volume["name"]).to_owned(), claimed));
+    }
+    Ok(disks)
+}
+
+/// Removes copies that belong to no snapshot.
+fn sweep(shared: &Shared) {
+    let known = shared.context.cache(SNAPSHOT).all();
+    for entry in fs::read_dir(&shared.options.snapshots).into_iter().flatten().flatten() {
+        let name = entry.file_name().to_string_lossy().into_owned();
+        let uid = name.trim_end_matches(".part");
+        if known.iter().all(|snapshot| snapshot.uid != uid) {
+            let _ = fs::remove_dir_all(entry.path());
+        }
+    }
+}
+
+async fn live(shared: &Shared, kind: Kind, name: &Name) -> Result<Option<Object>, String> {
+    shared.context.get_live(kind, name).await.map_err(|error| error.said())
+}
+
+fn ready(object: &Object, reason: &str, now: k8s_openapi::jiff::Timestamp) -> Value {
+    let mut all = list(&object.value["status"]["conditions"]).to_vec();
+    for (kind, status) in [("Progressing", Truth::False), ("Ready", Truth::True)] {
+        let condition = Condition { kind, status, reason, message: "", observed_generation: None };
+        conditions::set(&mut all, &condition, now);
+    }
+    json!(all)
+}
+
+async fn fail(shared: &Shared, kind: Kind, object: &Object, why: String) -> Result<Wake, String> {
+    let now = shared.context.environment.now();
+    let mut all = list(&object.value["status"]["conditions"]).to_vec();
+    for (of, status) in [("Failure", Truth::True), ("Ready", Truth::False)] {
+        let condition = Condition {
+            kind: of,
+            status,
+            reason: "Operation failed",
+            message: &why,
+            observed_generation: None,
+        };
+        conditions::set(&mut all, &condition, now);
+    }
+    let error = json!({"message": why, "time": conditions::time(now)});
+    let told = match kind == SNAPSHOT {
+        true => json!({"phase": "Failed", "readyToUse": false, "error": error, "conditions": all}),
+        false => json!({"complete": false, "conditions": all}),
+    };
+    write(shared, kind, object, told).await
+}
+
+async fn write(shared: &Shared, kind: Kind, object: &Object, told: Value) -> Result<Wake, String> {
+    let target = Target::of(kind, object).part("status");
+    match shared.requests().patch(&target, &json!({"status": told})).await {
+        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.said()),
+        _ => Ok(Wake::OnChange),
+    }
+}

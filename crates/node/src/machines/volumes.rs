@@ -1,0 +1,88 @@
+//! The files behind claims: each holds one disk, in a directory of this machine.
+
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
+
+use amounts::Quantity;
+use reconcile::{Context, Name, Object};
+use serde_json::Value;
+
+use super::kinds::{CLAIM, VOLUME};
+
+/// Of the file that is the disk.
+pub const DISK: &str = "disk.img";
+
+/// What is known of a claim.
+pub struct Claimed {
+    pub claim: Object,
+    /// Where its file is.
+    pub disk: PathBuf,
+    /// What the disk is to have.
+    pub bytes: u64,
+}
+
+/// The claim of a name; an error says why it cannot be used on this node.
+pub async fn find(context: &Context, name: &Name, node: &str) -> Result<Claimed, String> {
+    let said = |error: reconcile::Error| error.said();
+    let claim = context.get_live(CLAIM, name).await.map_err(said)?;
+    let claim = claim.ok_or_else(|| format!("PVC {name} is not found"))?;
+    if claim.value["status"]["phase"] != "Bound" {
+        return Err(format!("PVC {name} is not bound"));
+    }
+    let of = Name::new("", text(&claim.value["spec"]["volumeName"]));
+    let volume = context.get_live(VOLUME, &of).await.map_err(said)?;
+    let volume = volume.ok_or_else(|| format!("persistentvolume \"{of}\" not found"))?;
+    let directory = directory(&volume, node)?;
+    let bytes = bytes(&volume.value["spec"]["capacity"]["storage"]);
+    Ok(Claimed { claim, disk: directory.join(DISK), bytes })
+}
+
+/// The directory of a volume of this node, made if it is to be.
+fn directory(volume: &Object, node: &str) -> Result<PathBuf, String> {
+    let (name, spec) = (&volume.name, &volume.value["spec"]);
+    if !is_on(spec, node) {
+        return Err(format!("persistentvolume \"{name}\" is on another node"));
+    }
+    let path = spec["local"]["path"].as_str().or(spec["hostPath"]["path"].as_str());
+    let path = Path::new(path.ok_or_else(|| {
+        format!("persistentvolume \"{name}\" is neither a local nor a hostPath volume")
+    })?);
+    let is_made = spec["hostPath"]["type"] == "DirectoryOrCreate";
+    if is_made && !path.exists() {
+        let made = std::fs::create_dir_all(path);
+        // As with every volume that is made for a claim: its pods may run as anybody.
+        let open = std::fs::Permissions::from_mode(0o777);
+        let made = made.and_then(|()| std::fs::set_permissions(path, open));
+        made.map_err(|error| format!("could not make {}: {error}", path.display()))?;
+    }
+    match path.is_dir() {
+        true => Ok(path.to_owned()),
+        false => Err(format!("path {:?} does not exist", path.display().to_string())),
+    }
+}
+
+/// Whether a volume is said to be here, or everywhere.
+fn is_on(spec: &Value, node: &str) -> bool {
+    let terms = list(&spec["nodeAffinity"]["required"]["nodeSelectorTerms"]);
+    if terms.is_empty() {
+        return true;
+    }
+    let mut requirements = terms.iter().flat_map(|term| {
+        [&term["matchExpressions"], &term["matchFields"]].into_iter().flat_map(list)
+    });
+    requirements.any(|one| list(&one["values"]).iter().any(|value| value == node))
+}
+
+/// A quantity of bytes; nothing if it is none.
+pub fn bytes(quantity: &Value) -> u64 {
+    let read = Quantity::read(quantity).and_then(|read| u64::try_from(read.value()).ok());
+    read.unwrap_or(0)
+}
+
+pub fn text(value: &Value) -> &str {
+    value.as_str().unwrap_or_default()
+}
+
+pub fn list(value: &Value) -> &[Value] {
+    value.as_array().map_or(&[], Vec::as_slice)
+}
