@@ -11,6 +11,7 @@ mod documents;
 mod dynamo_operator;
 mod foreground;
 mod inference;
+mod inference_examples;
 mod inference_variants;
 mod kill;
 mod kubectl;

@@ -51,8 +51,7 @@ pub fn kill(process: &OwnedFd) -> io::Result<()> {
     let none = std::ptr::null::<libc::siginfo_t>();
     let (descriptor, signal) = (process.as_raw_fd(), libc::SIGKILL);
     // SAFETY: the descriptor is open, and no information is passed.
-    let sent =
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, none, 0) };
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, none, 0) };
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

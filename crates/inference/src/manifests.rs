@@ -112,10 +112,14 @@ fn operator_rules() -> Value {
         rule(
             &[GROUP],
             &["dynamographdeploymentscalingadapters"],
-            &["create", "delete", "list", "patch", "watch"]
+            &["create", "delete", "list", "patch", "update", "watch"]
         ),
         rule(&[GROUP], &["dynamographdeploymentscalingadapters/scale"], &["patch"]),
-        rule(&[GROUP], &["dynamographdeploymentrequests"], &["get", "list", "patch", "watch"]),
+        rule(
+            &[GROUP],
+            &["dynamographdeploymentrequests"],
+            &["get", "list", "patch", "update", "watch"]
+        ),
         rule(&[GROUP], &["dynamomodels"], &["list", "patch", "watch"]),
         rule(&[GROUP], &STATUS, &["update"]),
         rule(&[GROUP], &FINALIZERS, &["update"]),
@@ -142,6 +146,9 @@ fn operator_rules() -> Value {
         rule(&["inference.networking.x-k8s.io"], &["inferencepools"], &READ),
         rule(&[RBAC], &["roles"], &make),
         rule(&[RBAC], &["rolebindings"], &["create", "delete", "get", "list", "update", "watch"]),
+        // Objects of older installations are written again.
+        rule(&["apiextensions.k8s.io"], &["customresourcedefinitions"], &["get", "patch"]),
+        rule(&["apiextensions.k8s.io"], &["customresourcedefinitions/status"], &["patch"]),
         // What is looked at, and what pods are told.
         rule(&[""], &["pods"], &["create", "delete", "get", "list", "patch", "watch"]),
         rule(&[""], &["pods/log"], &["get"]),

@@ -37,6 +37,7 @@ fn rules() -> Value {
         rule(&[""], &["events"], &["create", "patch"]),
         rule(&["apps"], &["controllerrevisions"], &["create", "delete", "list", "watch"]),
         rule(&["apps"], &["statefulsets"], &["create", "list", "patch", "watch"]),
+        rule(&["scheduling.volcano.sh"], &["podgroups"], &["create", "list", "watch"]),
         rule(&group, &["leaderworkersets"], &read),
         rule(&group, &["leaderworkersets/finalizers"], &["update"]),
         rule(&group, &["leaderworkersets/status"], &["update"]),

@@ -42,6 +42,11 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("nvidia.com", "podsnapshots", "create"),
     ("nvidia.com", "podsnapshots", "list"),
     ("nvidia.com", "podsnapshots", "watch"),
+    // Shown where objects are stored in another version: `optional.rs`.
+    ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
+    ("apiextensions.k8s.io", "customresourcedefinitions/status", "patch"),
+    ("nvidia.com", "dynamographdeploymentscalingadapters", "update"),
+    ("nvidia.com", "dynamographdeploymentrequests", "update"),
     // LeaderWorkerSets with a topology of their own look at where their leaders are.
     ("", "nodes", "get"),
 ];

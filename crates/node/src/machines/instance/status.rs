@@ -62,7 +62,12 @@ fn conditions_of(seen: &Seen<'_>) -> Vec<Condition<'static>> {
     match (seen.phase, seen.pause) {
         ("Running", None) => all.push(make("Ready", Truth::True, "", "")),
         ("Running", Some(_)) => {
-            all.push(make("Ready", Truth::False, "GuestNotRunning", "Guest VM is not reported as running"));
+            all.push(make(
+                "Ready",
+                Truth::False,
+                "GuestNotRunning",
+                "Guest VM is not reported as running",
+            ));
         }
         (_, _) => {
             let message = "virt-launcher pod is terminating or has terminated";
@@ -159,9 +164,8 @@ mod tests {
             machine: None,
             kind: Kind::Software,
         };
-        let instance = |status: Value| {
-            Object::new(json!({"metadata": {"name": "a"}, "status": status}))
-        };
+        let instance =
+            |status: Value| Object::new(json!({"metadata": {"name": "a"}, "status": status}));
         let first = status(&instance(json!({"phase": "Scheduled"})), &seen(None), at(10));
         assert!(conditions::is_true(&first, "Ready"));
         assert!(conditions::is_true(&first, "SoftwareEmulation"));
