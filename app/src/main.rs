@@ -15,6 +15,7 @@ mod health;
 mod instance;
 mod kubeconfig;
 mod listener;
+mod machines;
 mod node_agent;
 mod node_name;
 mod operators;

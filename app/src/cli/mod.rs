@@ -13,6 +13,7 @@ mod status;
 mod train;
 mod up;
 mod version;
+mod vm;
 
 use std::ffi::OsString;
 use std::io;
@@ -37,6 +38,7 @@ Examples:
   setpoint down                    stop it
   setpoint train train.py --watch  train, and see how it goes
   setpoint serve -f graph.yaml --watch   serve models; the address when they answer
+  setpoint vm create NAME --image URL    a virtual machine; `setpoint vm console NAME` talks to it
   setpoint start --store memory    run in the foreground; nothing is kept
   setpoint operator manifests      what runs our operators on a cluster of yours
 
@@ -76,6 +78,7 @@ commands! {
     controller::Controller,
     train::Train,
     serve::Serve,
+    vm::Vm,
     operator::Operator,
     version::Version,
     completions::Completions,

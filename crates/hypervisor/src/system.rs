@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use tokio::io::Interest;
@@ -19,6 +20,14 @@ pub fn open_process(pid: u32, began_at: u64) -> Option<OwnedFd> {
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // From here the number cannot come to mean another process.
     (began(pid)? == began_at).then_some(descriptor)
+}
+
+/// A process that runs in a directory, if there is one.
+pub fn process_in(directory: &Path) -> Option<u32> {
+    let directory = fs::canonicalize(directory).ok()?;
+    let all = fs::read_dir("/proc").ok()?.flatten();
+    let mut all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    all.find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory))
 }
 
 /// When a process began, in ticks since boot.
@@ -51,8 +60,7 @@ pub fn kill(process: &OwnedFd) -> io::Result<()> {
     let none = std::ptr::null::<libc::siginfo_t>();
     let (descriptor, signal) = (process.as_raw_fd(), libc::SIGKILL);
     // SAFETY: the descriptor is open, and no information is passed.
-    let sent =
-        unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, none, 0) };
+    let sent = unsafe { libc::syscall(libc::SYS_pidfd_send_signal, descriptor, signal, none, 0) };
     if sent == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 

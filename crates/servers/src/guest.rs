@@ -83,11 +83,15 @@ fn make(directory: &Path, image: &Path) -> Result<(), Error> {
     let kernel_blocks = kernel.len().div_ceil(BLOCK);
     let files_at = KERNEL_AT + kernel_blocks.next_multiple_of(2_048);
     let files_blocks = files.len().div_ceil(BLOCK);
-    let loader = loader(directory, &root, &format!(
-        "linux (hd0){KERNEL_AT}+{kernel_blocks} console=ttyS0 quiet panic=-1\n\
+    let loader = loader(
+        directory,
+        &root,
+        &format!(
+            "linux (hd0){KERNEL_AT}+{kernel_blocks} console=ttyS0 quiet panic=-1\n\
          initrd (hd0){files_at}+{files_blocks}\n\
          boot\n",
-    ))?;
+        ),
+    )?;
     let mut disk = vec![0; DISK_BYTES];
     let mut put = |block: usize, bytes: &[u8]| {
         disk[block * BLOCK..block * BLOCK + bytes.len()].copy_from_slice(bytes);

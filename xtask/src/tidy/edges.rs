@@ -40,6 +40,7 @@ const CRATES: &[(&str, Allowed)] = &[
             "controllers",
             "scheduler",
             "node",
+            "hypervisor",
             "training",
             "inference",
             "machines",

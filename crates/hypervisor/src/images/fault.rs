@@ -22,7 +22,9 @@ pub enum Fault {
     Checksum { wanted: String, found: String },
     #[error("{0:?} is not a checksum: sha256:…, sha512:… and sha1:… are")]
     ChecksumForm(String),
-    #[error("the image is in the format {0}, which is not read: raw and qcow2 are, also in gz or xz")]
+    #[error(
+        "the image is in the format {0}, which is not read: raw and qcow2 are, also in gz or xz"
+    )]
     Format(&'static str),
     #[error("the image needs another file ({0}), which is not followed")]
     Backed(&'static str),

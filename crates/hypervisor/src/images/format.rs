@@ -9,7 +9,9 @@ pub const HEAD_BYTES: usize = 512;
 pub enum Format {
     Raw,
     /// With the size that the guest sees.
-    Qcow2 { size: u64 },
+    Qcow2 {
+        size: u64,
+    },
     Gzip,
     Xz,
 }
@@ -88,7 +90,10 @@ mod tests {
         assert_eq!(said(header(2, 100, 5, 0)), backed);
         let data = "the image needs another file (a data file), which is not followed";
         assert_eq!(said(header(3, 0, 5, 4)), data);
-        assert_eq!(said(header(9, 0, 5, 0)), "the image is broken: qcow2 of version 9 is not known");
+        assert_eq!(
+            said(header(9, 0, 5, 0)),
+            "the image is broken: qcow2 of version 9 is not known"
+        );
         assert_eq!(
             said(b"QFI\xfb\0\0\0\x03".to_vec()),
             "the image is broken: the header of qcow2 is cut off"

@@ -35,7 +35,10 @@ pub struct Import {
 
 #[derive(Clone, Debug)]
 pub enum Source {
-    Http { url: String, reach: Reach },
+    Http {
+        url: String,
+        reach: Reach,
+    },
     /// A file of this machine.
     File(PathBuf),
 }

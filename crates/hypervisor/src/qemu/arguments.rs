@@ -6,8 +6,8 @@ use std::os::fd::RawFd;
 use std::path::Path;
 
 use super::accelerator::Accelerator;
-use crate::machine::{DISKS_MAX, Disk, INTERFACES_MAX, Interface, Machine, Media, Network};
 use crate::Error;
+use crate::machine::{DISKS_MAX, Disk, INTERFACES_MAX, Interface, Machine, Media, Network};
 
 pub const SERIAL: &str = "virt-serial0";
 pub const SERIAL_LOG: &str = "virt-serial0-log";
@@ -16,8 +16,7 @@ pub const AGENT: &str = "agent";
 pub const SEED: &str = "seed.iso";
 /// Places for devices that come while the machine runs.
 const SPARE_PORTS: usize = 8;
-const SANDBOX: &str =
-    "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
+const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
 /// The network of a guest that has one of its own, as KubeVirt gives it.
 const OWN_NETWORK: &str = "net=10.0.2.0/24,host=10.0.2.1,dhcpstart=10.0.2.2,dns=10.0.2.3";
 /// The address that a guest gets there.
@@ -181,9 +180,8 @@ pub fn device(disk: &str) -> String {
 /// Tells names apart; FNV-1a.
 pub fn fingerprint(text: &str) -> u64 {
     let offset = 0xcbf2_9ce4_8422_2325;
-    text.bytes().fold(offset, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    text.bytes()
+        .fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
 /// What QEMU is told of the contents of a disk.
@@ -203,7 +201,8 @@ fn add_disk(all: &mut Arguments, disk: &Disk, port: &str) {
         Media::Disk => {
             let serial: String = disk.name.chars().take(20).collect();
             let stops = "werror=stop,rerror=stop";
-            let what = format!("virtio-blk-pci,drive={node},id={device},serial={serial},bus={port}");
+            let what =
+                format!("virtio-blk-pci,drive={node},id={device},serial={serial},bus={port}");
             all.add("-device", format!("{what},{stops}{boot}"));
         }
         Media::Cdrom => {

@@ -215,10 +215,13 @@ impl Running {
         let _ = self.execute("blockdev-del", json!({"node-name": node(&disk.name)})).await;
         self.execute("blockdev-add", contents(disk)).await?;
         let serial: String = disk.name.chars().take(20).collect();
-        let added = self.execute("device_add", json!({
-            "driver": "virtio-blk-pci", "drive": node(&disk.name), "id": device(&disk.name),
-            "serial": serial, "bus": port, "werror": "stop", "rerror": "stop",
-        }));
+        let added = self.execute(
+            "device_add",
+            json!({
+                "driver": "virtio-blk-pci", "drive": node(&disk.name), "id": device(&disk.name),
+                "serial": serial, "bus": port, "werror": "stop", "rerror": "stop",
+            }),
+        );
         let added = added.await;
         if added.is_err() {
             let _ = self.execute("blockdev-del", json!({"node-name": node(&disk.name)})).await;

@@ -80,7 +80,8 @@ impl World {
         let told = Arc::new(Mutex::new(0.0));
         let last = told.clone();
         let done = images::import(order, Arc::new(move |part| *last.lock().unwrap() = part)).await;
-        let left: Vec<_> = std::fs::read_dir(disk.parent().unwrap()).into_iter().flatten().collect();
+        let left: Vec<_> =
+            std::fs::read_dir(disk.parent().unwrap()).into_iter().flatten().collect();
         assert_eq!(left.len(), usize::from(done.is_ok()), "{path} leaves something: {left:?}");
         done?;
         assert!((*told.lock().unwrap() - 1.0).abs() < 0.001, "{path} was told to the end");
@@ -93,7 +94,8 @@ async fn every_format_becomes_the_same_disk() {
     let world = World::new("imports");
     let sum = run(&world.directory.0, "sha256sum raw.gz | cut -d' ' -f1");
     for path in ["raw", "raw.gz", "raw.xz", "qcow2", "qcow2.xz", "away"] {
-        let disk = world.import(path, |_| ()).await.unwrap_or_else(|fault| panic!("{path}: {fault}"));
+        let disk =
+            world.import(path, |_| ()).await.unwrap_or_else(|fault| panic!("{path}: {fault}"));
         assert_eq!(disk.len(), 3 * MIB, "{path}");
         assert!(disk[..2 * MIB] == world.raw && disk[2 * MIB..].iter().all(|byte| *byte == 0));
     }

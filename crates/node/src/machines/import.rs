@@ -10,10 +10,10 @@ use reconcile::plan::Target;
 use reconcile::{Name, Object, Wake, owners};
 use serde_json::{Value, json};
 
+use super::Shared;
 use super::instance::machine::claim_of;
 use super::kinds::{CLAIM, DATA_VOLUME, INSTANCE};
 use super::volumes::{self, Claimed, list, text};
-use super::Shared;
 
 const PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
 const PROGRESS: &str = "cdi.kubevirt.io/storage.populator.progress";
@@ -41,8 +41,7 @@ pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
         Err(_) => return Ok(Wake::OnChange),
     };
     let is_of = owners::controller_name(&claimed.claim, DATA_VOLUME) == Some(name.clone());
-    let is_over =
-        matches!(claimed.claim.annotation(PHASE), Some("Succeeded" | "Failed"));
+    let is_over = matches!(claimed.claim.annotation(PHASE), Some("Succeeded" | "Failed"));
     if !is_of || is_over || volume.is_terminating() {
         return Ok(Wake::OnChange);
     }
@@ -136,8 +135,6 @@ async fn bring_in(shared: &Arc<Shared>, claim: &Object, order: Import) -> Result
     let done = Arc::new(AtomicU64::new(0));
     let told = done.clone();
     let progress: images::Progress = Arc::new(move |part| {
-        // Of a number between nothing and all nothing is lost that anybody reads.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is small")]
         told.store((part * PARTS) as u64, Ordering::Relaxed);
     });
     let import = images::import(order, progress);
@@ -158,7 +155,11 @@ async fn bring_in(shared: &Arc<Shared>, claim: &Object, order: Import) -> Result
     }
 }
 
-async fn end(shared: &Shared, claim: &Object, filled: Result<(), Unfilled>) -> Result<Wake, String> {
+async fn end(
+    shared: &Shared,
+    claim: &Object,
+    filled: Result<(), Unfilled>,
+) -> Result<Wake, String> {
     match filled {
         Ok(()) => {
             let done = json!({PHASE: "Succeeded", PROGRESS: "100.0%", MESSAGE: "Import Complete"});

@@ -14,10 +14,10 @@ use reconcile::plan::Target;
 use reconcile::{Kind, Name, Object, Wake};
 use serde_json::{Value, json};
 
+use super::Shared;
 use super::instance::machine::claim_of;
 use super::kinds::{INSTANCE, MACHINE, RESTORE, SNAPSHOT};
 use super::volumes::{self, Claimed, list, text};
-use super::Shared;
 
 /// A volume of a machine and its claim.
 type Volume = (String, Claimed);
@@ -37,7 +37,8 @@ pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
     let of = Name::new(name.namespace.clone(), text(&source["name"]));
     let machine = live(&shared, MACHINE, &of).await?;
     let Some(machine) = machine else {
-        return fail(&shared, SNAPSHOT, &snapshot, format!("VirtualMachine {of} is not found")).await;
+        return fail(&shared, SNAPSHOT, &snapshot, format!("VirtualMachine {of} is not found"))
+            .await;
     };
     let disks = match disks(&shared, &machine).await {
         Ok(disks) => disks,
@@ -75,7 +76,8 @@ async fn copy(
     let file = |name: &str| part.join(format!("{name}.img"));
     match running {
         Some(id) => {
-            let copies = disks.iter().map(|(disk, _)| Copied { disk: disk.clone(), to: file(disk) });
+            let copies =
+                disks.iter().map(|(disk, _)| Copied { disk: disk.clone(), to: file(disk) });
             let copies: Vec<Copied> = copies.collect();
             let done = shared.options.hypervisor.copy_disks(id, &copies).await;
             done.map_err(|error| error.chain())?;
@@ -185,8 +187,7 @@ async fn live(shared: &Shared, kind: Kind, name: &Name) -> Result<Option<Object>
 fn ready(object: &Object, reason: &str, now: k8s_openapi::jiff::Timestamp) -> Value {
     let mut all = list(&object.value["status"]["conditions"]).to_vec();
     for (kind, status) in [("Progressing", Truth::False), ("Ready", Truth::True)] {
-        let condition =
-            Condition { kind, status, reason, message: "", observed_generation: None };
+        let condition = Condition { kind, status, reason, message: "", observed_generation: None };
         conditions::set(&mut all, &condition, now);
     }
     json!(all)

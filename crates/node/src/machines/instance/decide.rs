@@ -21,7 +21,10 @@ pub enum Deed {
     /// Asks the guest to end, and looks again then.
     Press(Duration),
     /// Pulls the plug, tells how it ended, and forgets it.
-    Finish { phase: &'static str, reason: String },
+    Finish {
+        phase: &'static str,
+        reason: String,
+    },
     /// Nothing is left of it: whoever waits for that may go on.
     Release,
 }
@@ -33,9 +36,7 @@ pub fn decide(instance: &Object, state: &State, now: Timestamp) -> Deed {
         State::Ended(end) if is_final => {
             finish(end, if phase == "Succeeded" { "Succeeded" } else { "Failed" })
         }
-        State::Ended(end) => {
-            finish(end, if end.is_success() { "Succeeded" } else { "Failed" })
-        }
+        State::Ended(end) => finish(end, if end.is_success() { "Succeeded" } else { "Failed" }),
         State::Running | State::Paused(_) if is_final => Deed::Finish {
             phase: if phase == "Succeeded" { "Succeeded" } else { "Failed" },
             reason: String::new(),

@@ -125,8 +125,11 @@ fn seed(instance: &Object, found: &References) -> Result<Option<Seed>, String> {
     let Some(volume) = volumes.iter().find(|volume| is_told(volume)) else { return Ok(None) };
     let told = &volume["cloudInitNoCloud"];
     let user_data = part(told, ("userData", "userDataBase64", "secretRef", "userdata"), found)?;
-    let network =
-        part(told, ("networkData", "networkDataBase64", "networkDataSecretRef", "networkdata"), found)?;
+    let network = part(
+        told,
+        ("networkData", "networkDataBase64", "networkDataSecretRef", "networkdata"),
+        found,
+    )?;
     let uuid = match text(&instance.value["spec"]["domain"]["firmware"]["uuid"]) {
         "" => instance.uid.as_str(),
         uuid => uuid,
@@ -223,7 +226,9 @@ mod tests {
     use super::*;
 
     fn instance(spec: Value) -> Object {
-        Object::new(json!({"metadata": {"namespace": "a", "name": "vm.x", "uid": "u"}, "spec": spec}))
+        Object::new(
+            json!({"metadata": {"namespace": "a", "name": "vm.x", "uid": "u"}, "spec": spec}),
+        )
     }
 
     fn found() -> References {

@@ -79,8 +79,12 @@ pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
         Deed::Launch => launch(&shared, &instance).await,
         Deed::Keep(pause) => keep(&shared, &instance, pause).await,
         Deed::Press(again) => {
-            notice(&shared, &instance, Notice::normal("ShuttingDown", "Signaled Graceful Shutdown"))
-                .await;
+            notice(
+                &shared,
+                &instance,
+                Notice::normal("ShuttingDown", "Signaled Graceful Shutdown"),
+            )
+            .await;
             // It may be off by now.
             let _ = hypervisor.press(&instance.uid).await;
             Ok(Wake::After(again))
@@ -209,7 +213,9 @@ async fn finish(
     if !is_told {
         let notice_of = match phase {
             "Succeeded" => Notice::normal("Stopped", "The VirtualMachineInstance was shut down."),
-            _ => Notice::warning("Stopped", format!("The VirtualMachineInstance crashed. {reason}")),
+            _ => {
+                Notice::warning("Stopped", format!("The VirtualMachineInstance crashed. {reason}"))
+            }
         };
         notice(shared, instance, notice_of).await;
         tell(shared, instance, ((phase, reason), None, None)).await?;
