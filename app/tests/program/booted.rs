@@ -162,7 +162,7 @@ fn manifests(machine: &Machine, url: &str) -> String {
             "networks": [{"name": "default"}],
             "disks": [{"name": "root", "size": "64Mi", "boot": true, "image": url,
                 "storageClassName": "disks"}]}});
-    format!("{class}\n---\n{wukong}\n")
+    json!({"apiVersion": "v1", "kind": "List", "items": [class, wukong]}).to_string()
 }
 
 #[test]

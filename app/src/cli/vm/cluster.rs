@@ -73,8 +73,10 @@ impl Cluster {
         };
         let request = Request::builder().method(Method::PUT).uri(path);
         let request = request.header("content-type", "application/json").body(body)?;
-        self.requests.client.request_text(request).await?;
-        Ok(())
+        match self.requests.client.request_text(request).await {
+            Err(kube::Error::Api(refused)) => bail!("{}", refused.message),
+            answer => answer.map(drop).context("could not ask the server"),
+        }
     }
 
     /// Both directions of something of the instance of a machine.

@@ -31,6 +31,8 @@ use crate::{Connection, Copied, Hypervisor, Kind, Listener, bridge, system};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 pub const PACKAGE: &str = "qemu-system-x86";
+/// Looked at after `PATH`.
+const USUAL: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/usr/libexec"];
 /// Below the directory of the hypervisor.
 const MACHINES: &str = "machines";
 
@@ -67,8 +69,9 @@ impl Qemu {
     /// Whether the program is installed.
     pub fn find_program() -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut places = std::env::split_paths(&path).map(|place| place.join(PROGRAM));
-        places.find(|file| file.is_file())
+        // Who starts services often leaves out where programs are.
+        let places = std::env::split_paths(&path).chain(USUAL.iter().map(PathBuf::from));
+        places.map(|place| place.join(PROGRAM)).find(|file| file.is_file())
     }
 
     /// Takes up a machine that another process of ours started. Says whether it lives.
