@@ -14,6 +14,7 @@ use apiserver::server::Server;
 use controllers::options::Nodes;
 use node::absence;
 use node::register::Heartbeat;
+use node::server::Served;
 use node::simulated;
 use reconcile::health::{Health, State};
 use reconcile::leader::{self, Candidate, Term, campaign};
@@ -24,7 +25,7 @@ use tokio::sync::watch;
 use crate::config::{self, StoreKind};
 use crate::definitions;
 use crate::machines;
-use crate::node_agent::{self, Closing, Link, Runtime, Settings};
+use crate::node_agent::{self, Closing, Runtime, Settings};
 use crate::operators::{Family, embedded};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
@@ -208,12 +209,15 @@ fn start_family(
     family: &'static dyn Family,
 ) -> watch::Receiver<bool> {
     let user = embedded::user(family);
+    let elsewhere = embedded::follow_others(tasks, family, shared.context(user.clone(), alone()));
     let contexts = family.operators().iter().map(|operator| {
         let term = elect(plan, tasks, shared, (CONTROLLERS_USER, operator.lease));
-        (operator, shared.context(user.clone(), term))
+        let context = shared.context(user.clone(), term);
+        (operator, Context { elsewhere: elsewhere.clone(), ..context })
     });
     let contexts = contexts.collect();
-    embedded::connect(&shared.server, family, shared.context(user, alone()));
+    let context = shared.context(user, alone());
+    embedded::connect(&shared.server, family, Context { elsewhere, ..context });
     let given = embedded::Given {
         family,
         installer: shared.context(embedded::installer(), alone()),
@@ -250,7 +254,7 @@ fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
             }
         };
         if let Some(runtime) = options.runtime.clone() {
-            server.connected.set(Arc::new(Link { node: settings.node, runtime }));
+            server.connected.set(Arc::new(Served { node: settings.node, runtime }));
         }
         let run = move |context| node_agent::run(context, options.clone());
         supervise(node::agent::NAME, context, run).await;
@@ -326,6 +330,7 @@ impl Shared {
             health: self.health.clone(),
             recorder: Arc::default(),
             tuning: Default::default(),
+            elsewhere: Default::default(),
             term,
             stop: self.stop.clone(),
         }

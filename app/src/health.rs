@@ -1,4 +1,4 @@
-//! What the program says of itself on its socket: its health, and `/statusz`.
+//! What the program says of itself on its socket: its health, `/statusz`, and `/logz`.
 //!
 //! Health is answered by the API server's own code, so that both listeners say the same.
 
@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use store::Store;
 
 use crate::census::Census;
+use crate::kept_lines::{KEPT, Wanted};
 use crate::shutdown::Stop;
 
 /// What the answers are made from.
@@ -50,7 +51,13 @@ impl Health {
     fn read<B>(&self, request: &Request<B>) -> Answer {
         let (path, query) = (request.uri().path(), request.uri().query().unwrap_or_default());
         if path == "/statusz" {
-            return self.status();
+            return match serde_json::to_string(&self.status()) {
+                Ok(json) => Answer::json(200, json),
+                Err(error) => Answer::text(500, error.to_string()),
+            };
+        }
+        if path == "/logz" {
+            return lines(query);
         }
         let is_stopping = self.stop.is_requested();
         let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
@@ -58,7 +65,8 @@ impl Health {
             .unwrap_or_else(|| Answer::text(404, "404 page not found\n"))
     }
 
-    fn status(&self) -> Answer {
+    /// How everything is.
+    pub fn status(&self) -> Status {
         let health = match self.store.health() {
             Ok(()) => "ok".to_owned(),
             Err(error) => error.to_string(),
@@ -66,17 +74,30 @@ impl Health {
         let (revision, compacted) = (self.store.revision(), self.store.compacted());
         let is_well = |state: &str| matches!(state, "running" | "another process leads");
         let states = self.beside.states().into_iter();
-        let status = Status {
+        Status {
             health,
             revision: revision.0,
             compacted: compacted.0,
             census: self.caches.as_deref().and_then(Census::of),
             unwell: states.filter(|(_, state)| !is_well(state)).collect(),
-        };
-        match serde_json::to_string(&status) {
-            Ok(json) => Answer::json(200, json),
-            Err(error) => Answer::text(500, error.to_string()),
         }
+    }
+}
+
+/// Lines of an operator: `operator=NAME&after=NUMBER&tail=COUNT`.
+fn lines(query: &str) -> Answer {
+    let said = |name: &str| {
+        let mut options = query.split('&').filter_map(|option| option.split_once('='));
+        options.find(|(key, _)| *key == name).map(|(_, value)| value)
+    };
+    let wanted = Wanted {
+        operator: said("operator").unwrap_or_default().to_owned(),
+        after: said("after").and_then(|text| text.parse().ok()).unwrap_or(0),
+        tail: said("tail").and_then(|text| text.parse().ok()),
+    };
+    match serde_json::to_string(&KEPT.page(&wanted)) {
+        Ok(json) => Answer::json(200, json),
+        Err(error) => Answer::text(500, error.to_string()),
     }
 }
 

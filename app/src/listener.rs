@@ -37,20 +37,20 @@ impl Listen {
 /// Takes an address.
 pub async fn take(listen: Listen) -> Result<Option<TcpListener>> {
     match listen {
-        Listen::At(address) => bind(address).await.map(Some),
+        Listen::At(address) => bind(address, "--listen").await.map(Some),
         Listen::Usual => match TcpListener::bind(USUAL).await {
             Ok(listener) => Ok(Some(listener)),
-            Err(_) => bind(SocketAddr::new(USUAL.ip(), 0)).await.map(Some),
+            Err(_) => bind(SocketAddr::new(USUAL.ip(), 0), "--listen").await.map(Some),
         },
         Listen::Nowhere => Ok(None),
     }
 }
 
 /// Takes the address, or says how to choose another.
-async fn bind(address: SocketAddr) -> Result<TcpListener> {
+pub async fn bind(address: SocketAddr, option: &str) -> Result<TcpListener> {
     TcpListener::bind(address).await.with_context(|| {
         format!(
-            "could not listen on {address}; choose another address with --listen ADDR:PORT \
+            "could not listen on {address}; choose another address with {option} ADDR:PORT \
              (port 0 takes a free one)"
         )
     })

@@ -7,11 +7,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use apiserver::answer::Pieces;
-use apiserver::connected::{
-    DialRequest, Duplex, LogRequest, Missing, Node, Program, ProgramRequest,
-};
-use async_trait::async_trait;
 use node::agent::Options;
 use node::devices::{self, Devices};
 use node::machine;
@@ -19,7 +14,6 @@ use node::network::{self, Connected, DOMAIN, Network};
 use node::register::Heartbeat;
 use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::process::{self, Process};
-use node::server::{logs, streams};
 use node::simulated::NODE;
 use reconcile::{Context, Kind, Name};
 
@@ -247,58 +241,4 @@ pub async fn find_api(context: &Context) -> SocketAddr {
 /// Runs the agent until it is dropped.
 pub async fn run(context: Context, options: Options) {
     node::agent::run(context, options).await;
-}
-
-/// What the API server asks the node for.
-pub struct Link {
-    pub node: String,
-    pub runtime: Arc<dyn PodRuntime>,
-}
-
-#[async_trait]
-impl Node for Link {
-    fn name(&self) -> &str {
-        &self.node
-    }
-
-    async fn logs(&self, request: LogRequest) -> Result<Pieces, Missing> {
-        let wanted = logs::Wanted {
-            pod: request.pod,
-            container: request.container,
-            follow: request.follow,
-            previous: request.previous,
-            timestamps: request.timestamps,
-            tail_lines: request.tail_lines,
-            limit_bytes: request.limit_bytes,
-            since_microseconds: request.since,
-        };
-        logs::open(&self.runtime, &wanted).map_err(|missing| match missing {
-            logs::Missing::NotStarted => Missing::NotStarted,
-            logs::Missing::NoPrevious => Missing::NoPrevious,
-            logs::Missing::Unreadable => Missing::Unreadable,
-        })
-    }
-
-    async fn runs(&self, pod: &str, container: &str) -> bool {
-        streams::running(&self.runtime, pod, container).is_some()
-    }
-
-    async fn program(&self, request: ProgramRequest) -> Result<Program, String> {
-        let ProgramRequest { pod, container, command, stdin, stdout, stderr, tty } = request;
-        let wanted = streams::Wanted { stdin, stdout, stderr, tty };
-        let opened = streams::open(&self.runtime, (&pod, &container), &command, &wanted).await;
-        opened.map(|streams::Streams { stdin, stdout, stderr, resize, end }| Program {
-            stdin,
-            stdout,
-            stderr,
-            resize,
-            end,
-        })
-    }
-
-    async fn dial(&self, request: DialRequest) -> Result<Box<dyn Duplex>, String> {
-        let DialRequest { pod, address, port } = request;
-        let stream = streams::dial(&self.runtime, (&pod, &address), port).await?;
-        Ok(Box::new(stream))
-    }
 }

@@ -24,6 +24,7 @@ use crate::listener::{self, Listen};
 use crate::node_agent;
 use crate::node_name;
 use crate::output::Output;
+use crate::page;
 use crate::parts::Parts;
 use crate::ready::Ready;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
@@ -47,6 +48,8 @@ pub struct Plan {
     /// Where keys and certificates are.
     pub keys: PathBuf,
     pub listen: Listen,
+    /// Where the page for people is, if it is served.
+    pub page: Option<SocketAddr>,
     /// Another place for the kubeconfig.
     pub kubeconfig_out: Option<PathBuf>,
     pub node: String,
@@ -63,6 +66,10 @@ pub async fn run(plan: Plan) -> Result<()> {
     let listener = listener::take(plan.listen).await?;
     let listen = match &listener {
         Some(listener) => Some(listener.local_addr().context("could not tell the address")?),
+        None => None,
+    };
+    let page_listener = match plan.page {
+        Some(address) => Some(listener::bind(address, "--web-listen").await?),
         None => None,
     };
     let store = tokio::select! {
@@ -82,7 +89,14 @@ pub async fn run(plan: Plan) -> Result<()> {
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());
     let health =
         Health { store: store.clone(), stop, beside, caches: Some(started.caches.clone()) };
-    tasks.spawn("socket", listener::serve(local, Arc::new(health), tasks.stop_handle()));
+    let health = Arc::new(health);
+    tasks.spawn("socket", listener::serve(local, health.clone(), tasks.stop_handle()));
+    if let Some(page) = page_listener {
+        let address = page.local_addr().context("could not tell the address of the page")?;
+        parts.add("page", format!("http://{address}"));
+        let api = listen.map(listener::url).unwrap_or_default();
+        tasks.spawn("page", page::serve(page, api, health, tasks.stop_handle()));
+    }
     if let Some(listen) = listen {
         kubeconfig::write(&kubeconfig::in_data(&plan.data), &admin, listen)?;
         if let Some(path) = &plan.kubeconfig_out {

@@ -10,6 +10,7 @@ use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogLevel;
+use crate::kept_lines::Keeper;
 use crate::traces::{self, Traces};
 
 /// The first that is set says what to log.
@@ -17,9 +18,10 @@ const VARIABLES: &[&str] = &["SETPOINT_LOG", "RUST_LOG"];
 /// Libraries that tell at `debug` what only their authors want to know.
 const QUIETER: &str = "h2=info,hyper=info,hyper_util=info,tower=info,mysql_async=info";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
     /// For people.
+    #[default]
     Text,
     /// For programs: one object per line.
     Json,
@@ -50,15 +52,15 @@ pub fn start(options: &Options) -> Result<Option<Traces>> {
         let value = env::var(name).ok().filter(|value| !value.is_empty());
         value.map(|value| (*name, value))
     });
-    let filter = match (options.verbose, variable) {
-        (0, None) => EnvFilter::new(directives(options.level)),
-        (0, Some((name, value))) => EnvFilter::try_new(&value).with_context(|| {
+    let filter = || match (options.verbose, &variable) {
+        (0, None) => Ok(EnvFilter::new(directives(options.level))),
+        (0, Some((name, value))) => EnvFilter::try_new(value).with_context(|| {
             format!(
                 "{name} is {value:?}; write a level such as debug, or parts such as store=debug"
             )
-        })?,
-        (1, _) => EnvFilter::new(directives(LogLevel::Debug)),
-        (_, _) => EnvFilter::new(directives(LogLevel::Trace)),
+        }),
+        (1, _) => Ok(EnvFilter::new(directives(LogLevel::Debug))),
+        (_, _) => Ok(EnvFilter::new(directives(LogLevel::Trace))),
     };
     let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let log = tracing_subscriber::fmt::layer()
@@ -66,13 +68,15 @@ pub fn start(options: &Options) -> Result<Option<Traces>> {
         .with_target(false)
         .with_ansi(io::stderr().is_terminal() && !is_plain);
     // Spans for a collector are no lines of the log, and cost nothing where there is none.
-    let filter = filter.add_directive(format!("{}=off", traces::TARGET).parse()?);
+    let no_spans = || format!("{}=off", traces::TARGET).parse();
+    let kept = Keeper.with_filter(filter()?.add_directive(no_spans()?));
+    let filter = filter()?.add_directive(no_spans()?);
     let traces = Traces::from_environment()?;
     let spans = traces.as_ref().map(|traces| {
         let only = Targets::new().with_target(traces::TARGET, tracing::Level::INFO);
         tracing_opentelemetry::layer().with_tracer(traces.tracer()).with_filter(only)
     });
-    let registry = tracing_subscriber::registry().with(spans);
+    let registry = tracing_subscriber::registry().with(spans).with(kept);
     match options.format {
         Format::Text => registry.with(log.with_filter(filter)).init(),
         Format::Json => registry.with(log.json().flatten_event(true).with_filter(filter)).init(),

@@ -95,6 +95,7 @@ impl Controller {
             data,
             keys: base.join(KEYS_DIRECTORY),
             listen: Listen::Nowhere,
+            page: None,
             kubeconfig_out: None,
             node,
             loaded,

@@ -1,19 +1,24 @@
 //! The command line: one file per command, and one line per command in the list below.
 
+mod apply;
+mod cluster;
 mod completions;
 mod connect;
 mod controller;
 mod doctor;
 mod down;
+mod logs;
 mod operator;
 mod serve;
 mod serving;
 mod start;
 mod status;
+mod storage;
 mod train;
 mod up;
 mod version;
 mod vm;
+mod web;
 
 use std::ffi::OsString;
 use std::io;
@@ -36,6 +41,7 @@ Examples:
   setpoint status                  what runs, and where
   setpoint doctor                  what this machine can do, and what to do about the rest
   setpoint down                    stop it
+  setpoint logs --operator dynamo  what an operator wrote to the log
   setpoint train train.py --watch  train, and see how it goes
   setpoint serve -f graph.yaml --watch   serve models; the address when they answer
   setpoint vm create NAME --image URL    a virtual machine; `setpoint vm console NAME` talks to it
@@ -75,7 +81,12 @@ commands! {
     down::Down,
     status::Status,
     doctor::Doctor,
+    logs::Logs,
     controller::Controller,
+    storage::Storage,
+    web::Web,
+    apply::Apply,
+    cluster::Cluster,
     train::Train,
     serve::Serve,
     vm::Vm,
@@ -108,10 +119,10 @@ struct Global {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 
-    /// How the log is written.
-    #[arg(long, global = true, value_name = "text|json", default_value = "text")]
+    /// How the log is written; as text, unless a file says otherwise.
+    #[arg(long, global = true, value_name = "text|json")]
     #[arg(hide_possible_values = true)]
-    log_format: telemetry::Format,
+    log_format: Option<telemetry::Format>,
 }
 
 /// What a command is given besides its own arguments.

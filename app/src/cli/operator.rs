@@ -1,23 +1,23 @@
 //! `setpoint operator`: our operators on any cluster.
 
 use std::io::Write;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, anyhow};
+use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Args, Subcommand};
 use serde_json::{Value, json};
 
 use super::Context;
 use super::start::multi_threaded;
-use crate::config::LogLevel;
 use crate::operators::Nodes;
 use crate::operators::choice::{Choice, every_name};
 use crate::operators::cluster::Access;
 use crate::operators::installation::{
     HEALTH_PORT, Installation, METRICS_PORT, Reached, SECURE_PORT,
 };
+use crate::operators::said::{Address, Only, Said};
 use crate::operators::standalone::{
     self, Addresses, Election, FirstObjects, Install, LIFE_SECONDS, Plan,
 };
@@ -76,6 +76,10 @@ struct Installed {
     /// progress then go there, and not to a service.
     #[arg(long, value_name = "https://HOST:PORT", value_parser = parse_url)]
     webhook_url: Option<String>,
+
+    /// Work in this namespace alone; operators that work everywhere leave it to this one.
+    #[arg(long, value_name = "NAMESPACE")]
+    watch_namespace: Option<String>,
 }
 
 #[derive(Args)]
@@ -91,22 +95,29 @@ struct Run {
     #[arg(long, value_name = "NAME")]
     context: Option<String>,
 
-    /// Where /healthz and /readyz are answered.
-    #[arg(long, value_name = "ADDR:PORT", default_value_t = everywhere(HEALTH_PORT))]
-    health_address: SocketAddr,
+    /// A file that the operators are configured by: an OperatorConfiguration of
+    /// operator.config.dynamo.nvidia.com/v1alpha1. What is given here wins over it.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
 
-    /// Where /metrics is answered, over TLS.
-    #[arg(long, value_name = "ADDR:PORT", default_value_t = everywhere(METRICS_PORT))]
-    metrics_address: SocketAddr,
+    /// Where /healthz and /readyz are answered. Else port 8081 of every address.
+    #[arg(long, value_name = "ADDR:PORT")]
+    health_address: Option<SocketAddr>,
 
-    /// Where webhooks and reports of progress are answered, over TLS.
-    #[arg(long, value_name = "ADDR:PORT", default_value_t = everywhere(SECURE_PORT))]
-    webhook_address: SocketAddr,
+    /// Where /metrics is answered, over TLS. Else port 8443 of every address.
+    #[arg(long, value_name = "ADDR:PORT")]
+    metrics_address: Option<SocketAddr>,
 
-    /// Do the work only while holding a lease. Without it nobody else may run the same.
-    #[arg(long, value_name = "true|false", default_value_t = true, action = ArgAction::Set)]
+    /// Where webhooks and reports of progress are answered, over TLS. Else port 9443 of every
+    /// address.
+    #[arg(long, value_name = "ADDR:PORT")]
+    webhook_address: Option<SocketAddr>,
+
+    /// Do the work only while holding a lease, as is usual. Without it nobody else may run the
+    /// same.
+    #[arg(long, value_name = "true|false", action = ArgAction::Set)]
     #[arg(hide_possible_values = true)]
-    leader_elect: bool,
+    leader_elect: Option<bool>,
 
     /// Install what is needed first, as this user: definitions, roles, webhooks.
     #[arg(long)]
@@ -147,34 +158,56 @@ impl Operator {
 
 impl Run {
     fn run(&self, context: &Context) -> Result<ExitCode> {
-        let (verbose, format) = (context.global.verbose, context.global.log_format);
-        let level = LogLevel::default();
+        let (file, said) = self.read()?;
+        let verbose = context.global.verbose;
+        let format = context.global.log_format.or(said.format).unwrap_or_default();
+        let level = said.level.unwrap_or_default();
         let _traces = telemetry::start(&telemetry::Options { verbose, level, format })?;
         let runtime = multi_threaded()?;
-        let ended = runtime.block_on(standalone::run(self.plan(context)));
+        let ended = runtime.block_on(standalone::run(self.plan(context, file, &said)));
         runtime.shutdown_background();
         ended.map(|()| ExitCode::SUCCESS)
     }
 
-    fn plan(&self, context: &Context) -> Plan {
-        let Installed { enable, namespace, webhook_url } = self.installed.clone();
+    /// The text of the file, and what it says of this process.
+    fn read(&self) -> Result<(Option<String>, Said)> {
+        let Some(path) = &self.config else { return Ok((None, Said::default())) };
+        let shown = path.display();
+        let text =
+            std::fs::read_to_string(path).with_context(|| format!("could not read {shown}"))?;
+        let mut families = self.installed.enable.families();
+        let read = families.find_map(|(family, _)| family.read(&text)).ok_or_else(|| {
+            anyhow!("{shown} is for none of the operators that are enabled; see its apiVersion")
+        })?;
+        let said = read.map_err(|why| anyhow!(why)).with_context(|| format!("{shown} is wrong"))?;
+        Ok((Some(text), said))
+    }
+
+    fn plan(&self, context: &Context, file: Option<String>, said: &Said) -> Plan {
+        let Installed { enable, namespace, webhook_url, watch_namespace } = self.installed.clone();
+        let address = |flag: Option<SocketAddr>, said: Address, port: u16| {
+            flag.unwrap_or_else(|| said.or(port))
+        };
+        let elects = self.leader_elect.or(said.elects).unwrap_or(true);
         Plan {
             choice: enable,
             access: Access { kubeconfig: self.kubeconfig.clone(), context: self.context.clone() },
             namespace,
             url: webhook_url,
             addresses: Addresses {
-                health: self.health_address,
-                metrics: self.metrics_address,
-                secure: self.webhook_address,
+                health: address(self.health_address, said.health, HEALTH_PORT),
+                metrics: address(self.metrics_address, said.metrics, METRICS_PORT),
+                secure: address(self.webhook_address, said.secure, SECURE_PORT),
             },
-            election: if self.leader_elect { Election::ByLease } else { Election::None },
+            election: if elects { Election::ByLease } else { Election::None },
             install: if self.install { Install::Here } else { Install::ByOthers },
             first_objects: match self.no_runtimes {
                 true => FirstObjects::LeftOut,
                 false => FirstObjects::Made,
             },
             certificate_life_seconds: self.certificate_seconds,
+            file,
+            only: watch_namespace.map(Only::of).or(said.only.clone()),
             output: context.output,
         }
     }
@@ -182,10 +215,11 @@ impl Run {
 
 impl Manifests {
     fn print(&self, context: &Context) -> Result<ExitCode> {
-        let Installed { enable, namespace, webhook_url } = self.installed.clone();
+        let Installed { enable, namespace, webhook_url, watch_namespace } = self.installed.clone();
+        let only = watch_namespace;
         let namespace = namespace.unwrap_or_else(|| enable.first().home().namespace.to_owned());
         let reached = webhook_url.map_or(Reached::Service, Reached::Url);
-        let installation = Installation { choice: enable, namespace, reached };
+        let installation = Installation { choice: enable, namespace, reached, only };
         let all = match self.runtimes {
             true => installation.first_objects(Nodes::Images),
             false => installation.manifests(&self.image),
@@ -217,10 +251,6 @@ fn enable_help() -> String {
     format!("The operators to run, with commas between them: {}", every_name().join(", "))
 }
 
-fn everywhere(port: u16) -> SocketAddr {
-    SocketAddr::new(IpAddr::V4(Ipv4Addr::UNSPECIFIED), port)
-}
-
 fn parse_url(text: &str) -> Result<String, String> {
     let is_good = text.strip_prefix("https://").is_some_and(|rest| {
         let rest = rest.trim_end_matches('/');
@@ -240,7 +270,8 @@ mod tests {
     fn what_is_printed_is_what_was_meant_in_either_form() {
         let choice = Choice::parse("all").expect("it is known");
         let namespace = "ml".to_owned();
-        let installation = Installation { choice, namespace, reached: Reached::Service };
+        let installation =
+            Installation { choice, namespace, reached: Reached::Service, only: None };
         for all in [installation.manifests("i"), installation.first_objects(Nodes::Images)] {
             let yaml = written(&all, Format::Text).expect("printed");
             let documents = yaml.split("---\n").filter(|one| !one.is_empty());

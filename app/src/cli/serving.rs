@@ -81,8 +81,9 @@ impl Component {
     }
 }
 
+/// What is served, from which store, and where.
 #[derive(Args, Clone)]
-pub struct Serving {
+pub struct Place {
     /// The configuration file. Else the one named by CONFIG_PATH, ./.config.yaml,
     /// ./configs/config-example.yaml, or the built-in defaults.
     #[arg(long, value_name = "FILE")]
@@ -102,6 +103,16 @@ pub struct Serving {
     /// replaced. The same is always in the data directory.
     #[arg(long, value_name = "FILE")]
     pub kubeconfig_out: Option<PathBuf>,
+
+    /// Where the state is kept; wins over storage.type of the file.
+    #[arg(long, value_name = "memory|embedded|mysql|etcd", hide_possible_values = true)]
+    pub store: Option<StoreKind>,
+}
+
+#[derive(Args, Clone)]
+pub struct Serving {
+    #[command(flatten)]
+    pub place: Place,
 
     /// The parts to run, with commas between them.
     #[arg(long, value_name = "LIST", default_value = "all", value_delimiter = ',')]
@@ -129,15 +140,15 @@ pub struct Serving {
     #[arg(long, value_name = "LIST", default_value = "")]
     #[arg(value_parser = parse_resources)]
     pub fake_node_resources: FakeResources,
-
-    /// Where the state is kept; wins over storage.type of the file.
-    #[arg(long, value_name = "memory|embedded|mysql|etcd", hide_possible_values = true)]
-    pub store: Option<StoreKind>,
 }
 
-impl Serving {
+impl Place {
     /// Reads what has to be read; changes nothing.
-    pub fn plan(&self, context: &Context) -> Result<Plan> {
+    pub fn plan(
+        &self,
+        context: &Context,
+        components: impl FnOnce(&Loaded) -> Result<Components>,
+    ) -> Result<Plan> {
         let data = directories::data(self.data_dir.as_deref())?;
         let mut loaded = config::load(self.config.as_deref())?;
         if let Some(kind) = self.store {
@@ -152,12 +163,28 @@ impl Serving {
         };
         let (began, output, keys) = (context.began, context.output, data.join(KEYS_DIRECTORY));
         let listen = self.listen.map_or(Listen::Usual, Listen::At);
-        let components = self.components(&loaded)?;
-        Ok(Plan { began, data, keys, listen, kubeconfig_out, node, loaded, components, output })
+        let components = components(&loaded)?;
+        let page = None;
+        Ok(Plan {
+            began,
+            data,
+            keys,
+            listen,
+            page,
+            kubeconfig_out,
+            node,
+            loaded,
+            components,
+            output,
+        })
     }
 }
 
 impl Serving {
+    pub fn plan(&self, context: &Context) -> Result<Plan> {
+        self.place.plan(context, |loaded| self.components(loaded))
+    }
+
     /// The parts to run, with what they are told.
     fn components(&self, loaded: &Loaded) -> Result<Components> {
         let has = |one: Component| {
@@ -221,7 +248,8 @@ fn parse_resources(text: &str) -> Result<FakeResources, String> {
 /// Starts the log and says what should be said about the configuration.
 pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<Option<Traces>> {
     let Global { verbose, log_format, .. } = context.global;
-    let traces = telemetry::start(&telemetry::Options { verbose, level, format: log_format })?;
+    let format = log_format.unwrap_or_default();
+    let traces = telemetry::start(&telemetry::Options { verbose, level, format })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),
         Source::Defaults { tried } => {

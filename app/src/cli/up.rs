@@ -132,12 +132,12 @@ impl Up {
         let program = std::env::current_exe().context("could not find this program's file")?;
         let mut command = Command::new(&program);
         command.args(["start", "--detached"]).arg("--data-dir").arg(&plan.data);
-        if let Some(listen) = self.serving.listen {
+        if let Some(listen) = self.serving.place.listen {
             command.args(["--listen", &listen.to_string()]);
         }
-        command.args(["--log-format", context.global.log_format.name()]);
+        command.args(["--log-format", context.global.log_format.unwrap_or_default().name()]);
         command.args((0..context.global.verbose).map(|_| "--verbose"));
-        if let Some(file) = &self.serving.config {
+        if let Some(file) = &self.serving.place.config {
             command.arg("--config").arg(file);
         }
         if let Some(file) = &plan.kubeconfig_out {
@@ -153,7 +153,7 @@ impl Up {
             command.args(["--fake-nodes", &self.serving.fake_nodes.to_string()]);
             command.args(["--fake-node-resources", &self.serving.fake_node_resources.text]);
         }
-        if let Some(kind) = self.serving.store {
+        if let Some(kind) = self.serving.place.store {
             command.args(["--store", &kind.to_string()]);
         }
         let log = || log.try_clone().context("could not open the log");

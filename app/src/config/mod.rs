@@ -4,7 +4,7 @@
 //! over the file: the commands see to that.
 
 mod cluster;
-mod duration;
+pub mod duration;
 mod file;
 mod section;
 mod size;
@@ -33,6 +33,8 @@ pub struct Config {
     /// `operators`: the families that do not run unless they are asked for by name.
     pub operators_off: BTreeSet<&'static str>,
     pub log_level: LogLevel,
+    /// `web.port`: where `setpoint web` serves its page.
+    pub web_port: Option<u16>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -85,9 +87,10 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
         Some(false) | None => LogLevel::default(),
     };
     let log_level = read_log(root.section("log")?, &mut remarks)?.unwrap_or(unless_said);
+    let web_port = read_web(root.section("web")?, &mut remarks)?;
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
-    Ok((Config { storage, cluster, operators_off, log_level }, remarks))
+    Ok((Config { storage, cluster, operators_off, log_level, web_port }, remarks))
 }
 
 fn read_operators(
@@ -102,6 +105,14 @@ fn read_operators(
     }
     section.finish(remarks);
     Ok(off)
+}
+
+/// The port of the page for people.
+fn read_web(mut web: Section<'_>, remarks: &mut Remarks) -> Result<Option<u16>> {
+    let port = web.number("port", 1, u64::from(u16::MAX))?;
+    web.skip("cors", remarks);
+    web.finish(remarks);
+    Ok(port.and_then(|port| u16::try_from(port).ok()))
 }
 
 fn read_log(mut log: Section<'_>, remarks: &mut Remarks) -> Result<Option<LogLevel>> {
@@ -122,10 +133,6 @@ fn read_log(mut log: Section<'_>, remarks: &mut Remarks) -> Result<Option<LogLev
 /// Keys of k3's own configuration that Setpoint accepts and does not need.
 fn read_without_effect(root: &mut Section<'_>, remarks: &mut Remarks) -> Result<()> {
     root.skip("role", remarks);
-    let mut web = root.section("web")?;
-    web.skip("port", remarks);
-    web.skip("cors", remarks);
-    web.finish(remarks);
     let mut jwt = root.section("jwt")?;
     jwt.skip("signing_key", remarks);
     jwt.finish(remarks);
@@ -237,13 +244,12 @@ mod tests {
         let text = "debug: true\nrole: one\nweb: {port: 8080, cors: [a]}\n\
                     log: {level: warn, path: logs}\njwt: {signing_key: s}\n";
         let (loaded, remarks) = read(text, "c.yaml").expect("it must load");
-        assert_eq!(loaded.log_level, LogLevel::Warn);
+        assert_eq!((loaded.log_level, loaded.web_port), (LogLevel::Warn, Some(8_080)));
         assert_eq!(remarks.warnings, [""; 0]);
         let expected = [
             "c.yaml:4:20: log.path has no effect",
-            "c.yaml:2:1: role has no effect",
-            "c.yaml:3:7: web.port has no effect",
             "c.yaml:3:19: web.cors has no effect",
+            "c.yaml:2:1: role has no effect",
             "c.yaml:5:7: jwt.signing_key has no effect",
         ];
         assert_eq!(remarks.without_effect, expected);

@@ -41,6 +41,17 @@ pub async fn connect(access: &Access) -> Result<Cluster> {
     Ok(Cluster { client, url: url.trim_end_matches('/').to_owned(), own_namespace })
 }
 
+/// The name of the user that the cluster takes us for; `None` if it does not say.
+pub async fn user(client: &kube::Client) -> Option<String> {
+    let review = serde_json::json!({"apiVersion": "authentication.k8s.io/v1",
+        "kind": "SelfSubjectReview"});
+    let path = "/apis/authentication.k8s.io/v1/selfsubjectreviews";
+    let request = http::Request::post(path).header("content-type", "application/json");
+    let request = request.body(review.to_string().into_bytes()).ok()?;
+    let told: serde_json::Value = client.request(request).await.ok()?;
+    told["status"]["userInfo"]["username"].as_str().map(str::to_owned)
+}
+
 async fn by_kubeconfig(access: &Access) -> Result<kube::Config> {
     let read = match &access.kubeconfig {
         Some(path) => Kubeconfig::read_from(path)

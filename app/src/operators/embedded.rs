@@ -10,13 +10,14 @@ use apiserver::webhooks::within::Part;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
-use reconcile::Context;
+use reconcile::{Context, Elsewhere, Kind};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Asked, Entrance, Family, Nodes, Operator, Surroundings, answer};
+use super::{Asked, Entrance, Family, Nodes, Operator, Surroundings, answer, missing};
 use crate::definitions;
+use crate::shutdown::Tasks;
 
 /// Where pods find this server; their node fills it in.
 const SERVER_OF_PODS: &str = "https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SERVICE_PORT)";
@@ -48,6 +49,15 @@ pub struct Given {
     pub installed: watch::Sender<bool>,
 }
 
+/// Has a family say which namespaces are left to others, for as long as the server lives.
+pub fn follow_others(tasks: &Tasks, family: &'static dyn Family, context: Context) -> Elsewhere {
+    let (teller, elsewhere) = Elsewhere::told();
+    tasks.spawn_until_stop("others", async move {
+        family.follow_others(&context, teller).await;
+    });
+    elsewhere
+}
+
 /// Has the server ask a family, for as long as the server lives.
 pub fn connect(server: &Server, family: &'static dyn Family, context: Context) {
     let reviewer = Reviewer { family, context: context.clone() };
@@ -64,16 +74,30 @@ pub async fn run(given: Given) {
     definitions::install(&installer, &family.first_objects(&enabled, Nodes::Processes)).await;
     installed.send_replace(true);
     let entrance = Some(Entrance { url: SERVER_OF_PODS.to_owned(), authority_pem });
-    let around = Surroundings { nodes: Nodes::Processes, entrance, unknown: Vec::new() };
     let mut running = JoinSet::new();
     for (operator, context) in contexts {
         if *context.stop.borrow() {
             return;
         }
+        let unknown = unknown(operator, &context).await;
+        let nodes = Nodes::Processes;
+        let around = Surroundings { nodes, entrance: entrance.clone(), unknown };
         let mut parts = family.start(operator, &context, &around);
         running.spawn(async move { while parts.join_next().await.is_some() {} });
     }
     while running.join_next().await.is_some() {}
+}
+
+/// Of the kinds that an operator can do without: those that nobody has defined.
+async fn unknown(operator: &Operator, context: &Context) -> Vec<Kind> {
+    let requests = context.requests(operator.name, Default::default());
+    match missing::of(&requests, operator.uses).await {
+        Ok(unknown) => unknown,
+        Err(error) => {
+            tracing::warn!(operator = operator.name, error = %error.chain(), "could not ask");
+            operator.uses.to_vec()
+        }
+    }
 }
 
 /// Answers the server's questions about objects of a family.

@@ -1,25 +1,48 @@
 //! The family of inference: graphs of model servers, and LeaderWorkerSet.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use inference::kinds::{ADAPTER, COMPONENT, GRAPH, LEADER_WORKER_SET, MODEL, REQUEST};
+use inference::configuration::Configuration;
+use inference::kinds::{
+    ADAPTER, COMPONENT, CONTROLLER_REVISION, GRAPH, JOB, LEADER_WORKER_SET, MODEL, OPTIONAL,
+    PERSISTENT_VOLUME_CLAIM, REQUEST,
+};
+use inference::namespace_scope::{self, Marker};
 use inference::settings::{Gates, Settings};
 use inference::{
-    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, conversion, manifests,
+    Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, checkpoint,
+    conversion, manifests,
 };
-use reconcile::Context;
 use reconcile::conversion::Convert;
+use reconcile::elsewhere::Namespaces;
+use reconcile::{Context, Error};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::{Family, Home, Operator, Surroundings};
+use super::said::{Address, Only, Said};
+use super::{Claim, Family, Home, Operator, Surroundings, Told};
+use crate::config::{LogLevel, duration};
+use crate::telemetry::Format;
 
 const DYNAMO: &str = "dynamo";
 const LEADER_WORKER_SETS: &str = "lws";
 
+/// What this process was told at its start; else what is usual.
+static SETTINGS: OnceLock<Settings> = OnceLock::new();
+/// The same with what the operators found around them when they were started.
+static FOUND: RwLock<Option<Arc<Settings>>> = RwLock::new(None);
+
+fn settings() -> &'static Settings {
+    SETTINGS.get_or_init(Settings::default)
+}
+
 /// What reviews are judged by.
-static SETTINGS: LazyLock<Settings> = LazyLock::new(Settings::default);
+fn found() -> Arc<Settings> {
+    let found = FOUND.read().unwrap_or_else(PoisonError::into_inner).clone();
+    found.unwrap_or_else(|| Arc::new(settings().clone()))
+}
 
 pub struct Inference;
 
@@ -34,6 +57,7 @@ impl Family for Inference {
             namespace: NAMESPACE,
             account: SERVICE_ACCOUNT,
             service: WEBHOOK_SERVICE,
+            metrics_service: Some("dynamo-operator-controller-manager-metrics-service"),
             secret: "webhook-server-cert",
             labels: &[
                 ("app.kubernetes.io/name", "dynamo-operator"),
@@ -50,9 +74,11 @@ impl Family for Inference {
                 lease: "dynamo.nvidia.com",
                 metrics_prefix: "",
                 needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
-                uses: &[LEADER_WORKER_SET],
-                children: &[],
-                groups: &[],
+                uses: OPTIONAL,
+                // Of the rest that it makes it may find others' under the same names, and has to
+                // see what it then changes.
+                children: &[JOB, PERSISTENT_VOLUME_CLAIM],
+                groups: &[api::dynamo::GROUP],
             },
             Operator {
                 name: LEADER_WORKER_SETS,
@@ -60,14 +86,18 @@ impl Family for Inference {
                 metrics_prefix: "",
                 needs: &[LEADER_WORKER_SET],
                 uses: &[],
-                children: &[],
-                groups: &[],
+                children: &[CONTROLLER_REVISION],
+                groups: &[api::leader_worker_set::GROUP],
             },
         ]
     }
 
     fn manifests(&self, enabled: &[&str]) -> Vec<Value> {
         manifests::all(these(enabled))
+    }
+
+    fn accounts(&self, enabled: &[&str], namespace: &str) -> Vec<Value> {
+        manifests::accounts(these(enabled), namespace)
     }
 
     fn controllers(&self, operator: &Operator) -> Vec<&'static str> {
@@ -77,9 +107,13 @@ impl Family for Inference {
     }
 
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()> {
-        let gates = Gates { leader_worker_set: !around.unknown.contains(&LEADER_WORKER_SET) };
-        let settings = Arc::new(Settings { gates, ..Settings::default() });
+        let usual = settings();
+        let gates = Gates::without(&around.unknown).and(usual.allowed);
+        let settings = Arc::new(Settings { gates, ..usual.clone() });
         let enabled = these(&[operator.name]);
+        if enabled.dynamo {
+            *FOUND.write().unwrap_or_else(PoisonError::into_inner) = Some(settings.clone());
+        }
         inference::start(context, &Options { enabled, settings })
     }
 
@@ -87,13 +121,123 @@ impl Family for Inference {
         Some(inference::METRICS_PREFIX)
     }
 
-    async fn review(&self, _: &Context, path: &str, review: &Value) -> Option<Value> {
-        admission::review(&SETTINGS, path, review)
+    async fn review(&self, context: &Context, path: &str, review: &Value) -> Option<Value> {
+        if context.elsewhere.has(namespace_scope::namespace_of(review)) {
+            return admission::allow(path, review);
+        }
+        let settings = found();
+        match path == admission::webhooks::RESTORE_POD {
+            true => Some(checkpoint::restore::review(&settings, context, review).await),
+            false => admission::review(&settings, path, review),
+        }
+    }
+
+    fn read(&self, file: &str) -> Option<Result<Said, String>> {
+        is_ours(file).then(|| Configuration::read(file).and_then(|read| said(&read)))
+    }
+
+    fn configure(&self, told: &Told<'_>) -> Result<(), String> {
+        let mut chosen = Settings::default();
+        if let Ok(exporter) = std::env::var("DCGM_METRICS_ENDPOINT_TEMPLATE") {
+            chosen.exporter = exporter;
+        }
+        if let Some(file) = told.file.filter(|file| is_ours(file)) {
+            chosen = Configuration::read(file)?.settings(chosen);
+        }
+        if let Some(user) = told.user {
+            chosen.principal = user.to_owned();
+        }
+        if told.only.is_some() {
+            (chosen.manages_roles, chosen.discovers_gpus) = (false, false);
+        }
+        SETTINGS.set(chosen).map_err(|_| "it was configured already".to_owned())
+    }
+
+    async fn follow_others(&self, context: &Context, told: watch::Sender<Namespaces>) {
+        namespace_scope::follow_marks(context, told).await;
+    }
+
+    fn claim(&self, context: &Context, only: &Only) -> Option<Arc<dyn Claim>> {
+        Some(Arc::new(Marked(Marker {
+            requests: context.requests(namespace_scope::MANAGER, Default::default()),
+            environment: context.environment.clone(),
+            namespace: only.namespace.clone(),
+            version: settings().version.clone(),
+            duration: only.lease,
+            renew: only.renew,
+        })))
     }
 
     fn converts(&self, path: &str) -> Option<Convert> {
         (path == conversion::PATH).then_some(conversion::convert as Convert)
     }
+}
+
+/// The lease that says so.
+struct Marked(Marker);
+
+#[async_trait]
+impl Claim for Marked {
+    async fn take(&self) -> Result<(), Error> {
+        self.0.write().await
+    }
+
+    async fn keep(&self) -> Error {
+        self.0.keep().await
+    }
+
+    async fn give_up(&self) -> Result<(), Error> {
+        self.0.give_up().await
+    }
+}
+
+/// Whether a file is for this family; one that cannot be read at all may be.
+fn is_ours(file: &str) -> bool {
+    let read: Result<Value, _> = serde_saphyr::from_str(file);
+    let group = inference::configuration::API_VERSION.split('/').next().unwrap_or_default();
+    read.map_or(true, |value| {
+        let version = value["apiVersion"].as_str().unwrap_or_default();
+        version.is_empty() || version.starts_with(group)
+    })
+}
+
+/// What the file says of the process.
+fn said(read: &Configuration) -> Result<Said, String> {
+    let address = |host: &Option<String>, port: Option<u16>, field: &str| {
+        let host = host.as_ref().filter(|host| !host.is_empty());
+        let host = host.map(|host| host.parse()).transpose();
+        let host = host.map_err(|_| format!("{field} must be an address such as 0.0.0.0"))?;
+        Ok::<_, String>(Address { host, port })
+    };
+    let server = &read.server;
+    let (metrics, health) = (&server.metrics, &server.health_probe);
+    let time = |text: &str, field: &str| {
+        duration::parse(text).ok_or_else(|| format!("{field} must be {}", duration::EXPECTED))
+    };
+    let scope = &read.namespace.scope;
+    let lease = time(&scope.lease_duration, "namespace.scope.leaseDuration")?;
+    let renew = time(&scope.lease_renew_interval, "namespace.scope.leaseRenewInterval")?;
+    if renew >= lease {
+        return Err("namespace.scope.leaseRenewInterval must be less than leaseDuration".to_owned());
+    }
+    let namespace = read.namespace.restricted.clone();
+    Ok(Said {
+        metrics: address(&metrics.bind_address, metrics.port, "server.metrics.bindAddress")?,
+        health: address(&health.bind_address, health.port, "server.healthProbe.bindAddress")?,
+        secure: address(&server.webhook.host, server.webhook.port, "server.webhook.host")?,
+        elects: Some(read.leader_election.enabled),
+        level: read.logging.level.as_deref().map(|level| match level {
+            "debug" => LogLevel::Debug,
+            "warn" => LogLevel::Warn,
+            "error" => LogLevel::Error,
+            _ => LogLevel::Info,
+        }),
+        format: Some(match read.logging.format.as_deref() {
+            Some("console") => Format::Text,
+            _ => Format::Json,
+        }),
+        only: read.is_restricted().then_some(Only { namespace, lease, renew }),
+    })
 }
 
 fn these(enabled: &[&str]) -> Enabled {

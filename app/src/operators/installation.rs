@@ -7,6 +7,7 @@ use reconcile::Kind;
 use serde_json::{Value, json};
 
 use super::choice::Choice;
+use super::confined::confine;
 use super::{Home, Nodes};
 use crate::definitions;
 
@@ -50,6 +51,8 @@ pub struct Installation {
     pub choice: Choice,
     pub namespace: String,
     pub reached: Reached,
+    /// The one namespace that is worked in, if it is one.
+    pub only: Option<String>,
 }
 
 impl Installation {
@@ -122,6 +125,7 @@ impl Installation {
         let mut all = self.prerequisites();
         if self.reached == Reached::Service {
             all.extend([self.service(), self.deployment(image)]);
+            all.extend(self.metrics_service());
         }
         in_order(all)
     }
@@ -140,6 +144,15 @@ impl Installation {
             });
             let moved: Vec<Value> = moved.filter(|one| !all.contains(one)).collect();
             all.extend(moved);
+            if let Some(only) = &self.only {
+                let accounts = family.accounts(&enabled, only).into_iter();
+                all.extend(accounts.filter_map(|mut manifest| {
+                    self.move_in(&family.home(), &mut manifest).then_some(manifest)
+                }));
+            }
+        }
+        if let Some(only) = &self.only {
+            all.retain_mut(|manifest| confine(manifest, only));
         }
         all
     }
@@ -264,14 +277,30 @@ impl Installation {
         })
     }
 
+    /// What is counted is read by a service of its own, where users know one.
+    fn metrics_service(&self) -> Option<Value> {
+        let name = self.home().metrics_service?;
+        Some(json!({
+            "apiVersion": "v1",
+            "kind": "Service",
+            "metadata": {"namespace": self.namespace, "name": name, "labels": self.labels()},
+            "spec": {"selector": self.labels(), "ports": [
+                {"name": "https", "port": METRICS_PORT, "targetPort": METRICS_PORT}]},
+        }))
+    }
+
     fn deployment(&self, image: &str) -> Value {
         let account = self.home().account;
         let enable = self.choice.names().join(",");
+        let mut args = vec!["operator", "--enable", &enable, "--namespace", &self.namespace];
+        if let Some(only) = &self.only {
+            args.extend(["--watch-namespace", only]);
+        }
         let probe = |path: &str| json!({"httpGet": {"path": path, "port": "health"}});
         let container = json!({
             "name": "manager",
             "image": image,
-            "args": ["operator", "--enable", enable, "--namespace", self.namespace],
+            "args": args,
             "ports": [
                 {"name": "health", "containerPort": HEALTH_PORT},
                 {"name": "metrics", "containerPort": METRICS_PORT},
@@ -369,7 +398,7 @@ mod tests {
 
     fn installation(enable: &str, namespace: &str, reached: Reached) -> Installation {
         let choice = Choice::parse(enable).expect("they are known");
-        Installation { choice, namespace: namespace.to_owned(), reached }
+        Installation { choice, namespace: namespace.to_owned(), reached, only: None }
     }
 
     #[test]

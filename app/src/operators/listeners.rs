@@ -110,17 +110,19 @@ pub async fn serve_metrics(listener: TcpListener, told: Arc<Told>, stop: watch::
     secure(listener, served, stop, answer).await;
 }
 
+/// A family, and what it answers with.
+pub type Answering = (&'static dyn Family, Context);
+
 /// Answers servers and pods until told to stop, from when there is a certificate.
 pub async fn serve_questions(
     listener: TcpListener,
-    (families, context): (Vec<&'static dyn Family>, Context),
+    (families, stop): (Vec<Answering>, watch::Receiver<bool>),
     served: watch::Receiver<Option<Served>>,
 ) {
-    let stop = context.stop.clone();
-    let (families, context) = (Arc::new(families), Arc::new(context));
+    let families = Arc::new(families);
     let answer = move |request: Request<Incoming>| {
-        let (families, context) = (families.clone(), context.clone());
-        async move { answer_question(&families, &context, request).await }
+        let families = families.clone();
+        async move { answer_question(&families, request).await }
     };
     secure(listener, served, stop, answer).await;
 }
@@ -153,14 +155,10 @@ fn not_found() -> Answer {
     Answer::text(404, "404 page not found\n")
 }
 
-async fn answer_question(
-    families: &[&'static dyn Family],
-    context: &Context,
-    request: Request<Incoming>,
-) -> Response<Body> {
+async fn answer_question(families: &[Answering], request: Request<Incoming>) -> Response<Body> {
     let (parts, body) = request.into_parts();
     let (method, path) = (&parts.method, parts.uri.path());
-    let responder = families.iter().find(|family| family.is_for(method, path));
+    let responder = families.iter().find(|(family, _)| family.is_for(method, path));
     if *method != Method::POST && responder.is_none() {
         return not_found().into_response();
     }
@@ -168,25 +166,20 @@ async fn answer_question(
         Ok(body) => body.to_bytes(),
         Err(_) => return Answer::text(413, "413 payload too large\n").into_response(),
     };
-    if let Some(responder) = responder {
+    if let Some((responder, context)) = responder {
         let authorization = parts.headers.get(AUTHORIZATION).and_then(|it| it.to_str().ok());
         let asked = Asked { path, authorization, body };
         let (code, value) = responder.respond(context, &asked).await;
         return Answer::value(code, &value).into_response();
     }
-    review(families, context, path, &body).await.into_response()
+    review(families, path, &body).await.into_response()
 }
 
-async fn review(
-    families: &[&'static dyn Family],
-    context: &Context,
-    path: &str,
-    body: &Bytes,
-) -> Answer {
+async fn review(families: &[Answering], path: &str, body: &Bytes) -> Answer {
     let Ok(review) = serde_json::from_slice::<Value>(body) else {
         return Answer::text(400, "400 not a review in JSON\n");
     };
-    for family in families {
+    for (family, context) in families {
         if let Some(answered) = answer(*family, context, path, &review).await {
             return Answer::value(200, &answered);
         }

@@ -24,6 +24,7 @@ impl Family for Machines {
             namespace: NAMESPACE,
             account: SERVICE_ACCOUNT,
             service: WEBHOOK_SERVICE,
+            metrics_service: None,
             secret: "webhook-server-cert",
             labels: &[
                 ("app.kubernetes.io/name", "novasphere"),

@@ -7,16 +7,21 @@
 //! | `choice.rs` | which operators are enabled |
 //! | `embedded.rs` | beside our own server, asked without a connection |
 //! | `standalone.rs` | against any cluster: election, certificates, listeners |
+//! | `claims.rs` | a namespace that a process has for itself |
+//! | `confined.rs` | what an installation for one namespace needs |
 //! | `cluster.rs` | which cluster, and as whom |
 //! | `installation.rs` | where a process of ours lives on a cluster, and its manifests |
 //! | `certificates.rs` | the authority and the certificate that all replicas share |
 //! | `listeners.rs` | health, metrics, and what servers and pods ask |
 //! | `readiness.rs` | what is waited for
+//! | `said.rs` | what the file of a family says of its process |
 //! | `missing.rs` | what a cluster does not know, and what to do about it |
 
 mod certificates;
 pub mod choice;
+mod claims;
 pub mod cluster;
+mod confined;
 pub mod embedded;
 mod inference;
 pub mod installation;
@@ -24,6 +29,7 @@ mod listeners;
 mod machines;
 mod missing;
 mod readiness;
+pub mod said;
 pub mod standalone;
 mod training;
 
@@ -34,9 +40,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use reconcile::conversion::Convert;
+use reconcile::elsewhere::Namespaces;
 use reconcile::resource_metrics::Reviewed;
 use reconcile::{Context, Kind};
 use serde_json::Value;
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
@@ -57,6 +65,11 @@ pub trait Family: Send + Sync {
     /// What must be there before its operators run: definitions, roles, what makes a server ask.
     fn manifests(&self, enabled: &[&str]) -> Vec<Value>;
 
+    /// What a namespace needs besides, if its operators work in no other.
+    fn accounts(&self, _enabled: &[&str], _namespace: &str) -> Vec<Value> {
+        Vec::new()
+    }
+
     /// Objects of its own kinds that every installation begins with.
     fn first_objects(&self, _enabled: &[&str], _nodes: Nodes) -> Vec<Value> {
         Vec::new()
@@ -64,6 +77,25 @@ pub trait Family: Send + Sync {
 
     /// The names under which an operator tells how it is.
     fn controllers(&self, operator: &Operator) -> Vec<&'static str>;
+
+    /// Reads a file that it is configured by; `None` if the file is not for it.
+    fn read(&self, _file: &str) -> Option<Result<said::Said, String>> {
+        None
+    }
+
+    /// Takes in what this process was told. Called once, before anything is run or answered.
+    fn configure(&self, _told: &Told<'_>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Says which namespaces have operators of their own, until everything is to stop.
+    async fn follow_others(&self, _context: &Context, _told: watch::Sender<Namespaces>) {}
+
+    /// Says on a cluster that one namespace has an operator of its own; `None` if nobody of the
+    /// family would heed it.
+    fn claim(&self, _context: &Context, _only: &said::Only) -> Option<Arc<dyn Claim>> {
+        None
+    }
 
     /// Runs one of its operators until everything is to stop.
     fn start(&self, operator: &Operator, context: &Context, around: &Surroundings) -> JoinSet<()>;
@@ -90,6 +122,27 @@ pub trait Family: Send + Sync {
     async fn respond(&self, _context: &Context, _request: &Asked<'_>) -> (u16, Value) {
         (404, Value::Null)
     }
+}
+
+/// A namespace that a process has for itself.
+#[async_trait]
+pub trait Claim: Send + Sync {
+    /// Takes it.
+    async fn take(&self) -> Result<(), reconcile::Error>;
+
+    /// Keeps it; returns when others may have taken it back.
+    async fn keep(&self) -> reconcile::Error;
+
+    async fn give_up(&self) -> Result<(), reconcile::Error>;
+}
+
+/// What a process knows of itself.
+pub struct Told<'a> {
+    pub file: Option<&'a str>,
+    /// The user that it is.
+    pub user: Option<&'a str>,
+    /// The namespace that it works in, if that is one.
+    pub only: Option<&'a str>,
 }
 
 /// One operator of a family.
@@ -119,6 +172,8 @@ pub struct Home {
     pub account: &'static str,
     /// The service by which servers and pods reach it.
     pub service: &'static str,
+    /// That by which what it counts is read, where users know one.
+    pub metrics_service: Option<&'static str>,
     /// Where its authority and its certificate are kept.
     pub secret: &'static str,
     pub labels: &'static [(&'static str, &'static str)],

@@ -9,12 +9,12 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, anyhow};
 use reconcile::cache::Holds;
 use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign, release};
 use reconcile::metrics::Metrics;
-use reconcile::{Caches, Context, Environment, Kind, environment};
+use reconcile::{Caches, Context, Elsewhere, Environment, Kind, environment};
 use serde::Serialize;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,11 +22,13 @@ use tracing::{info, warn};
 
 use super::certificates::{self, Keeper, Served};
 use super::choice::Choice;
+use super::claims;
 use super::cluster::{self, Access};
 use super::installation::{Installation, Reached};
 use super::listeners::{self, Listeners, Told};
 use super::readiness::Readiness;
-use super::{Entrance, Family, Nodes, Operator, Surroundings, missing};
+use super::said::Only;
+use super::{Entrance, Family, Nodes, Operator, Surroundings, Told as Knows, missing};
 use crate::definitions;
 use crate::node_name;
 use crate::output::Output;
@@ -55,6 +57,10 @@ pub struct Plan {
     pub install: Install,
     pub first_objects: FirstObjects,
     pub certificate_life_seconds: i64,
+    /// The text of a file that families are configured by.
+    pub file: Option<String>,
+    /// The one namespace to work in, if it is one.
+    pub only: Option<Only>,
     pub output: Output,
 }
 
@@ -115,6 +121,8 @@ struct Shared {
     health: Arc<Health>,
     readiness: Arc<Readiness>,
     identity: String,
+    /// What others look after, by the name of the family that heeds it.
+    elsewhere: BTreeMap<&'static str, Elsewhere>,
     stop: watch::Receiver<bool>,
 }
 
@@ -122,10 +130,21 @@ struct Shared {
 pub async fn run(plan: Plan) -> Result<()> {
     let mut signals = Signals::listen().context("could not listen for signals")?;
     let cluster = cluster::connect(&plan.access).await?;
+    let user = cluster::user(&cluster.client).await;
+    let only = plan.only.as_ref().map(|only| only.namespace.as_str());
+    for (family, _) in plan.choice.families() {
+        let told = Knows { file: plan.file.as_deref(), user: user.as_deref(), only };
+        family.configure(&told).map_err(|why| anyhow!(why))?;
+    }
     let listeners = Listeners::take(&plan.addresses).await?;
     let tasks = Tasks::new();
     let own_namespace = cluster.own_namespace.clone();
-    let shared = Arc::new(Shared::new(&plan, cluster.client, own_namespace, &tasks));
+    let mut shared = Shared::new(&plan, cluster.client, own_namespace, &tasks);
+    // A namespace is taken before anything is done in it.
+    let context = shared.context(watch::channel(Term::Alone).1, "");
+    let claims = claims::take(&plan.choice, &context, plan.only.as_ref()).await?;
+    shared.follow_others(&plan, &tasks);
+    let shared = Arc::new(shared);
     plan.output.print(&shared.listening(cluster.url, &listeners)?)?;
     let (told_served, served) = watch::channel(None);
     let mut candidates = Vec::new();
@@ -143,20 +162,28 @@ pub async fn run(plan: Plan) -> Result<()> {
     };
     for (family, operator) in shared.installation.choice.operators() {
         let context = shared.context(of(operator), operator.metrics_prefix);
+        let context = Context { elsewhere: shared.elsewhere_of(family), ..context };
         let part = Part { family, operator, context, first_objects: plan.first_objects };
         tasks.spawn(operator.name, part.run(shared.clone(), served.clone()));
     }
-    let signal = signals.next().await;
-    info!(signal = signal.as_raw_value(), "stopping");
+    let ended = tokio::select! {
+        signal = signals.next() => {
+            info!(signal = signal.as_raw_value(), "stopping");
+            Ok(())
+        }
+        error = claims::keep(&claims) => Err(anyhow!(error.chain())
+            .context("the lease of the namespace could not be renewed; another may have it")),
+    };
     let stop = async {
         tasks.stop(STOP_MAX).await;
+        claims::give_back(&claims).await;
         give_up(candidates).await;
     };
     tokio::select! {
         () = stop => info!("stopped"),
         signal = signals.next() => exit_at_once(signal),
     }
-    Ok(())
+    ended
 }
 
 /// Lets another lead at once.
@@ -191,8 +218,11 @@ fn listen(
     let health = listeners::serve_health(listeners.health, told.clone(), stop.clone());
     tasks.spawn("health", health);
     tasks.spawn("metrics", listeners::serve_metrics(listeners.metrics, told, stop));
-    let families = shared.installation.choice.families().map(|(family, _)| family).collect();
-    let asked = (families, shared.context(watch::channel(Term::Alone).1, ""));
+    let families = shared.installation.choice.families().map(|(family, _)| {
+        let context = shared.context(watch::channel(Term::Alone).1, "");
+        (family, Context { elsewhere: shared.elsewhere_of(family), ..context })
+    });
+    let asked = (families.collect(), shared.stop.clone());
     let questions = listeners::serve_questions(listeners.secure, asked, served.clone());
     tasks.spawn("webhooks", questions);
 }
@@ -255,16 +285,45 @@ impl Shared {
             readiness.waits(operator.name, "it has not started".to_owned());
         }
         Shared {
-            caches: Arc::new(caches.holding(holds(&plan.choice))),
+            caches: Arc::new(
+                caches
+                    .holding(holds(&plan.choice))
+                    .within(plan.only.as_ref().map(|only| only.namespace.as_str())),
+            ),
             client,
-            installation: Installation { choice: plan.choice.clone(), namespace, reached },
+            installation: Installation {
+                choice: plan.choice.clone(),
+                namespace,
+                reached,
+                only: plan.only.as_ref().map(|only| only.namespace.clone()),
+            },
             environment,
             metrics,
             health: Arc::default(),
             readiness: Arc::new(readiness),
             identity,
+            elsewhere: BTreeMap::new(),
             stop: tasks.stop_handle().into_receiver(),
         }
+    }
+
+    /// Has each family say what others look after; whoever has one namespace need not know.
+    fn follow_others(&mut self, plan: &Plan, tasks: &Tasks) {
+        if plan.only.is_some() {
+            return;
+        }
+        for (family, _) in plan.choice.families() {
+            let (teller, elsewhere) = Elsewhere::told();
+            let context = self.context(watch::channel(Term::Alone).1, "");
+            tasks.spawn_until_stop("others", async move {
+                family.follow_others(&context, teller).await;
+            });
+            self.elsewhere.insert(family.name(), elsewhere);
+        }
+    }
+
+    fn elsewhere_of(&self, family: &dyn Family) -> Elsewhere {
+        self.elsewhere.get(family.name()).cloned().unwrap_or_default()
     }
 
     fn listening(&self, cluster: String, listeners: &Listeners) -> Result<Listening> {
@@ -312,6 +371,7 @@ impl Shared {
             health: self.health.clone(),
             recorder: Arc::default(),
             tuning: Default::default(),
+            elsewhere: Default::default(),
             term,
             stop: self.stop.clone(),
         }

@@ -34,6 +34,7 @@ impl Family for Training {
             namespace: NAMESPACE,
             account: SERVICE_ACCOUNT,
             service: webhooks::SERVICE,
+            metrics_service: None,
             secret: "kubeflow-trainer-webhook-cert",
             labels: &[
                 ("app.kubernetes.io/component", "manager"),

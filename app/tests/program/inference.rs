@@ -21,14 +21,14 @@ const ANSWER: Duration = Duration::from_secs(60);
 const TINY_MODEL: &str = include_str!("../dynamo/make_tiny_model.py");
 
 /// A machine that has Dynamo, and a model that takes no room.
-struct Dynamo {
-    machine: Machine,
+pub struct Dynamo {
+    pub machine: Machine,
     python: PathBuf,
-    model: PathBuf,
+    pub model: PathBuf,
 }
 
 impl Dynamo {
-    fn start() -> Dynamo {
+    pub fn start() -> Dynamo {
         let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target");
         let python = servers::python_dynamo(target).expect("it is installed");
         let machine = Machine::start();
@@ -46,37 +46,51 @@ impl Dynamo {
 
     /// A frontend, and workers that say of themselves what they are.
     fn graph(&self, name: &str, workers: &[(&str, &str, &str)]) -> String {
-        let python = self.python.display();
-        let mut yaml = format!(
-            "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\n\
-             metadata: {{name: {name}}}\nspec:\n  env: [{{name: HF_HUB_OFFLINE, value: '1'}}]\n  \
-             components:\n  - name: Frontend\n    type: frontend\n    podTemplate: {{spec: \
-             {{containers: [{{name: main, image: 'local/dynamo:1.6.1', \
-             command: [{python}, -m, dynamo.frontend], args: [--router-mode, round-robin], \
-             readinessProbe: {{httpGet: {{path: /health, port: http}}, periodSeconds: 1}}}}]}}}}\n"
-        );
+        let mut yaml = self.graph_with("", name, "");
         for (worker, kind, flags) in workers {
             let model = self.model.display();
-            yaml.push_str(&format!(
-                "  - name: {worker}\n    type: {kind}\n    modelRef: {{name: tiny}}\n    \
-                 podTemplate: {{spec: {{containers: [{{name: main, image: 'local/dynamo:1.6.1', \
-                 command: [{python}, -m, dynamo.mocker], args: [--model-path, {model}, \
-                 --model-name, tiny, --speedup-ratio, '0', --num-gpu-blocks-override, '1024'\
-                 {flags}], readinessProbe: {{httpGet: {{path: /health, port: system}}, \
-                 periodSeconds: 1, timeoutSeconds: 4}}, startupProbe: {{httpGet: {{path: /live, \
-                 port: system}}, periodSeconds: 1, timeoutSeconds: 5, \
-                 failureThreshold: 600}}}}]}}}}\n"
-            ));
+            let words = format!(
+                "-m, dynamo.mocker, --model-path, {model}, --model-name, tiny, --speedup-ratio, \
+                 '0', --num-gpu-blocks-override, '1024'{flags}"
+            );
+            yaml.push_str(&self.worker(worker, kind, &words));
         }
         yaml
     }
 
-    fn apply(&self, manifest: &str) {
+    /// A frontend of a graph with annotations and variables of its own.
+    pub fn graph_with(&self, annotations: &str, name: &str, env: &str) -> String {
+        let python = self.python.display();
+        format!(
+            "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeployment\n\
+             metadata: {{name: {name}, annotations: {{{annotations}}}}}\nspec:\n  \
+             env: [{{name: HF_HUB_OFFLINE, value: '1'}}{env}]\n  \
+             components:\n  - name: Frontend\n    type: frontend\n    podTemplate: {{spec: \
+             {{containers: [{{name: main, image: 'local/dynamo:1.6.1', \
+             command: [{python}, -m, dynamo.frontend], args: [--router-mode, round-robin], \
+             readinessProbe: {{httpGet: {{path: /health, port: http}}, periodSeconds: 1}}}}]}}}}\n"
+        )
+    }
+
+    /// A worker that Python runs with these words.
+    pub fn worker(&self, name: &str, kind: &str, words: &str) -> String {
+        let python = self.python.display();
+        format!(
+            "  - name: {name}\n    type: {kind}\n    modelRef: {{name: tiny}}\n    \
+             podTemplate: {{spec: {{containers: [{{name: main, image: 'local/dynamo:1.6.1', \
+             command: [{python}], args: [{words}], readinessProbe: {{httpGet: {{path: /health, \
+             port: system}}, periodSeconds: 1, timeoutSeconds: 4}}, startupProbe: {{httpGet: \
+             {{path: /live, port: system}}, periodSeconds: 1, timeoutSeconds: 5, \
+             failureThreshold: 600}}}}]}}}}\n"
+        )
+    }
+
+    pub fn apply(&self, manifest: &str) {
         self.machine.kubectl(&["apply", "-f", "-"], manifest);
     }
 
     #[track_caller]
-    fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
+    pub fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
         let words: Vec<&str> = line.split(' ').collect();
         let began = Instant::now();
         loop {
@@ -95,23 +109,28 @@ impl Dynamo {
     }
 
     #[track_caller]
-    fn until_state(&self, graph: &str, state: &str) {
+    pub fn until_state(&self, graph: &str, state: &str) {
         let line = format!("get dgd {graph} -o jsonpath={{.status.state}}");
         self.until(&line, |found| found == state);
     }
 
     /// Where the frontend of a graph listens.
-    fn frontend(&self, graph: &str) -> String {
+    pub fn frontend(&self, graph: &str) -> String {
         let line = format!("get service {graph}-frontend -o jsonpath={{.spec.clusterIP}}");
         format!("{}:8000", self.until(&line, |address| !address.is_empty()))
     }
 
     /// Asks until it is answered well.
     #[track_caller]
-    fn until_answered(&self, address: &str) -> String {
+    pub fn until_answered(&self, address: &str) -> String {
+        self.until_answered_by("tiny", address)
+    }
+
+    #[track_caller]
+    pub fn until_answered_by(&self, model: &str, address: &str) -> String {
         let began = Instant::now();
         loop {
-            match chat(address, "hello", "false") {
+            match chat_with(model, address, "hello", "false") {
                 Ok((200, body)) => return body,
                 other => assert!(began.elapsed() < PATIENCE, "{other:?}"),
             }
@@ -122,14 +141,23 @@ impl Dynamo {
 
 /// One question to a frontend.
 fn chat(address: &str, text: &str, stream: &str) -> std::io::Result<(u16, String)> {
+    chat_with("tiny", address, text, stream)
+}
+
+fn chat_with(
+    model: &str,
+    address: &str,
+    text: &str,
+    stream: &str,
+) -> std::io::Result<(u16, String)> {
     let body = format!(
-        "{{\"model\":\"tiny\",\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}],\
+        "{{\"model\":\"{model}\",\"messages\":[{{\"role\":\"user\",\"content\":\"{text}\"}}],\
          \"max_tokens\":8,\"stream\":{stream}}}"
     );
     ask(address, "POST", "/v1/chat/completions", &body)
 }
 
-fn ask(address: &str, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
+pub fn ask(address: &str, method: &str, path: &str, body: &str) -> std::io::Result<(u16, String)> {
     let mut stream = TcpStream::connect(address)?;
     stream.set_read_timeout(Some(ANSWER))?;
     let length = body.len();

@@ -205,7 +205,7 @@ fn until(what: &str, look: impl Fn() -> Result<String, String>) -> String {
 }
 
 /// An address of this machine by which it is not itself: servers ask no webhook on a loopback.
-fn own_address() -> String {
+pub fn own_address() -> String {
     let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
     // Nothing is sent; the route says which address would be used.
     socket.connect("198.51.100.1:9").expect("the machine must have a network");
@@ -421,11 +421,12 @@ fn the_operators_of_every_family_start_with_the_rights_of_their_manifests() {
 }
 
 /// A copy of the program that everybody may run: the original may be where only its owner may go.
-struct Copy(PathBuf);
+pub struct Copy(pub PathBuf);
 
 impl Copy {
-    fn make() -> Copy {
-        let name = format!("setpoint-operator-{}", std::process::id());
+    /// Of several in one suite each has a name.
+    pub fn make(what: &str) -> Copy {
+        let name = format!("setpoint-{what}-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         std::fs::create_dir_all(&directory).expect("a directory");
         let open = std::fs::Permissions::from_mode(0o755);
@@ -455,7 +456,7 @@ fn plain_runtime() -> Value {
 
 #[test]
 fn the_deployment_of_the_manifests_serves_the_cluster_that_it_runs_in() {
-    let program = Copy::make();
+    let program = Copy::make("operator");
     let sandbox = Sandbox::new();
     let parts = "api,controllers,scheduler,node";
     let started = Some(sandbox.start(&["--store", "embedded", "--components", parts]));

@@ -6,7 +6,8 @@
 use serde_json::{Value, json};
 
 use crate::core_types;
-use crate::dynamo::{HUB, Names, Version, age, column, in_one_version};
+use crate::dynamo::{Names, Version, age, column, in_both_versions};
+use crate::dynamo_request_alpha as alpha;
 use crate::schema::{boolean, choice, condition, integer, list_by, object, string, text, with};
 
 pub const PHASES: [&str; 6] = ["Pending", "Profiling", "Ready", "Deploying", "Deployed", "Failed"];
@@ -60,11 +61,12 @@ pub fn definition() -> Value {
         age("Age"),
     ]);
     let schema = object([("spec", spec()), ("status", status())]);
-    in_one_version(&names, HUB, Version { schema, columns })
+    let spoke = Version { schema: alpha::schema(), columns: alpha::columns() };
+    in_both_versions(&names, Version { schema, columns }, spoke)
 }
 
 /// Whatever it holds.
-fn anything() -> Value {
+pub(crate) fn anything() -> Value {
     json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true})
 }
 
@@ -74,7 +76,6 @@ fn number() -> Value {
 
 fn spec() -> Value {
     let backend = choice(&["auto", "sglang", "trtllm", "vllm"]);
-    let version = r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$";
     let mount = with(string(), json!({"default": "/opt/model-cache"}));
     object([
         ("autoApply", with(boolean(), json!({"default": true}))),
@@ -91,7 +92,7 @@ fn spec() -> Value {
             object([("pvcModelPath", string()), ("pvcMountPath", mount), ("pvcName", string())]),
         ),
         ("overrides", object([("dgd", anything()), ("profilingJob", core_types::of("JobSpec"))])),
-        ("runtimeVersionOverride", with(string(), json!({"pattern": version}))),
+        ("runtimeVersionOverride", version()),
         ("searchStrategy", with(choice(&["rapid", "thorough"]), json!({"default": "rapid"}))),
         (
             "sla",
@@ -112,6 +113,12 @@ fn spec() -> Value {
             ]),
         ),
     ])
+}
+
+/// The version of what components run.
+pub(crate) fn version() -> Value {
+    let pattern = r"^(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})\.(0|[1-9][0-9]{0,3})$";
+    with(string(), json!({"pattern": pattern}))
 }
 
 fn hardware() -> Value {

@@ -14,6 +14,7 @@ pub mod dynamo_checkpoint;
 pub mod dynamo_component;
 pub mod dynamo_model;
 pub mod dynamo_request;
+pub mod dynamo_request_alpha;
 pub mod field_error;
 pub mod job_set;
 pub mod leader_worker_set;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::request::Parts;
+use link::Duplex;
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
-use crate::connected::Duplex;
 use crate::identity::User;
 use crate::request::options::Options;
 use crate::request::path::Target;

@@ -50,6 +50,9 @@ pub async fn run(context: Context) {
             let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
             for object in context.cache(kind).all() {
                 let namespace = object.name.namespace.to_string();
+                if context.elsewhere.has(&namespace) {
+                    continue;
+                }
                 *counts.entry((namespace, how(&object))).or_default() += 1;
             }
             context.metrics.by_resource(METRICS_PREFIX).set_resources(kind.kind, counts);

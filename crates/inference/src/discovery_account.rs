@@ -52,7 +52,8 @@ pub fn sync(sync: &mut Sync<'_>, namespace: &str, parent: &str, found: &Found) {
     sync.keep(ROLE_BINDING, found.binding.as_deref(), wanted);
 }
 
-fn rules() -> Value {
+/// What pods may do to find each other.
+pub fn rules() -> Value {
     let read = ["get", "list", "watch"];
     json!([
         {"apiGroups": [""], "resources": ["endpoints", "pods"], "verbs": read},

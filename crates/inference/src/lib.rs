@@ -7,7 +7,9 @@
 pub mod admission;
 pub mod backends;
 pub mod census;
+pub mod checkpoint;
 pub mod component;
+pub mod configuration;
 pub mod conversion;
 pub mod digest;
 pub mod discovery_account;
@@ -15,14 +17,17 @@ pub mod graph;
 pub mod kinds;
 pub mod leader_worker_set;
 pub mod manifests;
+pub mod memory_service;
 pub mod model;
 pub mod names;
+pub mod namespace_scope;
 pub mod pods;
 pub mod request;
 pub mod review;
 pub mod scaling_adapter;
 pub mod settings;
 pub mod sync_resource;
+pub mod topology_label;
 
 use std::sync::Arc;
 
@@ -81,6 +86,15 @@ pub const ALL: &[Entry] = &[
     Entry { name: request::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, options|
             run_boxed(context, request::Controller::new(options.settings.clone())) },
+    Entry { name: checkpoint::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options|
+            run_boxed(context, checkpoint::Controller::new(options.settings.clone())) },
+    Entry { name: memory_service::cascade::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, memory_service::cascade::Controller) },
+    Entry { name: memory_service::replacement::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, memory_service::replacement::Controller) },
+    Entry { name: topology_label::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, _| run_boxed(context, topology_label::Controller) },
     Entry { name: census::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| Box::pin(census::run(context)) },
 ];

@@ -5,13 +5,13 @@ use api::dynamo::GROUP;
 use serde_json::{Value, json};
 
 use crate::admission::webhooks;
+use crate::namespace_scope::LEASE_NAME;
 use crate::settings::Settings;
-use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT, leader_worker_set, request};
+use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT, leader_worker_set, names, request};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
 const ALL_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 const READ: [&str; 3] = ["get", "list", "watch"];
-const CHANGE: [&str; 3] = ["get", "patch", "update"];
 
 /// Everything to be applied, in order.
 pub fn all(enabled: Enabled) -> Vec<Value> {
@@ -49,6 +49,45 @@ pub fn roles(enabled: Enabled) -> Vec<Value> {
     ]
 }
 
+/// The accounts of planners, pickers and profilers in the one namespace that operators work in:
+/// such operators do not make them.
+pub fn accounts(enabled: Enabled, namespace: &str) -> Vec<Value> {
+    if !enabled.dynamo {
+        return Vec::new();
+    }
+    let roles = Settings::default().roles;
+    let accounts = [
+        (names::PLANNER_ACCOUNT, roles.planner),
+        (names::PICKER_ACCOUNT, roles.picker),
+        (request::ACCOUNT, roles.profiler),
+    ];
+    let with_binding = accounts.into_iter().flat_map(|(account, role)| {
+        let meta = |name: &str| json!({"namespace": namespace, "name": name});
+        [
+            json!({"apiVersion": "v1", "kind": "ServiceAccount", "metadata": meta(account)}),
+            json!({
+                "apiVersion": format!("{RBAC}/v1"),
+                "kind": "RoleBinding",
+                "metadata": meta(&format!("{account}-binding")),
+                "roleRef": {"apiGroup": RBAC, "kind": "Role", "name": role},
+                "subjects": [{"kind": "ServiceAccount", "name": account, "namespace": namespace}],
+            }),
+        ]
+    });
+    let mut all: Vec<Value> = with_binding.collect();
+    // The lease by which others know that the namespace is not theirs.
+    let verbs = ["create", "delete", "get", "patch"];
+    let mut marks = role(LEASE_NAME, json!([rule(&["coordination.k8s.io"], &["leases"], &verbs)]));
+    marks["kind"] = json!("Role");
+    marks["metadata"]["namespace"] = json!(namespace);
+    let mut bound = binding(LEASE_NAME);
+    bound["kind"] = json!("RoleBinding");
+    bound["roleRef"]["kind"] = json!("Role");
+    bound["metadata"]["namespace"] = json!(namespace);
+    all.extend([marks, bound]);
+    all
+}
+
 fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
 }
@@ -72,65 +111,88 @@ fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
     json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
 }
 
-/// The kinds of our own.
-const OWN: [&str; 7] = [
-    "dynamocheckpoints",
-    "dynamocomponentdeployments",
-    "dynamographdeploymentrequests",
-    "dynamographdeployments",
-    "dynamographdeploymentscalingadapters",
-    "dynamomodels",
-    "dynamoworkermetadatas",
-];
-
+/// What the operators do, and what they give to others: nobody gives what he does not have.
+/// `tests/operators/rights.rs` holds it against what they ask for.
 fn operator_rules() -> Value {
-    let of_own = |part: &str| OWN.map(|plural| format!("{plural}/{part}"));
-    let (status, finalizers) = (of_own("status"), of_own("finalizers"));
-    let text = |all: &[String]| all.to_vec();
+    let make = ["create", "list", "update", "watch"];
+    let make_and_drop = ["create", "delete", "list", "update", "watch"];
     json!([
-        rule(&[GROUP], &OWN, &ALL_VERBS),
-        {"apiGroups": [GROUP], "resources": text(&status), "verbs": CHANGE},
-        {"apiGroups": [GROUP], "resources": text(&finalizers), "verbs": ["update"]},
-        rule(&[GROUP], &["dynamographdeploymentscalingadapters/scale"], &CHANGE),
+        // Our own kinds.
+        rule(&[GROUP], &["dynamographdeployments"], &ALL_VERBS),
+        rule(&[GROUP], &["dynamocheckpoints", "dynamoworkermetadatas"], &ALL_VERBS),
         rule(
-            &[""],
-            &["configmaps", "persistentvolumeclaims", "secrets", "serviceaccounts", "services"],
-            &ALL_VERBS
+            &[GROUP],
+            &["dynamocomponentdeployments"],
+            &["create", "delete", "list", "patch", "update", "watch"]
         ),
-        rule(&["", "events.k8s.io"], &["events"], &ALL_VERBS),
-        rule(&[""], &["pods"], &[&ALL_VERBS[..], &["deletecollection"]].concat()),
-        rule(&[""], &["nodes"], &["get", "list"]),
-        rule(&[""], &["pods/log"], &["get"]),
-        rule(&[""], &["endpoints"], &READ),
-        rule(&["apps"], &["deployments"], &ALL_VERBS),
-        rule(&["apps"], &["daemonsets"], &READ),
-        rule(&["autoscaling"], &["horizontalpodautoscalers"], &ALL_VERBS),
-        rule(&["batch"], &["jobs"], &ALL_VERBS),
-        rule(&["coordination.k8s.io"], &["leases"], &ALL_VERBS),
-        rule(&["networking.k8s.io"], &["ingressclasses", "ingresses"], &ALL_VERBS),
-        rule(&["discovery.k8s.io"], &["endpointslices"], &READ),
         rule(
-            &[RBAC],
-            &["clusterrolebindings", "clusterroles", "rolebindings", "roles"],
-            &ALL_VERBS
+            &[GROUP],
+            &["dynamographdeploymentscalingadapters"],
+            &["create", "delete", "list", "patch", "watch"]
         ),
-        rule(&["leaderworkerset.x-k8s.io"], &["leaderworkersets"], &ALL_VERBS),
+        rule(&[GROUP], &["dynamographdeploymentscalingadapters/scale"], &["patch"]),
+        rule(&[GROUP], &["dynamographdeploymentrequests"], &["get", "list", "patch", "watch"]),
+        rule(&[GROUP], &["dynamomodels"], &["list", "patch", "watch"]),
+        rule(&[GROUP], &STATUS, &["update"]),
+        rule(&[GROUP], &FINALIZERS, &["update"]),
+        // What is made of them.
+        rule(&[""], &["configmaps"], &ALL_VERBS),
+        rule(&[""], &["persistentvolumeclaims"], &["create", "get", "list", "watch"]),
+        rule(&[""], &["secrets"], &["create", "list", "watch"]),
+        rule(&[""], &["serviceaccounts"], &["create", "get", "list", "update", "watch"]),
+        rule(&[""], &["services"], &make_and_drop),
+        rule(&[""], &["events"], &["create", "patch"]),
+        rule(&["apps"], &["deployments"], &make_and_drop),
+        rule(&["batch"], &["jobs"], &["create", "list", "watch"]),
+        rule(&["networking.k8s.io"], &["ingresses"], &make_and_drop),
+        rule(&["leaderworkerset.x-k8s.io"], &["leaderworkersets"], &make),
+        // The same where a cluster knows more.
+        rule(&[GROUP], &["podsnapshots"], &["create", "list", "watch"]),
+        rule(&["grove.io"], &["podcliquesets"], &make),
+        rule(&["grove.io"], &["podcliques", "podcliquescalinggroups"], &["list", "watch"]),
+        rule(&["grove.io"], &["podcliques/scale", "podcliquescalinggroups/scale"], &["patch"]),
+        rule(
+            &["networking.istio.io"],
+            &["destinationrules", "virtualservices"],
+            &make_and_drop
+        ),
+        rule(&["resource.k8s.io"], &["resourceclaimtemplates"], &make_and_drop),
+        rule(&["scheduling.run.ai"], &["queues"], &["get"]),
         rule(&["inference.networking.k8s.io"], &["inferencepools"], &ALL_VERBS),
         rule(&["inference.networking.x-k8s.io"], &["inferencepools"], &READ),
-        rule(
-            &["apiextensions.k8s.io"],
-            &["customresourcedefinitions", "customresourcedefinitions/status"],
-            &["get", "list", "patch", "update", "watch"]
-        ),
-        rule(
-            &["admissionregistration.k8s.io"],
-            &["mutatingwebhookconfigurations", "validatingwebhookconfigurations"],
-            &["get", "list", "patch", "update", "watch"]
-        ),
+        rule(&[RBAC], &["roles"], &make),
+        rule(&[RBAC], &["rolebindings"], &["create", "delete", "get", "list", "update", "watch"]),
+        // What is looked at, and what pods are told.
+        rule(&[""], &["pods"], &["create", "delete", "get", "list", "patch", "watch"]),
+        rule(&[""], &["pods/log"], &["get"]),
+        rule(&[""], &["nodes"], &["get", "list"]),
+        rule(&[""], &["endpoints"], &READ),
+        rule(&["discovery.k8s.io"], &["endpointslices"], &READ),
+        rule(&["grove.io"], &["clustertopologybindings"], &READ),
+        rule(&[RBAC], &["clusterroles"], &["list", "watch"]),
+        // Who has a namespace to himself says so by a lease.
+        rule(&["coordination.k8s.io"], &["leases"], &["list", "watch"]),
         rule(&["authentication.k8s.io"], &["tokenreviews"], &["create"]),
         rule(&["authorization.k8s.io"], &["subjectaccessreviews"], &["create"]),
     ])
 }
+
+const STATUS: [&str; 6] = [
+    "dynamocheckpoints/status",
+    "dynamocomponentdeployments/status",
+    "dynamographdeploymentrequests/status",
+    "dynamographdeployments/status",
+    "dynamographdeploymentscalingadapters/status",
+    "dynamomodels/status",
+];
+
+/// Of kinds whose objects own others.
+const FINALIZERS: [&str; 4] = [
+    "dynamocheckpoints/finalizers",
+    "dynamocomponentdeployments/finalizers",
+    "dynamographdeploymentrequests/finalizers",
+    "dynamographdeployments/finalizers",
+];
 
 fn planner_rules() -> Value {
     json!([

@@ -31,8 +31,14 @@ pub const STRATEGY: &str = "nvidia.com/deployment-strategy";
 pub const MAX_SURGE: &str = "nvidia.com/deployment-rolling-update-max-surge";
 pub const MAX_UNAVAILABLE: &str = "nvidia.com/deployment-rolling-update-max-unavailable";
 pub const ISTIO_INJECT: &str = "sidecar.istio.io/inject";
+/// Servers that are started for a graph, with commas between: `etcd`, `nats`.
+pub const INFRASTRUCTURE: &str = "inference.setpoint.dev/infrastructure";
 /// Components in the order in which they start, with commas between.
 pub const START_ORDER: &str = "inference.setpoint.dev/start-order";
+
+pub const GROVE_UPDATE: &str = "nvidia.com/grove-update-strategy";
+pub const KAI_QUEUE: &str = "nvidia.com/kai-scheduler-queue";
+pub const VOLCANO_QUEUE: &str = "nvidia.com/volcano-queue";
 
 /// Annotations that the operators own.
 pub const PROVIDER: &str = "nvidia.com/workload-provider";
@@ -42,6 +48,13 @@ pub const RESTART_AT: &str = "nvidia.com/restartAt";
 pub const BASE_MODEL: &str = "nvidia.com/dynamo-base-model";
 pub const TOPOLOGY_LABEL_KEY: &str = "nvidia.com/topology-label-key";
 pub const TOPOLOGY_NAME: &str = "nvidia.com/topology-cluster-topology-name";
+
+/// On a checkpoint that was made for a graph.
+pub const AUTO_CHECKPOINT: &str = "nvidia.com/dynamo-auto-checkpoint";
+/// On pods that may start from a checkpoint, and from which.
+pub const RESTORE_CANDIDATE: &str = "nvidia.com/dynamo-checkpoint-restore-candidate";
+pub const CHECKPOINT_NAME: &str = "nvidia.com/dynamo-checkpoint-name";
+pub const STARTUP_POLICY: &str = "nvidia.com/dynamo-checkpoint-startup-policy";
 
 /// Who graphs are made by.
 pub const PROVIDER_COMPONENT: &str = "component";

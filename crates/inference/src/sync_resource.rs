@@ -200,17 +200,21 @@ fn reasons(kind: Kind) -> (&'static str, &'static str, &'static str) {
     match kind.kind {
         "ConfigMap" => of!("ConfigMap"),
         "Deployment" => of!("Deployment"),
+        "DestinationRule" => of!("DestinationRule"),
         "DynamoComponentDeployment" => of!("DynamoComponentDeployment"),
         "DynamoGraphDeploymentScalingAdapter" => of!("DynamoGraphDeploymentScalingAdapter"),
+        "InferencePool" => of!("InferencePool"),
         "Ingress" => of!("Ingress"),
         "Job" => of!("Job"),
         "LeaderWorkerSet" => of!("LeaderWorkerSet"),
         "PersistentVolumeClaim" => of!("PersistentVolumeClaim"),
+        "ResourceClaimTemplate" => of!("ResourceClaimTemplate"),
         "Role" => of!("Role"),
         "RoleBinding" => of!("RoleBinding"),
         "Secret" => of!("Secret"),
         "Service" => of!("Service"),
         "ServiceAccount" => of!("ServiceAccount"),
+        "VirtualService" => of!("VirtualService"),
         _ => of!("Unstructured"),
     }
 }

@@ -10,10 +10,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use link::{Duplex, Program, Streams};
 use serde::{Deserialize, Serialize};
 
 use crate::confinement::{Limits, Security};
-use crate::server::streams::{Duplex, Streams, Wanted};
 
 /// How long a call to start a container may take.
 pub const START_MAX: Duration = Duration::from_secs(120);
@@ -252,14 +252,14 @@ pub trait PodRuntime: Send + Sync + 'static {
         &self,
         id: &ContainerId,
         command: &[String],
-        wanted: &Wanted,
-    ) -> Result<Streams, Refusal> {
+        wanted: &Streams,
+    ) -> Result<Program, Refusal> {
         let _ = (id, command, wanted);
         Err(Refusal::unable("run programs beside containers"))
     }
 
     /// The streams of the container's own program, from here on.
-    async fn attach(&self, id: &ContainerId, wanted: &Wanted) -> Result<Streams, Refusal> {
+    async fn attach(&self, id: &ContainerId, wanted: &Streams) -> Result<Program, Refusal> {
         let _ = (id, wanted);
         Err(Refusal::unable("attach to containers"))
     }

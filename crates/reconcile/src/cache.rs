@@ -73,6 +73,8 @@ impl Holds {
 pub struct Cache {
     pub kind: Kind,
     holds: Holds,
+    /// The namespace that it is of, if it is of one.
+    pub(crate) within: Option<Arc<str>>,
     state: RwLock<State>,
     subscribers: RwLock<Vec<Subscriber>>,
     /// How far the cache has come; 0 before the first list is whole.
@@ -95,7 +97,12 @@ impl Cache {
     pub fn holding(kind: Kind, holds: Holds) -> Cache {
         let state = RwLock::new(State::default());
         let (seen, _) = watch::channel(0);
-        Cache { kind, holds, state, subscribers: RwLock::default(), seen }
+        Cache { kind, holds, within: None, state, subscribers: RwLock::default(), seen }
+    }
+
+    /// The same of one namespace.
+    pub fn of_namespace(self, namespace: Option<Arc<str>>) -> Cache {
+        Cache { within: namespace, ..self }
     }
 
     pub fn get(&self, name: &Name) -> Option<Arc<Object>> {

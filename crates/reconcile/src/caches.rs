@@ -18,6 +18,8 @@ pub struct Caches {
     place: Place,
     /// What is held of each kind, where that is not everything.
     holds: BTreeMap<Kind, Holds>,
+    /// The namespace that is all there is of a cluster for this process.
+    within: Option<Arc<str>>,
     held: Mutex<Held>,
 }
 
@@ -30,7 +32,12 @@ struct Held {
 impl Caches {
     pub fn new(client: kube::Client, environment: Arc<dyn Environment>) -> Caches {
         let (place, holds) = (Place::default(), BTreeMap::new());
-        Caches { client, environment, place, holds, held: Mutex::default() }
+        Caches { client, environment, place, holds, within: None, held: Mutex::default() }
+    }
+
+    /// The same for whoever sees one namespace, and what is in none.
+    pub fn within(self, namespace: Option<&str>) -> Caches {
+        Caches { within: namespace.map(Arc::from), ..self }
     }
 
     /// The same for whoever looks into few of a cluster's objects: of these kinds only some are
@@ -56,7 +63,8 @@ impl Caches {
             return cache.clone();
         }
         let holds = self.holds.get(&kind).copied().unwrap_or_default();
-        let cache = Arc::new(Cache::holding(kind, holds));
+        let cache = Cache::holding(kind, holds).of_namespace(self.within.clone());
+        let cache = Arc::new(cache);
         held.caches.insert(kind, cache.clone());
         held.followers.spawn(self.fill(cache.clone()));
         cache

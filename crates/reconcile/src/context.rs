@@ -8,6 +8,7 @@ use crate::Error;
 use crate::cache::Cache;
 use crate::caches::Caches;
 use crate::defects::{Defect, is_planted};
+use crate::elsewhere::Elsewhere;
 use crate::environment::Environment;
 use crate::health::Health;
 use crate::kind::Kind;
@@ -33,6 +34,8 @@ pub struct Context {
     pub stop: watch::Receiver<bool>,
     /// What is asked of this controller in particular.
     pub tuning: Tuning,
+    /// Namespaces that are left to others.
+    pub elsewhere: Elsewhere,
 }
 
 impl Context {

@@ -63,6 +63,11 @@ pub trait Sink: Send + Sync + 'static {
         None
     }
 
+    /// The namespace whose objects are followed, if it is one.
+    fn within(&self) -> Option<&str> {
+        None
+    }
+
     /// Everything there is, as of a revision.
     fn reset(&self, objects: Vec<Object>, revision: u64);
 
@@ -95,6 +100,10 @@ impl Form {
 impl Sink for Cache {
     fn kind(&self) -> Kind {
         self.kind
+    }
+
+    fn within(&self) -> Option<&str> {
+        self.within.as_deref()
     }
 
     fn reset(&self, objects: Vec<Object>, revision: u64) {
@@ -280,7 +289,10 @@ fn scope(cache: &impl Sink) -> (String, String) {
             let fields = format!("&fieldSelector=metadata.name%3D{}", name.name);
             (cache.kind().collection(&name.namespace), fields)
         }
-        None => (cache.kind().collection(""), cache.kind().field_query()),
+        None => {
+            let namespace = cache.within().unwrap_or_default();
+            (cache.kind().collection(namespace), cache.kind().field_query())
+        }
     }
 }
 

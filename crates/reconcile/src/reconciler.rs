@@ -39,6 +39,9 @@ pub trait Reconciler: Send + Sync + 'static {
     /// Before the names of what is counted by the resource, where users know it so.
     const COUNTED_AS: Option<&'static str> = None;
 
+    /// Whether the log says what users are told of its objects: where they look for it there.
+    const IS_LOGGED: bool = Self::COUNTED_AS.is_some();
+
     /// Whether a change of such an object is worth a look; asked of how it was and how it is.
     fn concerns(_object: &Object) -> bool
     where

@@ -20,8 +20,9 @@ use crate::defects::{Defect, is_planted};
 use crate::health::State;
 use crate::kind::Kind;
 use crate::leader::Term;
+use crate::lines::Subject;
 use crate::object::{Name, Object};
-use crate::plan::{Notice, Wake};
+use crate::plan::{Notice, Repeat, Wake};
 use crate::reconciler::{Reconciler, Settings, Watches};
 use crate::requests::Origin;
 use crate::resource_metrics::Ended;
@@ -162,6 +163,7 @@ impl<R: Reconciler> Runner<R> {
     async fn serve(self: &Arc<Self>) {
         let mut running: JoinSet<(Name, Outcome)> = JoinSet::new();
         let mut term = self.context.term.clone();
+        let mut elsewhere = self.context.elsewhere.clone();
         self.wake_all();
         loop {
             if self.may_act() {
@@ -174,6 +176,7 @@ impl<R: Reconciler> Runner<R> {
                 () = self.context.stopping() => break,
                 Some(Ok((name, outcome))) = running.join_next() => self.settle(name, outcome),
                 Ok(()) = term.changed() => self.wake_all(),
+                () = elsewhere.changed() => self.wake_all(),
                 () = self.shared.changed.notified(), if !is_full => {}
                 () = sleep_until(next), if !is_full && next.is_some() && self.may_act() => {}
             }
@@ -284,14 +287,14 @@ impl<R: Reconciler> Runner<R> {
     }
 
     fn report(&self, name: &Name, error: &Error) {
-        let text = error.chain();
         // A server that is stopping refuses, which is nobody's failure.
         let is_stopping = *self.context.stop.borrow();
         if is_stopping || error.is_conflict() || matches!(error, Error::Stale { .. }) {
-            tracing::debug!(controller = R::NAME, object = %name, error = %text, "trying again");
+            subject::<R>(name).tries_again(error);
         } else {
-            tracing::warn!(controller = R::NAME, object = %name, error = %text, "reconcile failed");
-            self.context.health.set(R::NAME, State::Failing(format!("{name}: {text}")));
+            subject::<R>(name).failed(error);
+            let why = format!("{name}: {}", error.chain());
+            self.context.health.set(R::NAME, State::Failing(why));
         }
     }
 
@@ -340,7 +343,8 @@ impl<R: Reconciler> Runner<R> {
 
     async fn attempt(&self, name: &Name, cause: Option<u64>) -> Result<Looked, Error> {
         self.catch_up(name).await?;
-        let Some(object) = self.cache.get(name) else {
+        let is_ours = !self.context.elsewhere.has(&name.namespace);
+        let Some(object) = self.cache.get(name).filter(|_| is_ours) else {
             return Ok(Looked { wake: Wake::OnChange, reported: None });
         };
         let id = format!("{:016x}", self.context.environment.random());
@@ -373,13 +377,21 @@ impl<R: Reconciler> Runner<R> {
         }
         let has_written = written.writes > 0;
         self.context.metrics.wrote(R::NAME, written.writes);
+        subject::<R>(name).looked(written.writes);
         let reported = (plan.steps.is_empty() && has_written).then_some(thought);
         let made = std::mem::take(&mut written.made);
         self.remember(name, written);
         for notice in report.into_iter().flat_map(|report| &report.notices) {
+            if R::IS_LOGGED {
+                subject::<R>(name).noticed(notice);
+            }
             self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
         }
         for about in report.into_iter().flat_map(|report| &report.about) {
+            // What is said of every look is said to whoever wonders, not to the log.
+            if R::IS_LOGGED && about.repeat == Repeat::Always {
+                subject::<R>(name).noticed(&about.notice);
+            }
             self.context.recorder.record_about(&requests, about, &made, now).await;
         }
         // What was made may go again before a cache that had to list saw it; then no change tells.
@@ -421,6 +433,11 @@ impl<R: Reconciler> Runner<R> {
         self.remember(name, written);
         Err(Error::Stale { kind, name: name.clone() })
     }
+}
+
+/// What lines of the log are about.
+fn subject<R: Reconciler>(name: &Name) -> Subject<'_> {
+    Subject { controller: R::NAME, kind: R::KIND, name }
 }
 
 /// How a reconcile ended.

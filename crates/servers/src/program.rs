@@ -12,6 +12,7 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("mariadb-install-db", "mariadb-server"),
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
+    ("nats-server", "nats-server"),
     ("python3", "python3"),
     ("pip3", "python3-pip"),
     ("node", "nodejs"),

@@ -105,6 +105,7 @@ impl Cluster {
             health: Arc::default(),
             recorder: Arc::default(),
             tuning: Default::default(),
+            elsewhere: Default::default(),
             term,
             stop: self.stop.subscribe(),
         }

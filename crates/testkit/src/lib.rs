@@ -4,6 +4,7 @@
 
 pub mod cluster;
 pub mod faults;
+pub mod manifests;
 pub mod nodes;
 pub mod oracle;
 pub mod pods;
@@ -12,6 +13,7 @@ pub mod record;
 pub mod reviews;
 pub mod rights;
 pub mod simulation;
+pub mod users;
 pub mod world;
 
 pub use cluster::Cluster;

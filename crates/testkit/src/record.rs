@@ -18,6 +18,8 @@ pub struct Made {
     /// Which of its sort, from 0.
     pub number: usize,
     pub path: String,
+    /// Which part of the component writes: its field manager. A delete does not say.
+    pub manager: String,
     /// Of a create: the name of the object.
     pub name: String,
     /// Of a patch: which fields.

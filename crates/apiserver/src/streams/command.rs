@@ -6,6 +6,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use link::{Input, Node, Output, Program, ProgramRequest, Resize};
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
@@ -14,7 +15,6 @@ use super::channels::{self, Inputs};
 use super::handshake::Channels;
 use super::wire::{Form, Frames, Sink, Source, source};
 use super::{CREATION_MAX, FAREWELL_MAX, PIECE_BYTES_MAX, spdy};
-use crate::connected::{Input, Node, Output, Program, ProgramRequest, Resize};
 use crate::status::Error;
 
 const STDIN: u8 = 0;
@@ -61,10 +61,10 @@ pub async fn over_channels<S>(
         })
     };
     let wires = Wires {
-        stdin: input(STDIN, request.stdin),
-        resize: input(RESIZE, request.tty),
-        stdout: request.stdout.then(|| sink(STDOUT)),
-        stderr: request.stderr.then(|| sink(STDERR)),
+        stdin: input(STDIN, request.streams.stdin),
+        resize: input(RESIZE, request.streams.tty),
+        stdout: request.streams.stdout.then(|| sink(STDOUT)),
+        stderr: request.streams.stderr.then(|| sink(STDERR)),
         error: sink(ERROR),
         version: channels.version,
     };
@@ -132,10 +132,10 @@ async fn collect(
             Some("resize") => resize = Some(stream.source),
             _ => return None,
         }
-        let has_all = (stdin.is_some() || !request.stdin)
-            && (stdout.is_some() || !request.stdout)
-            && (stderr.is_some() || !request.stderr)
-            && (resize.is_some() || !request.tty || version < 3);
+        let has_all = (stdin.is_some() || !request.streams.stdin)
+            && (stdout.is_some() || !request.streams.stdout)
+            && (stderr.is_some() || !request.streams.stderr)
+            && (resize.is_some() || !request.streams.tty || version < 3);
         if has_all && let Some(error) = error.take() {
             return Some(Wires { stdin, stdout, stderr, error, resize, version });
         }

@@ -10,6 +10,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use futures::future::join_all;
+use link::{DialRequest, Node};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
@@ -19,7 +20,6 @@ use super::channels::{self, Inputs};
 use super::handshake::Channels;
 use super::wire::{Form, Frames, Sink, Source, source};
 use super::{CREATION_MAX, PIECE_BYTES_MAX, spdy};
-use crate::connected::{DialRequest, Node};
 
 /// Streams that wait to be looked at.
 const OPENED_MAX: usize = 64;

@@ -8,7 +8,7 @@
 //! wire.rs        what both kinds of frames have in common: a queue of frames, streams in it
 //! ```
 //!
-//! Nothing here knows what a node is made of: it asks `connected::Node`. All queues are short, so
+//! Nothing here knows what a node is made of: it asks `link::Node`. All queues are short, so
 //! that whoever is slow makes the other side wait; a client that goes away takes its program along.
 //!
 //! Upstream: staging/src/k8s.io/streaming/pkg/httpstream, staging/src/k8s.io/cri-streaming
@@ -26,10 +26,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
+use link::{Duplex, Node, ProgramRequest};
 use tracing::debug;
 
 use crate::answer::Answer;
-use crate::connected::{Duplex, Node, ProgramRequest};
 use crate::endpoints::Request;
 use crate::identity::User;
 use crate::server::Server;

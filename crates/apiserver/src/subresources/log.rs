@@ -2,11 +2,11 @@
 //!
 //! Upstream: pkg/registry/core/pod/rest/log.go
 
+use link::{LogRequest, Missing};
 use serde_json::Value;
 
 use super::connect;
 use crate::answer::Answer;
-use crate::connected::{LogRequest, Missing};
 use crate::endpoints::Request;
 use crate::field_error::FieldError;
 use crate::object;

@@ -4,11 +4,11 @@
 
 use std::sync::Arc;
 
+use link::{ProgramRequest, Streams};
 use serde_json::Value;
 
 use super::connect;
 use crate::answer::Answer;
-use crate::connected::ProgramRequest;
 use crate::endpoints::Request;
 use crate::object;
 use crate::rbac::Attributes;
@@ -85,20 +85,22 @@ fn wanted(request: &Request, pod: &Value) -> Result<ProgramRequest, Error> {
         return Err(Error::bad_request("you must specify at least one command for the container"));
     }
     let tty = is_set("tty");
-    let wanted = ProgramRequest {
-        pod: text(pod, &["metadata", "uid"]).to_owned(),
-        container: connect::container(request, pod).to_owned(),
-        command,
+    let streams = Streams {
         stdin: is_set("stdin"),
         stdout: is_set("stdout"),
         // A terminal has one output.
         stderr: is_set("stderr") && !tty,
         tty,
     };
-    if !wanted.stdin && !wanted.stdout && !wanted.stderr {
+    if !streams.stdin && !streams.stdout && !streams.stderr {
         return Err(Error::bad_request("you must specify at least 1 of stdin, stdout, stderr"));
     }
-    Ok(wanted)
+    Ok(ProgramRequest {
+        pod: text(pod, &["metadata", "uid"]).to_owned(),
+        container: connect::container(request, pod).to_owned(),
+        command,
+        streams,
+    })
 }
 
 fn not_there(request: &Request, pod: &Value, container: &str) -> Error {

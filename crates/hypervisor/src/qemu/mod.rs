@@ -137,9 +137,8 @@ impl Qemu {
 /// could, the one that runs in its directory.
 fn find(record: &Record) -> Option<(u32, OwnedFd)> {
     let written = record.process().filter(|process| process.boot == record::boot());
-    let written = written.and_then(|process| {
-        Some((process.pid, system::open_process(process.pid, process.began)?))
-    });
+    let written = written
+        .and_then(|process| Some((process.pid, system::open_process(process.pid, process.began)?)));
     written.or_else(|| {
         let pid = system::process_in(&record.path)?;
         Some((pid, system::open_process(pid, system::began(pid)?)?))

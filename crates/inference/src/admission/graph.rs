@@ -14,18 +14,29 @@ use crate::value::{find, list, object_mut, text};
 
 pub fn default(settings: &Settings, question: &Question<'_>) -> Answer {
     let mut object = question.new.clone();
+    if question.old.is_null() {
+        let annotations = object_mut(&mut object["metadata"]["annotations"]);
+        let said = annotations.get(names::ENABLE_GROVE).and_then(Value::as_str);
+        let provider = crate::graph::preferred(settings, said);
+        annotations.insert(names::PROVIDER.to_owned(), json!(provider));
+        let version = json!(settings.version);
+        annotations.entry(names::ORIGIN_VERSION.to_owned()).or_insert(version);
+    }
+    let is_grove = provider_of(&object) == names::PROVIDER_GROVE;
     for part in object["spec"]["components"].as_array_mut().into_iter().flatten() {
         if part["replicas"].is_null() {
             part["replicas"] = json!(1);
         }
-    }
-    if question.old.is_null() {
-        let annotations = object_mut(&mut object["metadata"]["annotations"]);
-        annotations.insert(names::PROVIDER.to_owned(), json!(names::PROVIDER_COMPONENT));
-        let version = json!(settings.version);
-        annotations.entry(names::ORIGIN_VERSION.to_owned()).or_insert(version);
+        if is_grove && part["minAvailable"].is_null() {
+            part["minAvailable"] = json!(1);
+        }
     }
     Answer::instead(object, question.new)
+}
+
+/// Who makes the workloads of a graph.
+fn provider_of(graph: &Value) -> &str {
+    text(&graph["metadata"]["annotations"][names::PROVIDER])
 }
 
 pub fn validate(settings: &Settings, question: &Question<'_>) -> Answer {
@@ -38,12 +49,18 @@ pub fn validate(settings: &Settings, question: &Question<'_>) -> Answer {
         errors.push(FieldError::required("spec.components", detail));
     }
     judge_annotations(&mut errors, new);
-    judge_grove(&mut errors, spec);
+    let within = match provider_of(new) == names::PROVIDER_GROVE {
+        true => Within::Grove,
+        false => Within::Graph,
+    };
+    if within == Within::Graph {
+        judge_grove(&mut errors, spec);
+    }
     judge_restart(&mut errors, spec);
     for (number, part) in parts.iter().enumerate() {
         let at = format!("spec.components[{number}]");
         let before = find(&old["spec"]["components"], "name", text(&part["name"]));
-        shared::judge(&mut errors, settings, &at, part, Within::Graph);
+        shared::judge(&mut errors, settings, &at, part, within);
         shared::judge_image(&mut errors, &at, part, before);
         if let Some(before) = before {
             shared::judge_update(&mut errors, &at, part, before);
@@ -99,6 +116,11 @@ fn judge_annotations(errors: &mut Vec<FieldError>, new: &Value) {
             let field = format!("metadata.annotations[{}]", names::ORIGIN_VERSION);
             errors.push(FieldError::invalid(field, origin, "must be a semantic version"));
         }
+    }
+    let servers = annotations[names::INFRASTRUCTURE].as_str().unwrap_or_default();
+    if let Some(unknown) = crate::graph::infrastructure::unknown(servers) {
+        let field = format!("metadata.annotations[{}]", names::INFRASTRUCTURE);
+        errors.push(FieldError::invalid(field, unknown, "must be one of: etcd, nats"));
     }
     let watts = annotations["dynamo.nvidia.com/gpu-power-limit"].as_str();
     if let Some(watts) = watts

@@ -5,13 +5,15 @@ use serde_json::Value;
 use crate::component::{Type, nodes};
 use crate::field_error::FieldError;
 use crate::graph::generate::version;
-use crate::settings::Settings;
+use crate::settings::{Gates, Settings};
 use crate::value::{find, list, text};
 
 /// Where a component is.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Within {
     Graph,
+    /// A graph that Grove starts.
+    Grove,
     Nothing,
 }
 
@@ -39,9 +41,9 @@ pub fn judge(
         let field = format!("{at}.sharedMemorySize");
         errors.push(FieldError::invalid(field, size, "must be non-negative"));
     }
-    judge_experiments(errors, at, part, kind);
+    judge_experiments(errors, settings.gates, at, part);
     if kind == Type::Picker {
-        judge_picker(errors, at, part);
+        judge_picker(errors, settings.gates, at, part);
     }
     if within == Within::Nothing && !part["providerOverride"].is_null() {
         let detail = "may only be set for components of a graph";
@@ -52,12 +54,13 @@ pub fn judge(
         let detail = "no multinode orchestrator available";
         errors.push(FieldError::forbidden(format!("{at}.multinode"), detail));
     }
-    if part["experimental"]["grove"]["forceScalingGroup"] == true {
+    let is_grove = within == Within::Grove;
+    if part["experimental"]["grove"]["forceScalingGroup"] == true && !is_grove {
         let detail = "requires the Grove pathway";
         let field = format!("{at}.experimental.grove.forceScalingGroup");
         errors.push(FieldError::forbidden(field, detail));
     }
-    if !part["minAvailable"].is_null() {
+    if !part["minAvailable"].is_null() && !is_grove {
         let detail = "requires the Grove pathway";
         errors.push(FieldError::forbidden(format!("{at}.minAvailable"), detail));
     }
@@ -74,7 +77,8 @@ fn judge_elastic(errors: &mut Vec<FieldError>, at: &str, containers: &Value) {
     }
 }
 
-fn judge_experiments(errors: &mut Vec<FieldError>, at: &str, part: &Value, kind: Type) {
+fn judge_experiments(errors: &mut Vec<FieldError>, gates: Gates, at: &str, part: &Value) {
+    let kind = Type::named(text(&part["type"]));
     let experimental = &part["experimental"];
     let memory = &experimental["gpuMemoryService"];
     let failover = &experimental["failover"];
@@ -85,8 +89,15 @@ fn judge_experiments(errors: &mut Vec<FieldError>, at: &str, part: &Value, kind:
         if !kind.is_worker() || gpus < 1 {
             let detail = "is only supported on worker components with at least one GPU";
             errors.push(FieldError::forbidden(field, detail));
-        } else {
+        } else if !gates.resource_claims {
             let detail = "requires dynamic resource allocation, which is disabled";
+            errors.push(FieldError::forbidden(field, detail));
+        }
+    }
+    for (name, said) in [("gpuMemoryService", memory), ("failover", failover)] {
+        if said["mode"] == "InterPod" {
+            let detail = "mode InterPod is not supported: it needs cliques that share claims";
+            let field = format!("{at}.experimental.{name}.mode");
             errors.push(FieldError::forbidden(field, detail));
         }
     }
@@ -95,14 +106,14 @@ fn judge_experiments(errors: &mut Vec<FieldError>, at: &str, part: &Value, kind:
         let detail = "requires gpuMemoryService of the same mode";
         errors.push(FieldError::forbidden(field, detail));
     }
-    if experimental["checkpoint"]["enabled"] == true {
+    if experimental["checkpoint"]["enabled"] == true && !gates.checkpoints {
         let field = format!("{at}.experimental.checkpoint");
         let detail = "checkpoint functionality is disabled in the operator configuration";
         errors.push(FieldError::forbidden(field, detail));
     }
 }
 
-fn judge_picker(errors: &mut Vec<FieldError>, at: &str, part: &Value) {
+fn judge_picker(errors: &mut Vec<FieldError>, gates: Gates, at: &str, part: &Value) {
     if nodes(part) > 1 {
         let field = format!("{at}.multinode");
         errors.push(FieldError::forbidden(field, "EPP component cannot be multinode"));
@@ -120,8 +131,10 @@ fn judge_picker(errors: &mut Vec<FieldError>, at: &str, part: &Value) {
         let field = format!("{at}.eppConfig.configMapRef.name");
         errors.push(FieldError::required(field, "is required"));
     }
-    let detail = "the InferencePool API (inference.networking.k8s.io) is not served";
-    errors.push(FieldError::forbidden(format!("{at}.type"), detail));
+    if !gates.inference_pools {
+        let detail = "the InferencePool API (inference.networking.k8s.io) is not served";
+        errors.push(FieldError::forbidden(format!("{at}.type"), detail));
+    }
 }
 
 /// The image and the version of what runs: where neither a tag nor the user says the version,

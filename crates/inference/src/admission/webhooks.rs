@@ -3,7 +3,7 @@
 use api::dynamo::{GROUP, HUB, SPOKE};
 use serde_json::{Value, json};
 
-use crate::{NAMESPACE, WEBHOOK_SERVICE};
+use crate::{NAMESPACE, WEBHOOK_SERVICE, names};
 
 pub const DEFAULT_GRAPH: &str = "/mutate/nvidia.com/v1beta1/dynamographdeployments";
 pub const VALIDATE_GRAPH: &str = "/validate/nvidia.com/v1beta1/dynamographdeployments";
@@ -15,6 +15,10 @@ pub const VALIDATE_COMPONENT_LEGACY: &str =
 pub const VALIDATE_MODEL: &str = "/validate-nvidia-com-v1alpha1-dynamomodel";
 pub const DEFAULT_REQUEST: &str = "/mutate-nvidia-com-v1beta1-dynamographdeploymentrequest";
 pub const VALIDATE_REQUEST: &str = "/validate-nvidia-com-v1beta1-dynamographdeploymentrequest";
+
+pub const VALIDATE_CHECKPOINT: &str = "/validate-nvidia-com-v1alpha1-dynamocheckpoint";
+/// Pods that may start from a checkpoint.
+pub const RESTORE_POD: &str = "/mutate-core-v1-pod-checkpoint-restore";
 
 const TIMEOUT_SECONDS: u64 = 10;
 
@@ -34,6 +38,15 @@ pub fn configurations() -> [Value; 2] {
     let request = webhook(request, DEFAULT_REQUEST, requests, &["CREATE"]);
     let mut model = webhook("vdynamomodel.kb.io", VALIDATE_MODEL, "dynamomodels", &both);
     model["rules"][0]["apiVersions"] = json!([SPOKE]);
+    let mut checkpoint =
+        webhook("vdynamocheckpoint.kb.io", VALIDATE_CHECKPOINT, "dynamocheckpoints", &both);
+    checkpoint["rules"][0]["apiVersions"] = json!([SPOKE]);
+    let mut restore = webhook("mpodcheckpointrestore.kb.io", RESTORE_POD, "pods", &["CREATE"]);
+    restore["rules"][0]["apiGroups"] = json!([""]);
+    restore["rules"][0]["apiVersions"] = json!(["v1"]);
+    // A pod that starts slowly is better than none.
+    restore["failurePolicy"] = json!("Ignore");
+    restore["objectSelector"] = json!({"matchLabels": {names::RESTORE_CANDIDATE: "true"}});
     [
         configuration(
             "Mutating",
@@ -42,6 +55,7 @@ pub fn configurations() -> [Value; 2] {
                 webhook("mdynamographdeployment.kb.io", DEFAULT_GRAPH, graphs, &both),
                 component,
                 request,
+                restore,
             ],
         ),
         configuration(
@@ -50,6 +64,7 @@ pub fn configurations() -> [Value; 2] {
             vec![
                 webhook("vdynamographdeployment.kb.io", VALIDATE_GRAPH, graphs, &both),
                 webhook("vdynamocomponentdeployment.kb.io", VALIDATE_COMPONENT, components, &both),
+                checkpoint,
                 model,
                 webhook("vdynamographdeploymentrequest.kb.io", VALIDATE_REQUEST, requests, &both),
             ],

@@ -175,6 +175,13 @@ fn words(container: &Value) -> Vec<&str> {
     parts.into_iter().flat_map(list).map(text).collect()
 }
 
+/// The number after a flag.
+pub fn flag_value(line: &str, flag: &str) -> Option<i64> {
+    let mut words = line.split_whitespace();
+    words.find(|word| *word == flag)?;
+    words.next()?.parse().ok()
+}
+
 /// The GPUs that a container may use.
 pub fn gpus(container: &Value) -> i64 {
     let limits = container["resources"]["limits"].as_object().into_iter().flatten();

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::commands::{inject, single_quoted};
-use super::{Framework, Place, Role, drop_probes, gpus, quoted, words};
+use super::{Framework, Place, Role, drop_probes, flag_value, gpus, quoted, words};
 use crate::value::{list_mut, text, upsert};
 
 /// Where the leader of processes waits for the others.
@@ -46,13 +46,6 @@ pub fn rewrite(container: &mut Value, pod: &mut Value, place: &Place<'_>) {
     if place.role == Role::Worker {
         drop_probes(container);
     }
-}
-
-/// The number after a flag.
-fn flag_value(line: &str, flag: &str) -> Option<i64> {
-    let mut words = line.split_whitespace();
-    words.find(|word| *word == flag)?;
-    words.next()?.parse().ok()
 }
 
 /// Graphs that were made by older operators used Ray, and keep it.

@@ -9,7 +9,7 @@ use crate::digest;
 use crate::names::{self, HTTP_PORT, PICKER_PORT, SYSTEM_PORT};
 use crate::pods::{self, Given, merge};
 use crate::settings::{Discovery, Settings};
-use crate::value::text;
+use crate::value::{object_mut, text};
 
 const SURGE: &str = "25%";
 const HOST_SUFFIX: &str = "local";
@@ -152,50 +152,87 @@ pub fn model_service(facts: &Facts<'_>) -> Option<Value> {
     }))
 }
 
-/// How a component is reached from outside, where it is.
-pub fn ingress(facts: &Facts<'_>, settings: &Settings) -> Option<Value> {
+/// How a component is reached from outside, as it says or as the installation does.
+fn outside(facts: &Facts<'_>, settings: &Settings) -> Option<Value> {
     let kept = &facts.preserved["ingress"];
-    let said = match (kept.is_object(), facts.graph()) {
-        (true, _) => kept.clone(),
-        (false, Some(graph)) if facts.kind() == Type::Frontend => json!({
-            "enabled": !settings.ingress.class.is_empty(),
+    let own = &settings.ingress;
+    match (kept.is_object(), facts.graph()) {
+        (true, _) => Some(kept.clone()),
+        (false, Some(graph)) if facts.kind() == Type::Frontend => Some(json!({
+            "enabled": !(own.class.is_empty() && own.gateway.is_empty()),
             "host": graph,
-            "ingressControllerClassName": settings.ingress.class,
-            "tls": {"secretName": settings.ingress.tls_secret},
-            "hostSuffix": settings.ingress.host_suffix,
-        }),
-        _ => return None,
-    };
-    let class = text(&said["ingressControllerClassName"]);
-    if said["enabled"] != true || class.is_empty() {
-        return None;
+            "ingressControllerClassName": own.class,
+            "tls": {"secretName": own.tls_secret},
+            "hostSuffix": own.host_suffix,
+            "useVirtualService": !own.gateway.is_empty(),
+            "virtualServiceGateway": own.gateway,
+        })),
+        _ => None,
     }
+}
+
+fn host(said: &Value) -> String {
     let suffix = match text(&said["hostSuffix"]) {
         "" => HOST_SUFFIX,
         suffix => suffix,
     };
-    let host = format!("{}{}.{suffix}", text(&said["hostPrefix"]), text(&said["host"]));
-    let name = names::service(facts.own_name());
+    format!("{}{}.{suffix}", text(&said["hostPrefix"]), text(&said["host"]))
+}
+
+/// The metadata of what leads in, with what the user says of it.
+fn entrance_meta(facts: &Facts<'_>, name: &str, said: &Value) -> Value {
+    let mut meta = meta(facts, name);
+    for field in ["annotations", "labels"] {
+        merge::deep(&mut meta[field], &said[field]);
+        if meta[field].is_null() {
+            object_mut(&mut meta).remove(field);
+        }
+    }
+    meta
+}
+
+/// The ingress of a component, where it has one.
+pub fn ingress(facts: &Facts<'_>, settings: &Settings) -> Option<Value> {
+    let said = outside(facts, settings)?;
+    let class = text(&said["ingressControllerClassName"]);
+    if said["enabled"] != true || class.is_empty() {
+        return None;
+    }
+    let (host, name) = (host(&said), names::service(facts.own_name()));
     let backend = json!({"service": {"name": name, "port": {"number": HTTP_PORT}}});
     let path = json!({"path": "/", "pathType": "Prefix", "backend": backend});
     let mut made = json!({
-        "metadata": meta(facts, &name),
+        "metadata": entrance_meta(facts, &name, &said),
         "spec": {
             "ingressClassName": class,
             "rules": [{"host": host, "http": {"paths": [path]}}],
         },
     });
-    for field in ["annotations", "labels"] {
-        merge::deep(&mut made["metadata"][field], &said[field]);
-        if made["metadata"][field].is_null()
-            && let Some(meta) = made["metadata"].as_object_mut()
-        {
-            meta.remove(field);
-        }
-    }
     let secret = text(&said["tls"]["secretName"]);
     if !secret.is_empty() {
         made["spec"]["tls"] = json!([{"hosts": [host], "secretName": secret}]);
     }
     Some(made)
+}
+
+/// How a mesh leads to a component, where it does.
+pub fn virtual_service(facts: &Facts<'_>, settings: &Settings) -> Option<Value> {
+    let said = outside(facts, settings)?;
+    if said["enabled"] != true || said["useVirtualService"] != true {
+        return None;
+    }
+    let gateway = match text(&said["virtualServiceGateway"]) {
+        "" => settings.ingress.gateway.as_str(),
+        gateway => gateway,
+    };
+    let name = names::service(facts.own_name());
+    let route = json!({"destination": {"host": name, "port": {"number": HTTP_PORT}}});
+    Some(json!({
+        "metadata": entrance_meta(facts, &name, &said),
+        "spec": {
+            "hosts": [host(&said)],
+            "gateways": [gateway],
+            "http": [{"match": [{"uri": {"prefix": "/"}}], "route": [route]}],
+        },
+    }))
 }

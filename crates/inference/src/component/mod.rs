@@ -4,7 +4,7 @@
 //! Upstream: ai-dynamo/dynamo, deploy/operator/internal/controller/
 //! dynamocomponentdeployment_controller.go
 
-mod children;
+pub mod children;
 mod facts;
 mod observe;
 mod plan;
@@ -19,7 +19,7 @@ use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Wa
 
 use crate::kinds::{
     COMPONENT, DEPLOYMENT, INGRESS, LEADER_WORKER_SET, ROLE, ROLE_BINDING, SECRET, SERVICE,
-    SERVICE_ACCOUNT,
+    SERVICE_ACCOUNT, VIRTUAL_SERVICE,
 };
 use crate::settings::Settings;
 
@@ -51,6 +51,9 @@ impl Reconciler for Controller {
         }
         if self.settings.gates.leader_worker_set {
             watches.owned(LEADER_WORKER_SET, COMPONENT);
+        }
+        if !self.settings.ingress.gateway.is_empty() {
+            watches.owned(VIRTUAL_SERVICE, COMPONENT);
         }
         for kind in [SERVICE_ACCOUNT, ROLE, ROLE_BINDING] {
             watches.owned(kind, COMPONENT);

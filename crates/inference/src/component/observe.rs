@@ -8,6 +8,7 @@ use super::facts::Facts;
 use crate::discovery_account;
 use crate::kinds::{
     DEPLOYMENT, INGRESS, LEADER_WORKER_SET, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT,
+    VIRTUAL_SERVICE,
 };
 use crate::names;
 use crate::pods::PullSecrets;
@@ -23,6 +24,8 @@ pub struct Observed {
     pub service: Option<Arc<Object>>,
     pub model_service: Option<Arc<Object>>,
     pub ingress: Option<Arc<Object>>,
+    /// How a mesh reaches it.
+    pub route: Option<Arc<Object>>,
     /// What lets the pods of a component of its own find each other: account, role, binding.
     pub discovery: discovery_account::Found,
     pub secrets: PullSecrets,
@@ -46,6 +49,10 @@ pub fn observe(context: &Context, object: &Arc<Object>, settings: &Settings) -> 
         service: find(SERVICE, &names::service(own)),
         model_service: facts.model().and_then(|model| find(SERVICE, &names::model_service(model))),
         ingress: find(INGRESS, &names::service(own)),
+        route: match settings.ingress.gateway.is_empty() {
+            true => None,
+            false => find(VIRTUAL_SERVICE, &names::service(own)),
+        },
         discovery: discovery_account::Found {
             account: find(SERVICE_ACCOUNT, &account[0]),
             role: find(ROLE, &account[1]),

@@ -9,9 +9,9 @@ use super::children;
 use super::facts::Facts;
 use super::observe::Observed;
 use super::status;
-use crate::backends::Role;
+use crate::backends::{Deployer, Role};
 use crate::discovery_account;
-use crate::kinds::{COMPONENT, DEPLOYMENT, INGRESS, LEADER_WORKER_SET, SERVICE};
+use crate::kinds::{COMPONENT, DEPLOYMENT, INGRESS, LEADER_WORKER_SET, SERVICE, VIRTUAL_SERVICE};
 use crate::names;
 use crate::pods::{Given, has_legacy_type};
 use crate::settings::{Discovery, Settings};
@@ -65,6 +65,7 @@ fn sync(
         settings,
         facts,
         role: if is_set { Role::Leader } else { Role::Main },
+        deployer: Deployer::LeaderWorkerSet,
         secrets: &observed.secrets,
         account: &observed.account,
         is_legacy: labels.is_some_and(|labels| has_legacy_type(labels, facts)),
@@ -92,6 +93,10 @@ fn sync(
     let own_ingress = observed.ingress.as_deref();
     let own_ingress = own_ingress.filter(|one| one.controller() == Some(&facts.object.uid));
     sync.bring(INGRESS, own_ingress, ingress);
+    if !settings.ingress.gateway.is_empty() {
+        let route = children::virtual_service(facts, settings);
+        sync.bring(VIRTUAL_SERVICE, observed.route.as_deref(), route);
+    }
     let is_modified = sync.is_modified;
     tell(plan, facts, is_modified);
     Ok(decision)

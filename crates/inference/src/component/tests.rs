@@ -25,7 +25,7 @@ fn component(spec: Value) -> Object {
 }
 
 fn settings() -> Settings {
-    Settings { gates: Gates { leader_worker_set: true }, ..Settings::default() }
+    Settings { gates: Gates::default(), ..Settings::default() }
 }
 
 fn planned(settings: &Settings, object: &Object) -> Plan {
@@ -228,7 +228,7 @@ fn replicas_of_many_pods_are_sets() {
     assert_eq!(made(&plan, SERVICE)["spec"]["selector"]["role"], "leader");
     assert_eq!(made(&plan, DEPLOYMENT), Value::Null);
     // Without sets it is one pod.
-    let gates = Gates { leader_worker_set: false };
+    let gates = Gates { leader_worker_set: false, ..Gates::default() };
     let plan = planned(&Settings { gates, ..settings() }, &component(spec));
     assert_eq!(made(&plan, DEPLOYMENT)["metadata"]["name"], "g-decode-abcd1234");
     let bare = component(json!({"multinode": {"nodeCount": 2}}));

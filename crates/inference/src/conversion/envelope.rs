@@ -11,6 +11,8 @@ pub const GRAPH: &str = "nvidia.com/dgd-spec";
 pub const COMPONENT: &str = "nvidia.com/dcd-spec";
 pub const GRAPH_STATUS: &str = "nvidia.com/dgd-status";
 pub const COMPONENT_STATUS: &str = "nvidia.com/dcd-status";
+pub const REQUEST: &str = "nvidia.com/dgdr-spec";
+pub const REQUEST_STATUS: &str = "nvidia.com/dgdr-status";
 
 const VERSION: i64 = 1;
 

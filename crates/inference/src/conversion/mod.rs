@@ -8,7 +8,9 @@ mod adapter;
 mod component;
 pub mod envelope;
 mod graph;
+mod leaves;
 mod pod;
+pub mod request;
 mod sidecar;
 mod status;
 #[cfg(test)]
@@ -38,6 +40,7 @@ pub fn convert(object: &Value, desired: &str) -> Result<Value, String> {
     let mut made = match text(&object["kind"]) {
         "DynamoGraphDeployment" => graph::convert(object, way),
         "DynamoComponentDeployment" => component::convert(object, way),
+        "DynamoGraphDeploymentRequest" => request::convert(object, way),
         "DynamoGraphDeploymentScalingAdapter" => adapter::convert(object, way),
         kind => return Err(format!("nobody converts {kind:?}")),
     };

@@ -259,6 +259,92 @@ fn beta_graph() -> BoxedStrategy<Value> {
         .boxed()
 }
 
+fn alpha_request() -> BoxedStrategy<Value> {
+    let top = some_of(vec![
+        ("model", vec![json!("m")]),
+        ("backend", vec![json!("vllm"), json!("auto")]),
+        ("autoApply", vec![json!(true), json!(false)]),
+        ("useMocker", vec![json!(true), json!(false)]),
+        ("enableGpuDiscovery", vec![json!(true), json!(false)]),
+        ("runtimeVersionOverride", vec![json!("1.0.0")]),
+        ("deploymentOverrides", vec![json!({}), json!({"name": "g", "workersImage": "w"})]),
+    ]);
+    let profiling = some_of(vec![
+        ("profilerImage", vec![json!("p"), json!("")]),
+        ("outputPVC", vec![json!("out")]),
+        ("configMapRef", vec![json!({"name": "c", "key": "k"})]),
+        ("resources", vec![json!({}), json!({"limits": {"cpu": "1"}})]),
+        ("tolerations", vec![json!([]), json!([{"operator": "Exists"}])]),
+        ("nodeSelector", vec![json!({}), json!({"a/b": "c"})]),
+        (
+            "config",
+            vec![
+                json!({}),
+                json!({"sla": {"ttft": 1, "isl": 2, "other": {}}, "x": [1], "planner": {}}),
+                json!({"sla": "odd", "deployment": {"modelCache": {"pvcName": "p"}, "y": 1}}),
+                json!({"planner": {"a": {"b": 1}}, "deployment": {}}),
+            ],
+        ),
+    ]);
+    let status = some_of(vec![
+        ("state", vec![json!("Ready"), json!("Initializing"), json!("DeploymentDeleted")]),
+        ("backend", vec![json!("vllm")]),
+        ("profilingResults", vec![json!("configmap/x")]),
+        ("generatedDeployment", vec![json!({}), json!({"spec": {"a": 1}})]),
+        (
+            "deployment",
+            vec![json!({"name": "g", "created": true}), json!({"created": false, "state": "x"})],
+        ),
+    ]);
+    (top, profiling, status)
+        .prop_map(|(mut spec, profiling, status)| {
+            spec["profilingConfig"] = profiling;
+            object(ALPHA, "DynamoGraphDeploymentRequest", spec, status)
+        })
+        .boxed()
+}
+
+fn beta_request() -> BoxedStrategy<Value> {
+    let pod = |pod: Value| json!({"profilingJob": {"template": {"spec": pod}, "backoffLimit": 1}});
+    let spec = some_of(vec![
+        ("model", vec![json!("m")]),
+        ("image", vec![json!("i"), json!("")]),
+        ("autoApply", vec![json!(true), json!(false)]),
+        ("searchStrategy", vec![json!("thorough")]),
+        ("hardware", vec![json!({}), json!({"gpuSku": "l4"})]),
+        ("sla", vec![json!({}), json!({"ttft": 1.5, "e2eLatency": 2})]),
+        ("workload", vec![json!({"isl": 1, "concurrency": 2}), json!({"osl": 3})]),
+        ("modelCache", vec![json!({"pvcName": "c", "pvcModelPath": "p"}), json!({})]),
+        (
+            "features",
+            vec![
+                json!({"planner": {}, "mocker": {"enabled": false}}),
+                json!({"planner": {"a": 1}}),
+            ],
+        ),
+        (
+            "overrides",
+            vec![
+                json!({"dgd": {"a": {"b": 1}}}),
+                pod(json!({"containers": [{"name": "profiler", "resources": {}}]})),
+                pod(json!({"containers": [{"name": "profiler", "image": "x", "resources": {}}],
+                    "nodeSelector": {"a/b": "c"}})),
+                pod(json!({"containers": [{"name": "other"}], "tolerations": []})),
+            ],
+        ),
+    ]);
+    let status = some_of(vec![
+        ("phase", vec![json!("Deployed"), json!("Ready"), json!("Pending"), json!("Failed")]),
+        ("dgdName", vec![json!("g"), json!("")]),
+        ("profilingPhase", vec![json!("Done")]),
+        ("profilingResults", vec![json!({}), json!({"selectedConfig": {"a": {}}, "pareto": []})]),
+        ("deploymentInfo", vec![json!({"replicas": 1})]),
+    ]);
+    (spec, status)
+        .prop_map(|(spec, status)| object(BETA, "DynamoGraphDeploymentRequest", spec, status))
+        .boxed()
+}
+
 fn status_fields(
     components: &'static str,
     updated: &'static str,
@@ -296,6 +382,14 @@ proptest! {
     fn a_newer_graph_comes_back_as_it_was(graph in beta_graph()) {
         let (there, back) = there_and_back(&graph);
         prop_assert_eq!(back, graph, "by way of {}", there);
+    }
+
+    #[test]
+    fn requests_come_back_as_they_were(older in alpha_request(), newer in beta_request()) {
+        let (there, back) = there_and_back(&older);
+        prop_assert_eq!(back, older, "by way of {}", there);
+        let (there, back) = there_and_back(&newer);
+        prop_assert_eq!(back, newer, "by way of {}", there);
     }
 
     #[test]

@@ -2,7 +2,10 @@
 
 use serde_json::{Map, Value, json};
 
+use super::checkpoints;
 use super::facts::{Graph, Part};
+use super::infrastructure;
+use super::legacy_config;
 use crate::backends::{self, Framework};
 use crate::component::Type;
 use crate::conversion::envelope;
@@ -22,6 +25,9 @@ const PASSED_ON: [&str; 5] = [
 /// What of a component only the older version can say, and its pods are made by.
 const PRESERVED: [&str; 5] =
     ["annotations", "dynamoNamespace", "ingress", "labels", "subComponentType"];
+/// What objects are told beside their specifications.
+pub const TOLD: [&str; 4] =
+    [envelope::COMPONENT, names::STRATEGY, names::MAX_SURGE, names::MAX_UNAVAILABLE];
 /// What may change without the workers being others.
 const NO_PART_OF_HASH: [&str; 4] =
     ["replicas", "minAvailable", "scalingAdapter", "runtimeVersionOverride"];
@@ -71,6 +77,10 @@ pub fn component(graph: &Graph<'_>, part: &Part<'_>, choice: &Choice<'_>) -> Val
         fields.insert("backendFramework".to_owned(), json!(framework.name()));
     }
     fill_template(graph, part, choice, &mut spec);
+    legacy_config::apply(part, &mut spec);
+    if let Some(wanted) = checkpoints::wanted(part, choice.framework) {
+        checkpoints::mark(&mut spec["podTemplate"], &wanted);
+    }
     let name = match (choice.name, part.is_worker()) {
         (Some(name), _) => name.to_owned(),
         (None, true) => format!("{}-{}", part.child_name(graph.name()), choice.hash),
@@ -159,7 +169,8 @@ fn fill_template(graph: &Graph<'_>, part: &Part<'_>, choice: &Choice<'_>, spec: 
 fn fill_main(graph: &Graph<'_>, part: &Part<'_>, template: &mut Value) {
     let policy = &graph.spec["experimental"]["kvTransferPolicy"];
     let moves = part.is_worker() && policy.is_object();
-    let mut env = graph.spec["env"].clone();
+    let servers = json!(infrastructure::environment(graph));
+    let mut env = merge::environment(&servers, &graph.spec["env"]);
     if moves {
         let mut add = |name: &str, value: String| {
             list_mut(&mut env).push(json!({"name": name, "value": value}));

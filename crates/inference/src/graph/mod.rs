@@ -5,10 +5,16 @@
 //! dynamographdeployment_controller.go
 
 mod adapters;
+mod checkpoints;
+pub mod claims;
 pub mod facts;
 pub mod generate;
 mod generations;
+pub mod grove;
+pub mod infrastructure;
+mod legacy_config;
 mod observe;
+pub mod picker;
 mod plan;
 mod program;
 mod restart;
@@ -22,16 +28,20 @@ mod tests;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
+use reconcile::plan::Notice;
+use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches, owners};
 
 use crate::kinds::{
-    ADAPTER, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, GRAPH, PERSISTENT_VOLUME_CLAIM, POD, ROLE,
-    ROLE_BINDING, SECRET, SERVICE_ACCOUNT,
+    ADAPTER, CHECKPOINT, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, DEPLOYMENT, DESTINATION_RULE, GRAPH,
+    INFERENCE_POOL, INGRESS, PERSISTENT_VOLUME_CLAIM, POD, POD_CLIQUE, POD_CLIQUE_SCALING_GROUP,
+    POD_CLIQUE_SET, RESOURCE_CLAIM_TEMPLATE, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT,
+    VIRTUAL_SERVICE,
 };
 use crate::names;
 use crate::settings::Settings;
 
 pub use observe::Observed;
+pub use plan::preferred;
 
 pub const NAME: &str = "dynamographdeployment";
 
@@ -55,6 +65,8 @@ impl Reconciler for Controller {
         for kind in [
             COMPONENT,
             ADAPTER,
+            DEPLOYMENT,
+            SERVICE,
             PERSISTENT_VOLUME_CLAIM,
             CONFIG_MAP,
             SERVICE_ACCOUNT,
@@ -63,14 +75,44 @@ impl Reconciler for Controller {
         ] {
             watches.owned(kind, GRAPH);
         }
-        for kind in [CLUSTER_ROLE, SECRET] {
-            watches.reads(kind);
+        watches.reads(SECRET);
+        if self.settings.manages_roles {
+            watches.reads(CLUSTER_ROLE);
         }
         watches.by(POD, worker_moved);
+        let gates = self.settings.gates;
+        for (kind, is_there) in [
+            (INFERENCE_POOL, gates.inference_pools),
+            (DESTINATION_RULE, gates.istio),
+            (RESOURCE_CLAIM_TEMPLATE, gates.resource_claims),
+        ] {
+            if is_there {
+                watches.owned(kind, GRAPH);
+            }
+        }
+        if gates.grove {
+            watches.owned(POD_CLIQUE_SET, GRAPH);
+            watches.owned(INGRESS, GRAPH);
+            watches.by(POD_CLIQUE, grove::of_clique);
+            let sets = watches.cache(POD_CLIQUE_SET);
+            watches.by(POD_CLIQUE_SCALING_GROUP, move |change| {
+                let set = grove::set_of(change).and_then(|name| sets.get(&name));
+                let graph = set.and_then(|set| owners::controller_name(&set, GRAPH));
+                graph.into_iter().collect()
+            });
+            if !self.settings.ingress.gateway.is_empty() {
+                watches.owned(VIRTUAL_SERVICE, GRAPH);
+            }
+        }
+        let graphs = watches.cache(GRAPH);
+        watches.by(CHECKPOINT, move |change| {
+            let checkpoint = change.object();
+            checkpoints::concerned(checkpoint, &graphs.in_namespace(&checkpoint.name.namespace))
+        });
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        observe::observe(context, object, &self.settings)
+        observe::observe(context, object, &self.settings).await
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
@@ -85,7 +127,8 @@ impl Reconciler for Controller {
         now: Timestamp,
     ) -> Option<Plan> {
         let status = status::failed(object, status::RESOURCES, &error.said(), now);
-        Some(Plan { status: Some(status), ..Plan::nothing() })
+        let notices = vec![Notice::warning(status::FAILED, error.said())];
+        Some(Plan { status: Some(status), notices, ..Plan::nothing() })
     }
 }
 

@@ -6,12 +6,17 @@ use std::sync::Arc;
 use reconcile::{Context, Error, Kind, Name, Object};
 use serde_json::Value;
 
+use super::checkpoints;
 use super::facts::Graph;
+use super::grove;
+use super::infrastructure;
+use super::picker;
 use super::ssh_key;
 use crate::discovery_account;
 use crate::kinds::{
-    ADAPTER, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, PERSISTENT_VOLUME_CLAIM, POD, ROLE, ROLE_BINDING,
-    SECRET, SERVICE_ACCOUNT,
+    ADAPTER, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, DESTINATION_RULE, INFERENCE_POOL,
+    PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_CLAIM_TEMPLATE, ROLE, ROLE_BINDING, SECRET,
+    SERVICE_ACCOUNT,
 };
 use crate::names;
 use crate::settings::Settings;
@@ -30,16 +35,26 @@ pub struct Observed {
     pub roles: BTreeSet<String>,
     /// The claims that there are, of those that are asked for.
     pub claims: BTreeSet<String>,
+    pub servers: infrastructure::Found,
+    /// What the picker of the graph has.
+    pub picker_config: Option<Arc<Object>>,
+    pub pool: Option<Arc<Object>>,
+    pub mesh_rule: Option<Arc<Object>>,
+    /// Templates of claims, and checkpoints, by their names.
+    pub claim_templates: BTreeMap<String, Arc<Object>>,
+    pub checkpoints: BTreeMap<String, Arc<Object>>,
     pub wait_script: Option<Arc<Object>>,
     /// The keys of MPI: where they come from, whether they are here, and new ones.
     pub ssh_source: Option<Arc<Object>>,
     pub has_ssh: bool,
     pub fresh_ssh: Option<Value>,
+    /// What Grove has of it, where Grove is.
+    pub grove: grove::Found,
     /// How many pods of each component have not ended.
     pub pods: BTreeMap<String, usize>,
 }
 
-pub fn observe(
+pub async fn observe(
     context: &Context,
     object: &Arc<Object>,
     settings: &Settings,
@@ -52,7 +67,10 @@ pub fn observe(
         let found = names.iter().filter_map(|name| Some(((*name).to_owned(), find(kind, name)?)));
         found.collect::<BTreeMap<String, Arc<Object>>>()
     };
-    let has_role = |name: &&str| context.cache(CLUSTER_ROLE).get(&Name::new("", *name)).is_some();
+    // Who does not manage roles may not read them either.
+    let has_role = |name: &&str| {
+        settings.manages_roles && context.cache(CLUSTER_ROLE).get(&Name::new("", *name)).is_some()
+    };
     let roles = [settings.roles.planner.as_str(), settings.roles.picker.as_str()];
     let claims = list(&graph.preserved["pvcs"]).iter().map(|claim| text(&claim["name"]));
     let account = discovery_account::names_of(graph.name());
@@ -74,10 +92,31 @@ pub fn observe(
             .filter(|name| find(PERSISTENT_VOLUME_CLAIM, name).is_some())
             .map(str::to_owned)
             .collect(),
+        servers: infrastructure::Found::observe(context, &graph),
         wait_script: find(CONFIG_MAP, &names::wait_script(graph.name())),
         pods: pods(context, &graph),
         ..Observed::default()
     };
+    let gates = settings.gates;
+    if let Some(service) = picker::service_name(&graph) {
+        observed.picker_config = find(CONFIG_MAP, &picker::config_name(graph.name()));
+        if gates.inference_pools {
+            observed.pool = find(INFERENCE_POOL, &picker::pool_name(graph.name()));
+        }
+        if gates.istio {
+            observed.mesh_rule = find(DESTINATION_RULE, &service);
+        }
+    }
+    if gates.resource_claims {
+        let all = context.cache(RESOURCE_CLAIM_TEMPLATE).owned_by(&object.uid).into_iter();
+        observed.claim_templates = all.map(|one| (one.name.name.to_string(), one)).collect();
+    }
+    if gates.grove {
+        observed.grove = grove::Found::observe(context, &graph, settings).await?;
+    }
+    if gates.checkpoints {
+        observed.checkpoints = checkpoints::observe(context, &graph);
+    }
     if graph.is_multinode() {
         let secret = settings.ssh_secret.as_str();
         let source = Name::new(settings.ssh_secret_namespace.as_str(), secret);

@@ -6,9 +6,11 @@ use reconcile::plan::{Notice, Target};
 use reconcile::{Object, Plan, Wake};
 use serde_json::{Map, Value, json};
 
+use super::checkpoints;
 use super::facts::Graph;
 use super::generate;
 use super::generations::{hash_of, of_component};
+use super::grove;
 use super::observe::Observed;
 use super::program;
 use super::status;
@@ -40,6 +42,7 @@ impl Failure {
 pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Timestamp) -> Plan {
     if object.is_terminating() {
         let mut plan = Plan::nothing();
+        checkpoints::let_go(&mut plan, &Graph::of(object), &observed.checkpoints);
         if let Some(patch) = finalizer_patch(object, names::FINALIZER, false) {
             plan.patch(Target::unchanged(GRAPH, object), patch);
         }
@@ -54,7 +57,8 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
                 true => Wake::OnChange,
                 false => Wake::After(RETRY),
             };
-            Plan { status: Some(status), wake, ..Plan::nothing() }
+            let notices = vec![Notice::warning(status::FAILED, failure.message)];
+            Plan { status: Some(status), wake, notices, ..Plan::nothing() }
         }
     }
 }
@@ -65,8 +69,10 @@ fn decide(
     observed: &Observed,
     now: Timestamp,
 ) -> Result<Plan, Failure> {
+    let provider = provider(settings, graph, observed)?;
     match graph.provider() {
         None | Some(names::PROVIDER_COMPONENT) => {}
+        Some(names::PROVIDER_GROVE) if settings.gates.grove => {}
         Some(names::PROVIDER_GROVE) => {
             let message = "workload provider \"grove\" is selected but its API is not served";
             return Err(Failure::terminal(status::PROVIDER_UNAVAILABLE, message));
@@ -79,19 +85,58 @@ fn decide(
     let framework = generate::framework(graph);
     let framework = framework.map_err(|why| Failure::terminal(status::RESOURCES, why))?;
     let hash = generate::worker_hash(graph, framework);
-    if let Some(plan) = keep_books(graph, observed, &hash) {
+    if let Some(plan) = keep_books(graph, observed, (&hash, provider)) {
         return Ok(plan);
     }
-    program::run(settings, graph, observed, &program::Decided { framework, hash: &hash, now })
+    let decided = program::Decided { framework, hash: &hash, now };
+    match provider {
+        names::PROVIDER_GROVE => grove::run(settings, graph, observed, &decided),
+        _ => program::run(settings, graph, observed, &decided),
+    }
+}
+
+/// Who makes the workloads of a graph: whoever did, or else whoever is preferred.
+fn provider(
+    settings: &Settings,
+    graph: &Graph<'_>,
+    observed: &Observed,
+) -> Result<&'static str, Failure> {
+    if let Some(said) = graph.provider() {
+        let is_grove = said == names::PROVIDER_GROVE;
+        return Ok(if is_grove { names::PROVIDER_GROVE } else { names::PROVIDER_COMPONENT });
+    }
+    let has_set = observed
+        .grove
+        .set
+        .as_ref()
+        .is_some_and(|set| set.controller() == Some(graph.object.uid.as_str()));
+    match (!observed.components.is_empty(), has_set) {
+        (true, true) => Err(Failure::of(status::RESOURCES, "conflicting workload providers")),
+        (true, false) => Ok(names::PROVIDER_COMPONENT),
+        (false, true) => Ok(names::PROVIDER_GROVE),
+        (false, false) => Ok(preferred(settings, graph.object.annotation(names::ENABLE_GROVE))),
+    }
+}
+
+/// Who makes the workloads of a new graph.
+pub fn preferred(settings: &Settings, said: Option<&str>) -> &'static str {
+    let is_refused = said.is_some_and(|said| said.eq_ignore_ascii_case("false"));
+    match settings.gates.grove && !is_refused {
+        true => names::PROVIDER_GROVE,
+        false => names::PROVIDER_COMPONENT,
+    }
 }
 
 /// What a graph must say of itself before anything is made for it.
-fn keep_books(graph: &Graph<'_>, observed: &Observed, hash: &str) -> Option<Plan> {
+fn keep_books(
+    graph: &Graph<'_>,
+    observed: &Observed,
+    (hash, provider): (&str, &str),
+) -> Option<Plan> {
     let mut plan = Plan::nothing();
     let mut annotations = Map::new();
     if graph.provider().is_none() {
-        let provider = json!(names::PROVIDER_COMPONENT);
-        annotations.insert(names::PROVIDER.to_owned(), provider);
+        annotations.insert(names::PROVIDER.to_owned(), json!(provider));
     }
     if graph.current_hash().is_none() && graph.workers().next().is_some() {
         let current = adopted_hash(&mut plan, graph, observed, hash);

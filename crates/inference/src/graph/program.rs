@@ -9,9 +9,11 @@ use reconcile::{Object, Plan};
 use serde_json::{Value, json};
 
 use super::adapters;
+use super::checkpoints;
 use super::facts::{Graph, Part};
 use super::generate::{self, Choice};
 use super::generations::{generation, has_old, hash_of, of_component, pace};
+use super::infrastructure;
 use super::observe::Observed;
 use super::plan::Failure;
 use super::restart::{self, Restart, Seen};
@@ -25,6 +27,9 @@ use crate::names;
 use crate::settings::Settings;
 use crate::sync_resource::{Decision, Sync};
 use crate::value::text;
+
+/// Said of a server beside the components.
+pub const NO_ANSWER: &str = "server does not answer yet";
 
 /// What was decided before.
 pub struct Decided<'a> {
@@ -43,6 +48,8 @@ pub fn run(
     let mut plan = Plan::nothing();
     let shared = shared::sync(&mut plan, settings, graph, observed);
     shared.map_err(|why| Failure::of(status::RESOURCES, why))?;
+    let frozen = checkpoints::sync(&mut plan, graph, &observed.checkpoints, decided.framework);
+    let servers = infrastructure::sync(&mut plan, graph, &observed.servers);
     if graph.is_multinode() && !settings.gates.leader_worker_set {
         let message = "no multinode orchestrator available";
         return Err(Failure::of(status::MULTINODE, message));
@@ -63,8 +70,9 @@ pub fn run(
         observed,
         decided,
         restart: &restart,
+        frozen: &frozen,
         is_rolling,
-        waits: BTreeMap::new(),
+        waits: servers.into_iter().map(|name| (name, NO_ANSWER.to_owned())).collect(),
         updated: BTreeSet::new(),
         has_all: true,
     };
@@ -75,14 +83,19 @@ pub fn run(
         return Ok(plan);
     }
     drop_orphans(&mut plan, &look, &kept);
-    adapters::sync(&mut plan, graph, observed);
+    if frozen.waits.is_empty() {
+        adapters::sync(&mut plan, graph, observed);
+    }
     plan.notices.extend(restart.notice.clone());
     report(&mut plan, &look);
     Ok(plan)
 }
 
-/// Notes which form of the workers serves.
-fn move_hash(plan: &mut Plan, graph: &Graph<'_>, hash: &str) {
+/// Notes which form of the workers serves. After an update that was taken back it is known.
+pub fn move_hash(plan: &mut Plan, graph: &Graph<'_>, hash: &str) {
+    if graph.current_hash() == Some(hash) {
+        return;
+    }
     let patch = json!({"metadata": {"annotations": {names::CURRENT_HASH: hash}}});
     plan.patch(Target::unchanged(GRAPH, graph.object), patch);
 }
@@ -129,6 +142,7 @@ struct Look<'a> {
     observed: &'a Observed,
     decided: &'a Decided<'a>,
     restart: &'a Restart,
+    frozen: &'a checkpoints::Outcome,
     is_rolling: bool,
     /// What is not ready, and why.
     waits: BTreeMap<String, String>,
@@ -143,15 +157,20 @@ impl Look<'_> {
     fn sync_components(&mut self, plan: &mut Plan) -> BTreeSet<String> {
         let mut kept = BTreeSet::new();
         let held_back = held_back(self.graph, self.observed, self.decided.hash);
+        let has_servers = self.waits.is_empty();
         let parts: Vec<Part<'_>> = self.graph.components().collect();
         for part in parts {
             let wanted = self.wanted(&part);
             let name = text(&wanted["metadata"]["name"]).to_owned();
             kept.insert(name.clone());
             let live = self.observed.components.iter().find(|one| *one.name.name == *name);
-            if live.is_none() && held_back.contains(part.name()) {
-                let why = "waits for the component before it to be ready";
+            if live.is_none() && (!has_servers || held_back.contains(part.name())) {
+                let why = match has_servers {
+                    true => "waits for the component before it to be ready",
+                    false => "waits for the servers that the graph asks for",
+                };
                 self.waits.insert(name, why.to_owned());
+                self.has_all = false;
                 continue;
             }
             self.sync_component(plan, &part, wanted, live.map(|live| &**live));
@@ -187,8 +206,12 @@ impl Look<'_> {
             wanted["spec"]["replicas"] = json!(targets.new);
             old_targets = targets.old;
         }
+        let told = wanted["metadata"]["annotations"].clone();
         let mut sync = Sync::new(plan, Some((GRAPH, self.graph.object)));
         let decision = sync.keep(COMPONENT, live, wanted);
+        if let (Decision::Skip, Some(live)) = (decision, live) {
+            tell(plan, live, &told);
+        }
         if matches!(decision, Decision::Create | Decision::Update) {
             self.has_all = false;
         }
@@ -228,12 +251,27 @@ impl Look<'_> {
             name: name.as_deref(),
         };
         let mut wanted = generate::component(self.graph, part, &choice);
+        if self.frozen.waits.contains_key(part.name()) {
+            wanted["spec"]["replicas"] = json!(0);
+        }
         let own = text(&wanted["metadata"]["name"]);
         let live = self.observed.components.iter().find(|one| *one.name.name == *own);
         if let Some(said) = live.and_then(|live| live.value["spec"].get("backendFramework")) {
             wanted["spec"]["backendFramework"] = said.clone();
         }
         wanted
+    }
+}
+
+/// Keeps what an object is told beside its specification: what only the older version can say, and
+/// how its pods are replaced.
+fn tell(plan: &mut Plan, live: &Object, told: &Value) {
+    let differing =
+        generate::TOLD.iter().filter(|name| live.annotation(name) != told[**name].as_str());
+    let patch: serde_json::Map<String, Value> =
+        differing.map(|name| ((*name).to_owned(), told[*name].clone())).collect();
+    if !patch.is_empty() && !live.is_terminating() {
+        plan.patch(Target::of(COMPONENT, live), json!({"metadata": {"annotations": patch}}));
     }
 }
 
@@ -261,7 +299,9 @@ fn report(plan: &mut Plan, look: &Look<'_>) {
     set_or_remove(&mut made, "restart", look.restart.status.clone());
     let rolling = rolling_update(plan, look);
     set_or_remove(&mut made, "rollingUpdate", rolling);
+    set_or_remove(&mut made, "checkpoints", look.frozen.status.clone());
     let state = match (look.is_rolling, look.waits.is_empty()) {
+        _ if !look.frozen.waits.is_empty() => State::Freezing(look.frozen.waits.clone()),
         (true, _) => State::Rolling,
         (false, true) => State::Successful,
         (false, false) => State::Waiting(look.waits.clone()),
@@ -270,7 +310,7 @@ fn report(plan: &mut Plan, look: &Look<'_>) {
     plan.status = Some(made);
 }
 
-fn set_or_remove(status: &mut Value, field: &str, value: Option<Value>) {
+pub fn set_or_remove(status: &mut Value, field: &str, value: Option<Value>) {
     match (value, status.as_object_mut()) {
         (Some(value), _) => status[field] = value,
         (None, Some(status)) => {

@@ -4,8 +4,10 @@ use reconcile::Plan;
 use reconcile::plan::Target;
 use serde_json::{Value, json};
 
+use super::claims;
 use super::facts::Graph;
 use super::observe::Observed;
+use super::picker;
 use crate::component::Type;
 use crate::discovery_account;
 use crate::kinds::{
@@ -26,15 +28,21 @@ pub fn sync(
     graph: &Graph<'_>,
     observed: &Observed,
 ) -> Result<(), String> {
-    account(plan, graph, observed, (names::PLANNER_ACCOUNT, &settings.roles.planner))?;
-    if graph.components().any(|part| part.kind() == Type::Picker) {
+    if settings.manages_roles {
+        account(plan, graph, observed, (names::PLANNER_ACCOUNT, &settings.roles.planner))?;
+    }
+    let has_picker = graph.components().any(|part| part.kind() == Type::Picker);
+    if settings.manages_roles && has_picker {
         account(plan, graph, observed, (names::PICKER_ACCOUNT, &settings.roles.picker))?;
     }
     let mut sync = Sync::new(plan, Some((GRAPH, graph.object)));
-    claims(&mut sync, graph, observed)?;
+    volumes(&mut sync, graph, observed)?;
     if discovery(settings, graph) == Discovery::Kubernetes {
         discovery_account::sync(&mut sync, graph.namespace(), graph.name(), &observed.discovery);
     }
+    claims::sync(plan, settings, graph, observed)?;
+    picker::sync(plan, settings, graph, observed)?;
+    let mut sync = Sync::new(plan, Some((GRAPH, graph.object)));
     if graph.is_multinode() {
         let wanted = json!({
             "metadata": {"namespace": graph.namespace(), "name": names::wait_script(graph.name()),
@@ -103,7 +111,7 @@ fn whole(kind: reconcile::Kind, mut object: Value) -> Value {
 }
 
 /// Claims that the older version asks for beside its services.
-fn claims(sync: &mut Sync<'_>, graph: &Graph<'_>, observed: &Observed) -> Result<(), String> {
+fn volumes(sync: &mut Sync<'_>, graph: &Graph<'_>, observed: &Observed) -> Result<(), String> {
     for claim in list(&graph.preserved["pvcs"]) {
         let name = text(&claim["name"]);
         if observed.claims.contains(name) {

@@ -13,7 +13,11 @@ use super::observe::Observed;
 use crate::component::nodes;
 use crate::value::list;
 
+const NOT_READY: &str = "some_resources_are_not_ready";
 const READY: &str = "Ready";
+
+/// What events say of a graph that could not be made.
+pub const FAILED: &str = "ReconcileError";
 
 /// Why a graph fails.
 pub const RESOURCES: &str = "failed_to_reconcile_the_resources";
@@ -26,7 +30,11 @@ pub enum State {
     Successful,
     /// What is not ready, by name, and why.
     Waiting(BTreeMap<String, String>),
+    /// The same for a reason that is known.
+    Because(&'static str, BTreeMap<String, String>),
     Rolling,
+    /// Components that wait for a checkpoint, and for which.
+    Freezing(BTreeMap<String, String>),
 }
 
 /// Sets what the state says; the rest of the status stays.
@@ -36,11 +44,13 @@ pub fn set_state(status: &mut Value, object: &Object, state: &State, now: Timest
             let message = "All resources are ready".to_owned();
             ("successful", Truth::True, "all_resources_are_ready", message)
         }
-        State::Waiting(why) => {
+        State::Waiting(why) => ("pending", Truth::False, NOT_READY, listed(why)),
+        State::Because(reason, why) => ("pending", Truth::False, *reason, listed(why)),
+        State::Freezing(why) => {
             let parts: Vec<String> =
-                why.iter().map(|(name, why)| format!("{name}: {why}")).collect();
-            let message = format!("Resources not ready: {}", parts.join("; "));
-            ("pending", Truth::False, "some_resources_are_not_ready", message)
+                why.iter().map(|(name, checkpoint)| format!("{name} ({checkpoint})")).collect();
+            let message = format!("Waiting for checkpoints: {}", parts.join(", "));
+            ("pending", Truth::False, "waiting_for_checkpoint", message)
         }
         State::Rolling => {
             let message = "Rolling update in progress".to_owned();
@@ -50,6 +60,11 @@ pub fn set_state(status: &mut Value, object: &Object, state: &State, now: Timest
     status["state"] = json!(word);
     status["observedGeneration"] = json!(object.generation());
     set_ready(status, truth, (reason, &message), now);
+}
+
+fn listed(why: &BTreeMap<String, String>) -> String {
+    let parts: Vec<String> = why.iter().map(|(name, why)| format!("{name}: {why}")).collect();
+    format!("Resources not ready: {}", parts.join("; "))
 }
 
 /// The status of a graph that could not be made: what it said of its components stays.

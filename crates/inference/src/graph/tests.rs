@@ -38,7 +38,7 @@ fn hash(object: &Object) -> String {
 }
 
 fn settings() -> Settings {
-    Settings { gates: Gates { leader_worker_set: true }, ..Settings::default() }
+    Settings { gates: Gates::default(), ..Settings::default() }
 }
 
 fn observed() -> Observed {
@@ -294,7 +294,7 @@ fn what_cannot_be_made_says_why_and_the_rest_stays() {
     assert_eq!(failing(&graph(other), &observed()).0, "unsupported_workload_provider");
     let many = graph(json!({"spec": {"components": [
         {"name": "d", "type": "decode", "multinode": {"nodeCount": 2}}]}}));
-    let gates = Gates { leader_worker_set: false };
+    let gates = Gates { leader_worker_set: false, ..Gates::default() };
     let without = Settings { gates, ..settings() };
     let plan = plan::plan(&without, &many, &observed(), Timestamp::UNIX_EPOCH);
     let (_, reason, message) = state(&plan);

@@ -41,13 +41,13 @@ fn rules() -> Value {
         rule(&[""], &["nodes"], &["get"]),
         rule(&[""], &["pods"], &["delete", "get", "list", "watch"]),
         rule(&[""], &["pods/finalizers"], &["update"]),
-        rule(&[""], &["services"], &["create", "get", "list", "watch"]),
-        rule(&["", "events.k8s.io"], &["events"], &["create", "patch"]),
-        rule(&["apps"], &["controllerrevisions"], &["create", "delete", "get", "list", "watch"]),
-        rule(&["apps"], &["statefulsets"], &["create", "get", "list", "patch", "watch"]),
+        rule(&[""], &["services"], &["create", "list", "watch"]),
+        rule(&[""], &["events"], &["create", "patch"]),
+        rule(&["apps"], &["controllerrevisions"], &["create", "delete", "list", "watch"]),
+        rule(&["apps"], &["statefulsets"], &["create", "list", "patch", "watch"]),
         rule(&group, &["leaderworkersets"], &read),
         rule(&group, &["leaderworkersets/finalizers"], &["update"]),
-        rule(&group, &["leaderworkersets/status"], &["get", "patch", "update"]),
+        rule(&group, &["leaderworkersets/status"], &["update"]),
     ])
 }
 

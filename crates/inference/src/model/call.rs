@@ -11,6 +11,8 @@ use tokio::net::TcpStream;
 
 /// What is read of an answer.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
+/// What is read of a page of metrics.
+const METRICS_BYTES_MAX: usize = 4 << 20;
 const PORT: u16 = 80;
 
 /// The status and the text of an answer.
@@ -27,11 +29,24 @@ pub async fn send(
     body: Option<String>,
     within: Duration,
 ) -> Result<Answered, String> {
-    let answer = tokio::time::timeout(within, exchange(method, url, body)).await;
+    let exchange = exchange(method, url, body, ANSWER_BYTES_MAX);
+    let answer = tokio::time::timeout(within, exchange).await;
     answer.unwrap_or_else(|_| Err(format!("no answer within {}s", within.as_secs())))
 }
 
-async fn exchange(method: Method, url: &str, body: Option<String>) -> Result<Answered, String> {
+/// Reads a page of metrics.
+pub async fn get(url: &str, within: Duration) -> Result<Answered, String> {
+    let exchange = exchange(Method::GET, url, None, METRICS_BYTES_MAX);
+    let answer = tokio::time::timeout(within, exchange).await;
+    answer.unwrap_or_else(|_| Err(format!("no answer within {}s", within.as_secs())))
+}
+
+async fn exchange(
+    method: Method,
+    url: &str,
+    body: Option<String>,
+    bytes_max: usize,
+) -> Result<Answered, String> {
     let uri: Uri = url.parse().map_err(|error| format!("{url}: {error}"))?;
     let host = uri.host().unwrap_or_default();
     let port = uri.port_u16().unwrap_or(PORT);
@@ -50,7 +65,7 @@ async fn exchange(method: Method, url: &str, body: Option<String>) -> Result<Ans
     let answer = async {
         let answer = sender.send_request(request).await.map_err(|error| error.to_string())?;
         let status = answer.status().as_u16();
-        let body = Limited::new(answer.into_body(), ANSWER_BYTES_MAX).collect().await;
+        let body = Limited::new(answer.into_body(), bytes_max).collect().await;
         // What is too long to be read is not an error; nobody needs it.
         let bytes = body.map(|body| body.to_bytes()).unwrap_or_default();
         Ok(Answered { status, text: String::from_utf8_lossy(&bytes).into_owned() })

@@ -8,7 +8,7 @@
 //! Upstream: ai-dynamo/dynamo, deploy/operator/internal/controller/dynamo_model_controller.go
 
 pub mod admission;
-mod call;
+pub(crate) mod call;
 mod candidates;
 mod coverage;
 mod lora;

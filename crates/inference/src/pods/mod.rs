@@ -3,6 +3,7 @@
 //! Upstream: ai-dynamo/dynamo, deploy/operator/internal/dynamo/graph.go
 
 mod defaults;
+mod memory_service;
 pub mod merge;
 pub mod pull_secrets;
 mod volumes;
@@ -16,6 +17,7 @@ use crate::names;
 use crate::settings::{Discovery, Settings};
 use crate::value::{list, list_mut, object_mut, text};
 
+pub use memory_service::SERVER;
 pub use pull_secrets::PullSecrets;
 
 const GRACE_SECONDS: i64 = 60;
@@ -29,6 +31,7 @@ pub struct Given<'a> {
     pub settings: &'a Settings,
     pub facts: &'a Facts<'a>,
     pub role: Role,
+    pub deployer: Deployer<'a>,
     pub secrets: &'a PullSecrets,
     /// The account of pods that need none in particular.
     pub account: &'a str,
@@ -50,7 +53,7 @@ pub fn template(given: &Given<'_>) -> Result<Value, String> {
         let place = Place {
             nodes: facts.nodes(),
             role,
-            deployer: Deployer::LeaderWorkerSet,
+            deployer: given.deployer,
             annotations: &user["metadata"]["annotations"],
             ssh_secret: &settings.ssh_secret,
             wait_script: &wait_script,
@@ -64,6 +67,7 @@ pub fn template(given: &Given<'_>) -> Result<Value, String> {
     if !sidecar.is_empty() {
         make_frontend(given, &mut containers, sidecar)?;
     }
+    memory_service::add(facts, &mut containers, &mut pod)?;
     pod["containers"] = json!(containers);
     if facts.template_annotation(names::NO_PULL_SECRETS) != Some("true") {
         given.secrets.add_to(&mut pod);
@@ -160,12 +164,12 @@ pub fn labels(given: &Given<'_>) -> Value {
         set(names::DISCOVERY_BACKEND, "kubernetes");
         set(names::DISCOVERY_ENABLED, "true");
     }
-    match role {
-        Role::Main => set(names::SELECTOR, facts.own_name()),
-        Role::Leader => set("role", "leader"),
-        Role::Worker => set("role", "worker"),
+    match (role, given.deployer) {
+        (Role::Main, _) | (_, Deployer::Grove(_)) => set(names::SELECTOR, facts.own_name()),
+        (Role::Leader, _) => set("role", "leader"),
+        (Role::Worker, _) => set("role", "worker"),
     };
-    if role != Role::Main {
+    if role != Role::Main && given.deployer == Deployer::LeaderWorkerSet {
         labels.remove(names::SELECTOR);
     }
     json!(labels)

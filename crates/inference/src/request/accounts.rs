@@ -4,12 +4,16 @@ use reconcile::{Object, Plan};
 use serde_json::json;
 
 use super::observe::Observed;
-use super::{ACCOUNT, BINDING, PROFILING_ROLE};
+use super::{ACCOUNT, BINDING};
 use crate::kinds::{ROLE_BINDING, SERVICE_ACCOUNT};
 use crate::names::OPERATOR;
+use crate::settings::Settings;
 
 /// Makes what there is not; it serves every request of the namespace, so nobody owns it.
-pub fn make(plan: &mut Plan, request: &Object, observed: &Observed) {
+pub fn make(plan: &mut Plan, settings: &Settings, request: &Object, observed: &Observed) {
+    if !settings.manages_roles {
+        return;
+    }
     let group = "rbac.authorization.k8s.io";
     let meta = |name: &str| {
         json!({"namespace": &*request.name.namespace, "name": name, "labels": {
@@ -26,7 +30,7 @@ pub fn make(plan: &mut Plan, request: &Object, observed: &Observed) {
             "apiVersion": format!("{group}/v1"),
             "kind": "RoleBinding",
             "metadata": meta(BINDING),
-            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": PROFILING_ROLE},
+            "roleRef": {"apiGroup": group, "kind": "ClusterRole", "name": settings.roles.profiler},
             "subjects": [{"kind": "ServiceAccount", "name": ACCOUNT,
                 "namespace": &*request.name.namespace}],
         });

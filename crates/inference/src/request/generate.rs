@@ -5,6 +5,7 @@ use reconcile::Object;
 use serde_json::{Value, json};
 
 use super::{NAME_LABEL, NAMESPACE_LABEL};
+use crate::conversion::request::preserved;
 use crate::names::{MANAGED_BY, OPERATOR};
 use crate::value::{list, object_mut, overlay, text};
 
@@ -42,8 +43,11 @@ pub fn read(request: &Object, documents: &str) -> Result<Generated, String> {
 
 /// The name of the graph of a request.
 pub fn graph_name(request: &Object) -> String {
+    let preserved = preserved(&request.value);
+    let older = text(&preserved["deploymentOverrides"]["name"]);
     match text(&request.value["spec"]["overrides"]["dgd"]["metadata"]["name"]) {
-        "" => format!("{}-dgd", request.name.name),
+        "" if older.is_empty() => format!("{}-dgd", request.name.name),
+        "" => older.to_owned(),
         named => named.to_owned(),
     }
 }
@@ -93,6 +97,10 @@ pub fn graph(request: &Object, yaml: &str) -> Result<Value, String> {
     let mut graph: Value = serde_saphyr::from_str(yaml)
         .map_err(|error| format!("the generated spec is no YAML: {error}"))?;
     name(request, &mut graph);
+    let older = preserved(&request.value);
+    for field in ["annotations", "labels"] {
+        overlay(&mut graph["metadata"], field, &older["deploymentOverrides"][field]);
+    }
     overlay(&mut graph["metadata"], "labels", &tracking(request));
     Ok(graph)
 }

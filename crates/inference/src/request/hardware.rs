@@ -11,37 +11,68 @@ const MEMORY: &str = "nvidia.com/gpu.memory";
 /// More than this is not planned with.
 const GPUS_MAX: i64 = 32;
 
-/// What is planned with.
+/// Says of a node that its pods may reach the memory of others.
+const RDMA: [&str; 2] =
+    ["feature.node.kubernetes.io/rdma.available", "feature.node.kubernetes.io/rdma.capable"];
+
+/// The GPUs of one node.
 #[derive(Clone, Debug, PartialEq)]
+pub struct Node {
+    pub count: i64,
+    pub product: &'static str,
+    pub memory_mb: f64,
+    pub is_linked: bool,
+    pub has_rdma: bool,
+}
+
+/// What is planned with.
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Hardware {
     pub gpu: &'static str,
     pub memory_mb: f64,
     pub gpus_per_node: i64,
     pub gpus: i64,
+    /// How the GPUs of a node reach each other, and nodes each other, where it is known.
+    pub interconnect: Option<&'static str>,
+    pub rdma: Option<bool>,
+}
+
+/// What labels of nodes say.
+pub fn discover(nodes: &[Object]) -> Option<Hardware> {
+    let of_node = |node: &Object| {
+        let number = |name: &str| node.label(name).and_then(|text| text.parse::<f64>().ok());
+        let (count, memory_mb) = (number(COUNT)?, number(MEMORY)?);
+        let product = node.label(PRODUCT).and_then(gpu)?;
+        let has_rdma = RDMA.iter().any(|name| node.label(name) == Some("true"));
+        let node = Node { count: count as i64, product, memory_mb, is_linked: false, has_rdma };
+        (count >= 1.0).then_some(node)
+    };
+    choose(&nodes.iter().filter_map(of_node).collect::<Vec<Node>>())
 }
 
 /// The GPUs that most nodes with the most of them have.
-pub fn discover(nodes: &[Object]) -> Option<Hardware> {
-    let mut alike: BTreeMap<(i64, &'static str), (i64, f64)> = BTreeMap::new();
+pub fn choose(nodes: &[Node]) -> Option<Hardware> {
+    let mut alike: BTreeMap<(i64, &'static str), Vec<&Node>> = BTreeMap::new();
     for node in nodes {
-        let number = |name: &str| node.label(name).and_then(|text| text.parse::<f64>().ok());
-        let (Some(count), Some(memory)) = (number(COUNT), number(MEMORY)) else { continue };
-        let Some(gpu) = node.label(PRODUCT).and_then(gpu) else { continue };
-        if count < 1.0 {
-            continue;
-        }
-        let entry = alike.entry((count as i64, gpu)).or_insert((0, memory));
-        entry.0 += 1;
+        alike.entry((node.count, node.product)).or_default().push(node);
     }
-    let best = alike.into_iter().max_by_key(|((count, _), (nodes, _))| (*count, *nodes));
-    best.map(|((gpus_per_node, gpu), (nodes, memory_mb))| {
-        let gpus = gpus_per_node.saturating_mul(nodes).min(GPUS_MAX);
-        Hardware { gpu, memory_mb, gpus_per_node, gpus }
+    let best = alike.into_iter().max_by_key(|((count, _), nodes)| (*count, nodes.len()));
+    best.map(|((gpus_per_node, gpu), nodes)| {
+        let count = i64::try_from(nodes.len()).unwrap_or(GPUS_MAX);
+        let all = |holds: fn(&&Node) -> bool| nodes.iter().all(|node| holds(node));
+        Hardware {
+            gpu,
+            memory_mb: nodes[0].memory_mb,
+            gpus_per_node,
+            gpus: gpus_per_node.saturating_mul(count).min(GPUS_MAX),
+            interconnect: all(|node| node.is_linked).then_some("nvlink"),
+            rdma: all(|node| node.has_rdma).then_some(true),
+        }
     })
 }
 
 /// What a request calls a product.
-fn gpu(product: &str) -> Option<&'static str> {
+pub fn gpu(product: &str) -> Option<&'static str> {
     let product = product.to_uppercase();
     let is_card = product.contains("PCIE");
     let by_form = |card: &'static str, module: &'static str| if is_card { card } else { module };
@@ -79,8 +110,10 @@ pub fn missing(spec: &Value, found: &Hardware) -> Option<Value> {
         ("vramMb", json!(found.memory_mb)),
         ("numGpusPerNode", json!(found.gpus_per_node)),
         ("totalGpus", json!(found.gpus)),
+        ("interconnect", json!(found.interconnect)),
+        ("rdma", json!(found.rdma)),
     ] {
-        if said[field].is_null() {
+        if said[field].is_null() && !value.is_null() {
             more[field] = value;
         }
     }
@@ -105,8 +138,13 @@ mod tests {
             Object::new(json!({"metadata": {"name": "plain"}})),
         ];
         let found = discover(&nodes).expect("GPUs");
-        let expected =
-            Hardware { gpu: "h100_sxm", memory_mb: 81_559.0, gpus_per_node: 8, gpus: 16 };
+        let expected = Hardware {
+            gpu: "h100_sxm",
+            memory_mb: 81_559.0,
+            gpus_per_node: 8,
+            gpus: 16,
+            ..Hardware::default()
+        };
         assert_eq!(found, expected);
         assert_eq!(discover(&nodes[3..]), None);
         let spec = json!({"hardware": {"gpuSku": "h200_sxm", "totalGpus": 4}});

@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::overrides;
 use super::{ACCOUNT, output_name};
+use crate::conversion::request::preserved;
 use crate::names::{MANAGED_BY, OPERATOR};
 use crate::settings::Settings;
 use crate::value::{list_mut, text};
@@ -12,6 +13,8 @@ use crate::value::{list_mut, text};
 /// Relays the output.
 const COPIER: &str = include_str!("output_copier.sh");
 const COPIER_IMAGE: &str = "bitnami/kubectl:latest";
+/// The configuration that the older version names, and the key of it that is meant by default.
+const CONFIG_FILE: &str = "disagg.yaml";
 const CACHE_PATH: &str = "/opt/model-cache";
 pub const PROFILER: &str = "profiler";
 pub const OUTPUT_COPIER: &str = "output-copier";
@@ -35,6 +38,7 @@ pub fn job(request: &Object, settings: &Settings) -> Value {
             "volumes": [{"name": "profiling-output", "emptyDir": {}}],
         }},
     });
+    mount_older(&preserved(&request.value)["profilingConfig"], &mut spec["template"]["spec"]);
     mount_cache(request, &mut spec["template"]["spec"]);
     overrides::apply(&mut spec, &request.value["spec"]["overrides"]["profilingJob"]);
     json!({
@@ -97,6 +101,24 @@ fn copier(request: &Object) -> Value {
         "env": env,
         "volumeMounts": [{"name": "profiling-output", "mountPath": "/data"}],
     })
+}
+
+/// What only the older version asks for: a claim for the output, and a configuration to begin with.
+fn mount_older(profiling: &Value, pod: &mut Value) {
+    let claim = text(&profiling["outputPVC"]);
+    if !claim.is_empty() {
+        pod["volumes"][0] = json!({"name": "profiling-output",
+            "persistentVolumeClaim": {"claimName": claim}});
+    }
+    let map = &profiling["configMapRef"];
+    if text(&map["name"]).is_empty() {
+        return;
+    }
+    let (key, file) = (map["key"].as_str().unwrap_or(CONFIG_FILE), CONFIG_FILE);
+    list_mut(&mut pod["volumes"]).push(json!({"name": "profiling-config", "configMap":
+        {"name": map["name"], "items": [{"key": key, "path": file}]}}));
+    list_mut(&mut pod["containers"][0]["volumeMounts"]).push(json!({"name": "profiling-config",
+        "mountPath": format!("/config/{file}"), "subPath": file, "readOnly": true}));
 }
 
 fn mount_cache(request: &Object, pod: &mut Value) {

@@ -8,6 +8,7 @@
 
 mod accounts;
 pub mod admission;
+mod dcgm;
 mod generate;
 mod hardware;
 mod job;
@@ -42,9 +43,9 @@ pub const OTHERS: &str = "dgdr.nvidia.com/additional-resources";
 /// What is longer is not kept.
 const OTHERS_BYTES_MAX: usize = 250_000;
 /// The profilers' account, what binds it, and to which role.
-const ACCOUNT: &str = "dgdr-profiling-job";
+pub const ACCOUNT: &str = "dgdr-profiling-job";
 const BINDING: &str = "dgdr-profiling-job-binding";
-const PROFILING_ROLE: &str = "dynamo-operator-dgdr-profiling";
+pub const PROFILING_ROLE: &str = "dynamo-operator-dgdr-profiling";
 
 pub struct Controller {
     settings: Arc<Settings>,
@@ -70,7 +71,7 @@ impl Reconciler for Controller {
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        observe::observe(context, object).await
+        observe::observe(context, object, &self.settings).await
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use reconcile::{Context, Error, Name, Object};
 use serde_json::Value;
 
+use super::dcgm;
 use super::hardware::{self, Hardware};
 use super::job::job_name;
 use super::{ACCOUNT, BINDING, NAME_LABEL, NAMESPACE_LABEL, output_name};
@@ -12,6 +13,7 @@ use crate::kinds::{
     CONFIG_MAP, GRAPH, JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD, ROLE_BINDING, SERVICE_ACCOUNT,
 };
 use crate::names;
+use crate::settings::Settings;
 use crate::value::{list, text};
 
 #[derive(Default)]
@@ -31,7 +33,11 @@ pub struct Observed {
     pub unpulled: Vec<String>,
 }
 
-pub async fn observe(context: &Context, request: &Arc<Object>) -> Result<Observed, Error> {
+pub async fn observe(
+    context: &Context,
+    request: &Arc<Object>,
+    settings: &Settings,
+) -> Result<Observed, Error> {
     let named = |name: &str| Name::new(request.name.namespace.clone(), name);
     let spec = &request.value["spec"];
     let claim = text(&spec["modelCache"]["pvcName"]);
@@ -39,8 +45,8 @@ pub async fn observe(context: &Context, request: &Arc<Object>) -> Result<Observe
         || context.get_live(PERSISTENT_VOLUME_CLAIM, &named(claim)).await?.is_some();
     let phase = text(&request.value["status"]["phase"]);
     let is_early = matches!(phase, "" | "Pending");
-    let hardware = match is_early && !hardware::is_said(spec) {
-        true => hardware::discover(&nodes(context).await?),
+    let hardware = match is_early && settings.discovers_gpus && !hardware::is_said(spec) {
+        true => discover(context, settings).await?,
         false => None,
     };
     let maps = context.cache(CONFIG_MAP);
@@ -71,6 +77,14 @@ pub async fn observe(context: &Context, request: &Arc<Object>) -> Result<Observe
         _ => {}
     }
     Ok(observed)
+}
+
+/// The GPUs that there are: as exporters measure them, or else as labels of nodes say.
+async fn discover(context: &Context, settings: &Settings) -> Result<Option<Hardware>, Error> {
+    match dcgm::discover(context, &settings.exporter).await {
+        Some(found) => Ok(Some(found)),
+        None => Ok(hardware::discover(&nodes(context).await?)),
+    }
 }
 
 /// The nodes, asked for where they are needed: few requests look at them.

@@ -137,7 +137,7 @@ fn prepare(
         plan.delete(Target::of(CONFIG_MAP, stale));
         return false;
     }
-    accounts::make(plan, request, observed);
+    accounts::make(plan, settings, request, observed);
     let wanted = job::job(request, settings);
     Sync::new(plan, Some((REQUEST, request))).keep(JOB, None, wanted);
     false

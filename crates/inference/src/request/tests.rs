@@ -115,7 +115,13 @@ fn what_measures_is_made_and_waited_for() {
     let there = Observed { job: job(None), ..observed() };
     let expected = ["ProfilingJobCreated", "Profiling Profiling: Profiling is in progress"];
     assert_eq!(outcome(&pending, &there), expected);
-    let found = hardware::Hardware { gpu: "l4", memory_mb: 1.0, gpus_per_node: 1, gpus: 1 };
+    let found = hardware::Hardware {
+        gpu: "l4",
+        memory_mb: 1.0,
+        gpus_per_node: 1,
+        gpus: 1,
+        ..Default::default()
+    };
     let found = Observed { hardware: Some(found), ..observed() };
     let bare = in_phase("Pending", json!({"spec": {"hardware": null}}));
     assert_eq!(outcome(&bare, &found), ["patch r"]);

@@ -10,7 +10,7 @@ use reconcile::{Context, Kind, run};
 use serde_json::{Value, json};
 use testkit::{Cluster, pods};
 
-use crate::world::{KINDS, World};
+use crate::world::World;
 
 /// Graphs as clients of the older version see them.
 const OLD_GRAPH: Kind =
@@ -26,10 +26,7 @@ pub async fn install(cluster: &Cluster, all: Vec<Value>) {
             }
         })
     });
-    for manifest in all {
-        let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind).expect("a known kind");
-        cluster.install(*kind, &manifest).await;
-    }
+    cluster.install_all(&[], &all).await;
 }
 
 /// What makes pods of Deployments, and collects what has lost its owner.
@@ -46,7 +43,7 @@ fn alone() -> tokio::sync::watch::Receiver<Term> {
     tokio::sync::watch::channel(Term::Alone).1
 }
 
-async fn start() -> World {
+pub async fn start() -> World {
     let mut world = World::bare().await;
     install(&world.cluster, manifests::all(Enabled::default())).await;
     let enabled = Enabled { dynamo: true, leader_worker_set: false };
@@ -59,7 +56,7 @@ async fn start() -> World {
     world
 }
 
-fn worker(name: &str, replicas: i64, image: &str) -> Value {
+pub fn worker(name: &str, replicas: i64, image: &str) -> Value {
     json!({"name": name, "type": "decode", "replicas": replicas, "podTemplate": {"spec":
         {"containers": [{"name": "main", "image": image}]}}})
 }
@@ -69,7 +66,7 @@ pub fn graph(name: &str, components: Value) -> Value {
         "metadata": {"namespace": "default", "name": name}, "spec": {"components": components}})
 }
 
-fn is_successful(graph: &Value) -> bool {
+pub fn is_successful(graph: &Value) -> bool {
     graph["status"]["state"] == "successful"
         && graph["status"]["observedGeneration"] == graph["metadata"]["generation"]
 }

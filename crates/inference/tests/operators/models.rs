@@ -19,6 +19,16 @@ async fn world() -> World {
     world
 }
 
+/// A model that its servers have without being asked.
+pub fn base(name: &str) -> Value {
+    model(name, "base")
+}
+
+/// An adapter that servers have to load.
+pub fn adapter(name: &str) -> Value {
+    model(name, "lora")
+}
+
 fn model(name: &str, kind: &str) -> Value {
     json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoModel",
         "metadata": {"namespace": "default", "name": name},
@@ -27,7 +37,7 @@ fn model(name: &str, kind: &str) -> Value {
 }
 
 /// The slice of the model's service, as the controller of slices makes it.
-fn slice(addresses: &[&str]) -> Value {
+pub fn slice(addresses: &[&str]) -> Value {
     let endpoint = |address: &&str| {
         json!({"addresses": [address], "conditions": {"ready": true},
             "targetRef": {"kind": "Pod", "name": format!("pod-{address}"), "uid": address}})

@@ -12,10 +12,11 @@ use reconcile::plan::Target;
 use reconcile::{Context, Kind, Name, conditions, run};
 use serde_json::{Value, json};
 use testkit::Cluster;
+use testkit::manifests::bare;
 use testkit::oracle::{Case, Violation};
 use testkit::simulation::{self, Also, Trial};
 
-use crate::world::{KINDS, World};
+use crate::world::World;
 
 const DOCUMENTS: &str = "\
 apiVersion: v1
@@ -26,26 +27,17 @@ data: {a: b}
 apiVersion: nvidia.com/v1beta1
 kind: DynamoGraphDeployment
 metadata: {name: whatever}
-spec: {components: [{name: Frontend, type: frontend, replicas: 1}]}
+spec: {components: [{name: Frontend, type: frontend, replicas: 1, podTemplate: {spec:
+  {containers: [{name: main, image: 'f:1.0.0'}]}}}]}
 ";
 
 /// The kinds in the version that is stored, without what their schemas say.
 fn definitions() -> Vec<Value> {
     let graph = api::dynamo::definitions().into_iter().next().expect("the graph");
-    let bare = |mut definition: Value| {
-        let versions = definition["spec"]["versions"].as_array().cloned().unwrap_or_default();
-        let stored = versions.into_iter().find(|one| one["storage"] == true);
-        let mut stored = stored.expect("a stored version");
-        stored["schema"]["openAPIV3Schema"] =
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        definition["spec"]["versions"] = json!([stored]);
-        definition["spec"]["conversion"] = json!({"strategy": "None"});
-        definition
-    };
     vec![bare(graph), bare(api::dynamo_request::definition())]
 }
 
-fn request(name: &str) -> Value {
+pub fn request(name: &str) -> Value {
     json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeploymentRequest",
         "metadata": {"namespace": "default", "name": name},
         "spec": {"model": "tiny", "backend": "vllm", "image": "profiler:1.0.0", "autoApply": true,
@@ -53,21 +45,21 @@ fn request(name: &str) -> Value {
 }
 
 /// What a profiler that succeeded leaves.
-fn output(name: &str) -> Value {
+pub fn output(name: &str) -> Value {
     json!({"apiVersion": "v1", "kind": "ConfigMap",
         "metadata": {"namespace": "default", "name": format!("dgdr-output-{name}"),
             "labels": {request::NAME_LABEL: name, request::NAMESPACE_LABEL: "default"}},
         "data": {"phase": "Done", "profiler_status": "success", "final_config.yaml": DOCUMENTS}})
 }
 
-async fn set_status(context: &Context, kind: Kind, name: &str, status: Value) {
+pub async fn set_status(context: &Context, kind: Kind, name: &str, status: Value) {
     let requests = context.requests("test", Default::default());
     let found = requests.get(kind, &Name::new("default", name)).await.expect("readable");
     let target = Target::of(kind, &found.expect("it is there")).part("status");
     requests.patch(&target, &json!({"status": status})).await.expect("changed");
 }
 
-fn completed() -> Value {
+pub fn completed() -> Value {
     let condition = |kind: &str| json!({"type": kind, "status": "True"});
     json!({"startTime": "2026-01-01T00:00:00Z", "completionTime": "2026-01-01T00:00:01Z",
         "succeeded": 1, "conditions": [condition("SuccessCriteriaMet"), condition("Complete")]})
@@ -187,10 +179,8 @@ fn no_fault_makes_two_graphs_of_one_request() {
     let workload: Workload = |cluster, _| {
         Box::pin(async move {
             let enabled = Enabled { dynamo: true, leader_worker_set: false };
-            for manifest in definitions().into_iter().chain(manifests::roles(enabled)) {
-                let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind);
-                cluster.install(*kind.expect("a known kind"), &manifest).await;
-            }
+            let all = [definitions(), manifests::roles(enabled)].concat();
+            cluster.install_all(&[], &all).await;
             cluster.create(REQUEST, request("r")).await;
         })
     };

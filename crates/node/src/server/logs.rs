@@ -16,6 +16,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use futures::stream::{self, BoxStream, StreamExt};
 use k8s_openapi::jiff::Timestamp;
+use link::{LogRequest, Missing};
 
 use super::notify::Watched;
 use crate::runtime::{Container, ContainerId, PodRuntime};
@@ -27,37 +28,10 @@ const ASIDE_MAX: u32 = 16;
 /// The time, the stream and the mark before the text of an entry are shorter.
 const HEAD_BYTES_MAX: usize = 64;
 
-/// What is asked for.
-#[derive(Clone, Debug, Default)]
-pub struct Wanted {
-    /// The pod's UID.
-    pub pod: String,
-    pub container: String,
-    pub follow: bool,
-    /// Of the run before.
-    pub previous: bool,
-    pub timestamps: bool,
-    pub tail_lines: Option<u64>,
-    pub limit_bytes: Option<u64>,
-    /// Since 1970.
-    pub since_microseconds: Option<i64>,
-}
-
-/// Why there is no output.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Missing {
-    /// The container has not run.
-    NotStarted,
-    /// There was no run before.
-    NoPrevious,
-    /// The file cannot be read.
-    Unreadable,
-}
-
 /// Opens the output of a container.
 pub fn open(
     runtime: &Arc<dyn PodRuntime>,
-    wanted: &Wanted,
+    wanted: &LogRequest,
 ) -> Result<BoxStream<'static, Bytes>, Missing> {
     let runs = runtime.of_pod(&wanted.pod);
     let mut runs: Vec<Container> =
@@ -87,7 +61,7 @@ pub fn open(
         watched,
         held: Vec::new(),
         is_within_line: false,
-        since: wanted.since_microseconds.map(stamp),
+        since: wanted.since.map(stamp),
         timestamps: wanted.timestamps,
         left: wanted.limit_bytes.unwrap_or(u64::MAX),
     };
@@ -313,7 +287,7 @@ mod tests {
             self.write("");
         }
 
-        fn reader(&self, wanted: &Wanted) -> Reader {
+        fn reader(&self, wanted: &LogRequest) -> Reader {
             let mut files = files(&self.0, None);
             if let Some(lines) = wanted.tail_lines {
                 skip_to_tail(&mut files, lines).unwrap();
@@ -327,13 +301,13 @@ mod tests {
                 watched: None,
                 held: Vec::new(),
                 is_within_line: false,
-                since: wanted.since_microseconds.map(stamp),
+                since: wanted.since.map(stamp),
                 timestamps: wanted.timestamps,
                 left: wanted.limit_bytes.unwrap_or(u64::MAX),
             }
         }
 
-        async fn read(&self, wanted: &Wanted) -> String {
+        async fn read(&self, wanted: &LogRequest) -> String {
             let mut whole = Vec::new();
             let mut reader = Some(self.reader(wanted));
             while let Some((piece, rest)) = reader.take().expect("it goes on").next().await {
@@ -369,17 +343,17 @@ mod tests {
     #[tokio::test]
     async fn a_log_is_read_from_its_oldest_file_on() {
         let log = filled("oldest");
-        assert_eq!(log.read(&Wanted::default()).await, "one\ntwo\nthree\nfour\n");
-        let bounded = Wanted { limit_bytes: Some(6), ..Wanted::default() };
+        assert_eq!(log.read(&LogRequest::default()).await, "one\ntwo\nthree\nfour\n");
+        let bounded = LogRequest { limit_bytes: Some(6), ..LogRequest::default() };
         assert_eq!(log.read(&bounded).await, "one\ntw");
-        let late = Wanted { since_microseconds: Some(1_767_225_603_000_000), ..Wanted::default() };
+        let late = LogRequest { since: Some(1_767_225_603_000_000), ..LogRequest::default() };
         assert_eq!(log.read(&late).await, "three\nfour\n");
     }
 
     #[tokio::test]
     async fn a_line_in_pieces_is_one_line_with_one_time() {
         let log = filled("pieces");
-        let wanted = Wanted { timestamps: true, tail_lines: Some(3), ..Wanted::default() };
+        let wanted = LogRequest { timestamps: true, tail_lines: Some(3), ..LogRequest::default() };
         let expected = "2026-01-01T00:00:02.000000000Z two\n\
             2026-01-01T00:00:03.000000000Z three\n2026-01-01T00:00:04.000000000Z four\n";
         assert_eq!(log.read(&wanted).await, expected);
@@ -396,7 +370,7 @@ mod tests {
             (4, "one\ntwo\nthree\nfour\n"),
             (9, "one\ntwo\nthree\nfour\n"),
         ] {
-            let wanted = Wanted { tail_lines: Some(lines), ..Wanted::default() };
+            let wanted = LogRequest { tail_lines: Some(lines), ..LogRequest::default() };
             assert_eq!(log.read(&wanted).await, expected, "{lines}");
         }
     }
@@ -404,7 +378,7 @@ mod tests {
     #[tokio::test]
     async fn nothing_is_lost_or_told_twice_when_files_are_set_aside_while_they_are_read() {
         let log = filled("moves");
-        let mut reader = log.reader(&Wanted::default());
+        let mut reader = log.reader(&LogRequest::default());
         let (mut whole, mut number) = (Vec::new(), 5);
         while let Some((piece, rest)) = reader.next().await {
             whole.extend_from_slice(&piece);

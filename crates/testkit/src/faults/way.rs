@@ -402,6 +402,7 @@ impl Way {
             sort: sort.clone(),
             number,
             path: request.uri().path().to_owned(),
+            manager: manager(request.uri()),
             name: metadata["name"].as_str().unwrap_or_default().to_owned(),
             shape: if sort.method == "PATCH" { shape(&body) } else { String::new() },
             has_uid: uids.into_iter().any(Value::is_string),
@@ -429,6 +430,13 @@ impl Way {
         self.answered(index, parts.status.as_u16(), revision_in(&body));
         Ok(Response::from_parts(parts, Full::new(body).boxed_unsync()))
     }
+}
+
+/// Who writes, as the request says it.
+fn manager(uri: &http::Uri) -> String {
+    let options = uri.query().unwrap_or_default().split('&');
+    let said = options.filter_map(|option| option.strip_prefix("fieldManager="));
+    said.last().unwrap_or_default().to_owned()
 }
 
 /// The connection broke.

@@ -1,4 +1,6 @@
-//! CT-8: nothing a component does rests on what it knew before its own last write.
+//! CT-8: nothing a component does rests on what it knew before its own last write. Controllers of
+//! one process that write one object are held apart: each waits for its own writes, and what
+//! another wrote may come late, as from anybody.
 
 use std::collections::BTreeMap;
 
@@ -12,18 +14,23 @@ struct Wrote {
 }
 
 pub fn freshness(case: &Case<'_>) -> Vec<Violation> {
-    let mut wrote: BTreeMap<(u32, String), Wrote> = BTreeMap::new();
+    let mut wrote: BTreeMap<(u32, String), BTreeMap<&str, Wrote>> = BTreeMap::new();
     let mut violations = Vec::new();
     for made in case.run.made.iter().filter(|made| made.is_write() && !made.is_notice()) {
-        let key = (made.life, made.key());
-        if let Some(last) = wrote.get(&key)
+        let writers = wrote.entry((made.life, made.key())).or_default();
+        // A delete does not say whose it is: where only one writes, it is that one's.
+        let last = match made.manager.as_str() {
+            "" if writers.len() == 1 => writers.values().next(),
+            manager => writers.get(manager),
+        };
+        if let Some(last) = last
             && let Some(what) = is_behind(case, made, last)
         {
             violations.push(Violation::new("CT-8", what));
         }
         if made.is_success() && made.is_answered && made.revision > 0 {
             let is_create = made.sort.method == "POST";
-            wrote.insert(key, Wrote { revision: made.revision, is_create });
+            writers.insert(&made.manager, Wrote { revision: made.revision, is_create });
         }
     }
     violations

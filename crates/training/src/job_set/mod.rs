@@ -43,6 +43,7 @@ pub struct Controller {
 impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = NAME;
+    const IS_LOGGED: bool = true;
     const KIND: Kind = JOB_SET;
 
     fn watches(&self, watches: &mut Watches) {

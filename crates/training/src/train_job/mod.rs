@@ -73,6 +73,7 @@ impl Controller {
 impl Reconciler for Controller {
     type Observed = Observed;
     const NAME: &'static str = NAME;
+    const IS_LOGGED: bool = true;
     const MANAGER: &'static str = MANAGER;
     const KIND: Kind = TRAIN_JOB;
 

@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use testkit::Cluster;
 use testkit::cluster::until;
 use testkit::rights::{Right, granted};
+use testkit::users::Users;
 use training::kinds::{
     CLUSTER_TRAINING_RUNTIME, COSCHEDULING_GROUP, JOB, JOB_SET, PERSISTENT_VOLUME_CLAIM, SECRET,
     TRAIN_JOB, TRAINING_RUNTIME, VOLCANO_GROUP,
@@ -32,34 +33,6 @@ const UNSEEN: [(&str, &str, &str); 7] = [
     ("trainer.kubeflow.org", "trainjobs/finalizers", "update"),
     ("jobset.x-k8s.io", "jobsets/finalizers", "update"),
 ];
-
-struct Users {
-    context: Context,
-}
-
-impl Users {
-    async fn create(&self, kind: Kind, object: Value) {
-        let requests = self.context.requests("test", Default::default());
-        requests.create(kind, &object).await.expect("created");
-    }
-
-    async fn until(&self, kind: Kind, name: &str, holds: impl Fn(&Value) -> bool) {
-        let is = |one: &std::sync::Arc<reconcile::Object>| &*one.name.name == name;
-        until(&self.context, kind, |all| all.iter().any(|one| is(one) && holds(&one.value))).await;
-    }
-
-    async fn until_gone(&self, kind: Kind, name: &str) {
-        until(&self.context, kind, |all| !all.iter().any(|one| &*one.name.name == name)).await;
-    }
-
-    async fn patch(&self, kind: Kind, name: &str, patch: Value) {
-        let name = reconcile::Name::new("default", name);
-        let found = self.context.get_live(kind, &name).await.expect("read").expect("it is there");
-        let target = reconcile::plan::Target::of(kind, &found);
-        let requests = self.context.requests("test", Default::default());
-        requests.patch(&target, &patch).await.expect("changed");
-    }
-}
 
 /// Everything that makes an operator ask for something.
 async fn use_everything(users: &Users) {

@@ -1,11 +1,11 @@
 //! A cluster with the training operators in it.
 
-use std::sync::Arc;
+use std::ops::Deref;
 
-use reconcile::plan::Target;
-use reconcile::{Context, Error, Kind, Name, Object};
+use reconcile::{Context, Kind, Object};
 use serde_json::{Value, json};
-use testkit::cluster::until;
+use testkit::manifests::{DEFINITION, bare};
+use testkit::users::Users;
 use testkit::{Cluster, pods};
 use training::kinds::{JOB_SET, TRAIN_JOB};
 use training::runtimes::Choice;
@@ -14,36 +14,21 @@ use training::{Enabled, NAMESPACE, admission, manifests};
 
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 
-const RBAC: &str = "rbac.authorization.k8s.io";
-const ADMISSION: &str = "admissionregistration.k8s.io";
-const KINDS: [Kind; 10] = [
-    Kind::cluster("", "v1", "Namespace", "namespaces"),
-    Kind::namespaced("", "v1", "ConfigMap", "configmaps"),
-    DEFINITION,
-    Kind::cluster(RBAC, "v1", "ClusterRole", "clusterroles"),
-    Kind::cluster(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings"),
-    Kind::namespaced(RBAC, "v1", "Role", "roles"),
-    Kind::namespaced(RBAC, "v1", "RoleBinding", "rolebindings"),
-    Kind::cluster(ADMISSION, "v1", "MutatingWebhookConfiguration", "mutatingwebhookconfigurations"),
-    Kind::cluster(
-        ADMISSION,
-        "v1",
-        "ValidatingWebhookConfiguration",
-        "validatingwebhookconfigurations",
-    ),
-    training::kinds::CLUSTER_TRAINING_RUNTIME,
-];
-pub const DEFINITION: Kind = Kind::cluster(
-    "apiextensions.k8s.io",
-    "v1",
-    "CustomResourceDefinition",
-    "customresourcedefinitions",
-);
+/// What installations of training bring besides.
+const RUNTIMES: [Kind; 1] = [training::kinds::CLUSTER_TRAINING_RUNTIME];
 
 pub struct World {
     /// It ends with this.
     _cluster: Cluster,
-    pub context: Context,
+    users: Users,
+}
+
+impl Deref for World {
+    type Target = Users;
+
+    fn deref(&self) -> &Users {
+        &self.users
+    }
 }
 
 /// Installs what the operators need, and has them asked.
@@ -52,10 +37,8 @@ pub async fn install(cluster: &Cluster) {
     cluster.answer(service, |context, path, review| {
         Box::pin(async move { admission::review(&context, &path, &review).await })
     });
-    for manifest in manifests::all(Enabled::default(), Choice::ShippedAndLocal, "v2.3.0") {
-        let kind = KINDS.iter().find(|kind| manifest["kind"] == kind.kind).expect("a known kind");
-        cluster.install(*kind, &manifest).await;
-    }
+    let all = manifests::all(Enabled::default(), Choice::ShippedAndLocal, "v2.3.0");
+    cluster.install_all(&RUNTIMES, &all).await;
     install_groups(cluster).await;
 }
 
@@ -69,15 +52,9 @@ pub async fn install_groups(cluster: &Cluster) {
 /// each of many plans must be made quickly.
 pub async fn install_bare(cluster: &Cluster) {
     let definitions = std::iter::once(api::job_set::definition());
-    for mut definition in definitions.chain(api::training::definitions()) {
-        definition["spec"]["versions"][0]["schema"]["openAPIV3Schema"] =
-            json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
-        cluster.install(DEFINITION, &definition).await;
-    }
-    for role in manifests::roles(Enabled::default()) {
-        let kind = KINDS.iter().find(|kind| role["kind"] == kind.kind).expect("a known kind");
-        cluster.install(*kind, &role).await;
-    }
+    let all: Vec<Value> = definitions.chain(api::training::definitions()).map(bare).collect();
+    cluster.install_all(&[], &all).await;
+    cluster.install_all(&[], &manifests::roles(Enabled::default())).await;
 }
 
 /// The definitions of PodGroups, as far as tests look at them.
@@ -112,7 +89,7 @@ impl World {
         let mut operators = training::start(&context, &training::Options::default());
         cluster.run(async move { while operators.join_next().await.is_some() {} });
         cluster.run(play(cluster.context()));
-        World { _cluster: cluster, context }
+        World { _cluster: cluster, users: Users { context } }
     }
 
     /// With the operator of TrainJobs alone, as a program makes it that has watchers of its own.
@@ -121,48 +98,7 @@ impl World {
         install(&cluster).await;
         let context = cluster.context();
         cluster.run(reconcile::run::run(cluster.context(), controller));
-        World { _cluster: cluster, context }
-    }
-
-    pub async fn create(&self, kind: Kind, object: Value) -> Object {
-        self.try_create(kind, object).await.expect("created")
-    }
-
-    pub async fn try_create(&self, kind: Kind, object: Value) -> Result<Object, Error> {
-        self.context.requests("test", Default::default()).create(kind, &object).await
-    }
-
-    pub async fn try_patch(&self, kind: Kind, name: &str, patch: Value) -> Result<Object, Error> {
-        let found = self.get(kind, name).await.expect("it is there");
-        let requests = self.context.requests("test", Default::default());
-        requests.patch(&Target::of(kind, &found), &patch).await
-    }
-
-    pub async fn patch(&self, kind: Kind, name: &str, patch: Value) -> Object {
-        self.try_patch(kind, name, patch).await.expect("changed")
-    }
-
-    pub async fn delete(&self, kind: Kind, name: &str) {
-        let found = self.get(kind, name).await.expect("it is there");
-        let requests = self.context.requests("test", Default::default());
-        requests.delete(&Target::of(kind, &found), &Default::default()).await.expect("deleted");
-    }
-
-    pub async fn get(&self, kind: Kind, name: &str) -> Option<Object> {
-        let namespace = if kind.namespaced { "default" } else { "" };
-        self.context.get_live(kind, &Name::new(namespace, name)).await.expect("readable")
-    }
-
-    /// Waits until something holds of an object.
-    pub async fn until(&self, kind: Kind, name: &str, holds: impl Fn(&Value) -> bool) -> Object {
-        until(&self.context, kind, |all| all.iter().any(|one| is(one, name) && holds(&one.value)))
-            .await;
-        let found = self.context.cache(kind).all().into_iter().find(|one| is(one, name));
-        Object::new(found.expect("it was there").value.clone())
-    }
-
-    pub async fn until_gone(&self, kind: Kind, name: &str) {
-        until(&self.context, kind, |all| !all.iter().any(|one| is(one, name))).await;
+        World { _cluster: cluster, users: Users { context } }
     }
 
     pub async fn until_job(&self, name: &str, condition: &str) -> Object {
@@ -172,10 +108,6 @@ impl World {
     pub async fn until_set(&self, name: &str, condition: &str) -> Object {
         self.until(JOB_SET, name, |set| has_condition(set, condition)).await
     }
-}
-
-fn is(object: &Arc<Object>, name: &str) -> bool {
-    &*object.name.name == name
 }
 
 /// `Suspended=False`; without a status, true is meant.

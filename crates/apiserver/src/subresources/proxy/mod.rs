@@ -19,13 +19,13 @@ use http::request::Parts;
 use http::{Method, Uri};
 use http_body_util::{BodyExt, BodyStream};
 use hyper_util::rt::TokioIo;
+use link::Duplex;
 use serde_json::Value;
 use store::PageRequest;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::answer::{Answer, Content};
-use crate::connected::Duplex;
 use crate::object;
 use crate::persist::stored;
 use crate::registry::checks;

@@ -45,6 +45,7 @@ use std::process::Stdio;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
+use link::{Duplex, Program, Streams};
 use tokio::sync::watch;
 
 use crate::confinement::Processes;
@@ -54,7 +55,6 @@ use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
     SandboxSpec, State,
 };
-use crate::server::streams::{Duplex, Streams, Wanted};
 use cgroups::{Cgroups, Group};
 use nursery::Nursery;
 use record::{Asked, Ended, Place, Started};
@@ -420,12 +420,12 @@ impl PodRuntime for Process {
         &self,
         id: &ContainerId,
         command: &[String],
-        wanted: &Wanted,
-    ) -> Result<Streams, Refusal> {
+        wanted: &Streams,
+    ) -> Result<Program, Refusal> {
         self.open_beside(id, command, wanted)
     }
 
-    async fn attach(&self, id: &ContainerId, wanted: &Wanted) -> Result<Streams, Refusal> {
+    async fn attach(&self, id: &ContainerId, wanted: &Streams) -> Result<Program, Refusal> {
         self.open_attached(id, wanted).await
     }
 

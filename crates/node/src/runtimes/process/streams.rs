@@ -8,6 +8,7 @@ use std::os::fd::OwnedFd;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use link::{Duplex, Input, Output, Program, Resize, Streams};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream};
 use tokio::net::unix::pipe;
 use tokio::net::{TcpStream, UnixStream, unix};
@@ -17,7 +18,6 @@ use tokio::task::JoinSet;
 use super::terminal::{self, Pair, Terminal};
 use super::{Process, attach, shim, system};
 use crate::runtime::{ContainerId, Refusal};
-use crate::server::streams::{Duplex, Input, Output, Resize, Streams, Wanted};
 
 /// What of a stream waits between the container and who takes part in it.
 const STREAM_BYTES_MAX: usize = 64 << 10;
@@ -33,8 +33,8 @@ impl Process {
         &self,
         id: &ContainerId,
         command: &[String],
-        wanted: &Wanted,
-    ) -> Result<Streams, Refusal> {
+        wanted: &Streams,
+    ) -> Result<Program, Refusal> {
         let refused = |message: String| Refusal { reason: "ExecError", message };
         let found = {
             let held = self.lock();
@@ -52,8 +52,8 @@ impl Process {
     pub(super) async fn open_attached(
         &self,
         id: &ContainerId,
-        wanted: &Wanted,
-    ) -> Result<Streams, Refusal> {
+        wanted: &Streams,
+    ) -> Result<Program, Refusal> {
         let refused = |message: String| Refusal { reason: "AttachError", message };
         let place = {
             let held = self.lock();
@@ -94,7 +94,7 @@ impl Process {
 }
 
 /// Starts a program with pipes or a terminal.
-fn start(mut program: Command, wanted: &Wanted, user: Option<u32>) -> io::Result<Streams> {
+fn start(mut program: Command, wanted: &Streams, user: Option<u32>) -> io::Result<Program> {
     let either = |is_wanted: bool| if is_wanted { Stdio::piped() } else { Stdio::null() };
     if !wanted.tty {
         program.stdin(either(wanted.stdin));
@@ -104,7 +104,7 @@ fn start(mut program: Command, wanted: &Wanted, user: Option<u32>) -> io::Result
         let stdin = running.0.stdin.take().map(input).transpose()?;
         let stdout = running.0.stdout.take().map(output).transpose()?;
         let stderr = running.0.stderr.take().map(output).transpose()?;
-        return Ok(Streams { stdin, stdout, stderr, resize: None, end: end(running)? });
+        return Ok(Program { stdin, stdout, stderr, resize: None, end: end(running)? });
     }
     let ours = Pair::open(user)?.give(&mut program)?;
     let running = Running(program.spawn()?);
@@ -119,7 +119,7 @@ fn start(mut program: Command, wanted: &Wanted, user: Option<u32>) -> io::Result
         false => None,
     };
     let stdout: Option<Output> = Some(Box::new(Terminal::new(ours)?));
-    Ok(Streams { stdin, stdout, stderr: None, resize: Some(resize), end: end(running)? })
+    Ok(Program { stdin, stdout, stderr: None, resize: Some(resize), end: end(running)? })
 }
 
 fn input(pipe: impl Into<OwnedFd>) -> io::Result<Input> {
@@ -197,7 +197,7 @@ fn descendants(root: i32) -> Vec<(i32, u64)> {
 }
 
 /// Takes part in a container through its shim. Dropped, the container goes on.
-fn join(socket: UnixStream, wanted: &Wanted) -> Streams {
+fn join(socket: UnixStream, wanted: &Streams) -> Program {
     let (from_shim, to_shim) = socket.into_split();
     let stream = |is_wanted: bool| is_wanted.then(|| tokio::io::duplex(STREAM_BYTES_MAX)).unzip();
     let (stdin, from_client) = stream(wanted.stdin);
@@ -215,7 +215,7 @@ fn join(socket: UnixStream, wanted: &Wanted) -> Streams {
         let _ = tell.try_send((width, height));
     });
     let boxed = |stream: DuplexStream| -> Output { Box::new(stream) };
-    Streams {
+    Program {
         stdin: stdin.map(|stream| -> Input { Box::new(stream) }),
         stdout: stdout.map(boxed),
         stderr: stderr.map(boxed),

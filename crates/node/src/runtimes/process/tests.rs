@@ -183,7 +183,7 @@ async fn a_program_that_floods_its_log_fills_no_disk() {
         "yes 0123456789012345678901234567890123456789 | head -n 900000; echo last",
     );
     runtime.start(&spec).await.expect("it starts");
-    let wanted = crate::server::logs::Wanted {
+    let wanted = link::LogRequest {
         pod: spec.id.pod.clone(),
         container: spec.id.name.clone(),
         follow: true,

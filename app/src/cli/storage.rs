@@ -1,0 +1,47 @@
+//! `setpoint storage`: the store and the API, and nothing that acts on its objects.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+use node::simulated::{self, Resources};
+
+use super::Context;
+use super::serving::{self, Place};
+use super::start;
+use crate::components::Components;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint storage                                      the store of the configuration
+  CONFIG_PATH=node-1/.config.yaml setpoint storage      that of another file
+
+With a mysql or etcd store, `setpoint controller` in other processes acts on what is written here.";
+
+/// Open the store and serve the API, without controllers.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Storage {
+    #[command(flatten)]
+    place: Place,
+}
+
+impl Storage {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let plan = self.place.plan(context, |_| Ok(none()))?;
+        let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
+        start::serve(plan)
+    }
+}
+
+/// No part but the API.
+pub fn none() -> Components {
+    Components {
+        controllers: false,
+        scheduler: false,
+        operators: Vec::new(),
+        node: None,
+        fake_nodes: simulated::Options { count: 0, resources: Resources::default() },
+        node_resources: Default::default(),
+    }
+}

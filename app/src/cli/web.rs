@@ -1,0 +1,67 @@
+//! `setpoint web`: everything, and a page for people.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::Args;
+
+use super::Context;
+use super::serving::{self, Component, Place};
+use super::{start, storage};
+use crate::components::Components;
+use crate::node_agent::Runtime;
+
+/// The port of the page when nobody says another.
+const PORT: u16 = 8_080;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint web                              all parts, and the page on port 8080
+  setpoint web --no-controllers             the API and the page; others act on the objects
+  setpoint web --web-listen 127.0.0.1:0     on a free port; the line `page` says which
+
+The page tells how everything is and refreshes itself; nothing can be changed through it.";
+
+/// Serve the API and a page for people, and run the controllers.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Web {
+    #[command(flatten)]
+    place: Place,
+
+    /// Where the page is. Else web.port of the configuration on 127.0.0.1, or port 8080.
+    #[arg(long, value_name = "ADDR:PORT")]
+    web_listen: Option<SocketAddr>,
+
+    /// Only serve: others act on the objects.
+    #[arg(long)]
+    no_controllers: bool,
+
+    /// What runs the containers of pods that are bound to this machine.
+    #[arg(long, value_name = "auto|process|none", default_value = "auto")]
+    #[arg(hide_possible_values = true)]
+    runtime: Runtime,
+}
+
+impl Web {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let mut plan = self.place.plan(context, |loaded| {
+            if self.no_controllers {
+                return Ok(storage::none());
+            }
+            Ok(Components {
+                controllers: true,
+                scheduler: true,
+                operators: serving::families(loaded, &[Component::All]),
+                node: Some(self.runtime),
+                ..storage::none()
+            })
+        })?;
+        let port = plan.loaded.config.web_port.unwrap_or(PORT);
+        let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
+        plan.page = Some(self.web_listen.unwrap_or(usual));
+        let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
+        start::serve(plan)
+    }
+}

@@ -1,0 +1,50 @@
+//! What the file of a family says of the process that runs it.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::time::Duration;
+
+use crate::config::LogLevel;
+use crate::telemetry::Format;
+
+/// What is not said is the process's to choose.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Said {
+    pub health: Address,
+    pub metrics: Address,
+    pub secure: Address,
+    /// Whether the work is done only while a lease is held.
+    pub elects: Option<bool>,
+    pub level: Option<LogLevel>,
+    pub format: Option<Format>,
+    pub only: Option<Only>,
+}
+
+/// Where to listen, as far as it is said.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    pub host: Option<IpAddr>,
+    pub port: Option<u16>,
+}
+
+/// The one namespace that a process works in, and how long others believe it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Only {
+    pub namespace: String,
+    pub lease: Duration,
+    pub renew: Duration,
+}
+
+impl Only {
+    pub fn of(namespace: String) -> Only {
+        let (lease, renew) = (Duration::from_secs(30), Duration::from_secs(10));
+        Only { namespace, lease, renew }
+    }
+}
+
+impl Address {
+    /// The address, where what is not said is everywhere, and a port that is usual.
+    pub fn or(self, port: u16) -> SocketAddr {
+        let host = self.host.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+        SocketAddr::new(host, self.port.unwrap_or(port))
+    }
+}

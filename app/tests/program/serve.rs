@@ -1,0 +1,165 @@
+//! `setpoint serve` with a graph of small processes that play a frontend and its workers: from a
+//! file to an answer, and what is said when it cannot be; and the kinds of graphs as kubectl shows
+//! them.
+
+use crate::node::Machine;
+
+/// Answers as frontends do.
+const FRONTEND: &str = r#"
+import http.server, json
+class Handler(http.server.BaseHTTPRequestHandler):
+    def answer(self, value):
+        body = json.dumps(value).encode()
+        self.send_response(200)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+    def do_GET(self):
+        self.answer({"data": [{"id": "played"}]} if "models" in self.path else {})
+    def do_POST(self):
+        asked = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        said = asked["model"] + " heard " + asked["messages"][0]["content"]
+        self.answer({"choices": [{"message": {"content": said}}]})
+    def log_message(self, *_):
+        pass
+http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
+"#;
+
+const GRAPH: &str = r"
+apiVersion: nvidia.com/v1beta1
+kind: DynamoGraphDeployment
+metadata: {name: played}
+spec:
+  components:
+  - name: Frontend
+    type: frontend
+    podTemplate: {spec: {containers: [{name: main, image: 'x:1.0.0', command: [python3, FILE],
+      readinessProbe: {httpGet: {path: /health, port: http}, periodSeconds: 1}}]}}
+  - name: Worker
+    type: worker
+    replicas: 2
+    podTemplate: {spec: {containers: [{name: main, image: 'x:1.0.0', command: [sleep, '1000'],
+      startupProbe: {exec: {command: ['true']}}, livenessProbe: {exec: {command: ['true']}},
+      readinessProbe: {exec: {command: ['true']}}}]}}
+";
+
+fn machine() -> Machine {
+    let machine = Machine::start();
+    machine.until("get validatingwebhookconfigurations -o name", |all| {
+        all.contains("dynamo-operator-validating")
+    });
+    let file = machine.sandbox.work().join("frontend.py");
+    machine.sandbox.write("frontend.py", FRONTEND);
+    machine.sandbox.write("graph.yaml", &GRAPH.replace("FILE", &file.display().to_string()));
+    machine
+}
+
+#[test]
+fn a_graph_of_a_file_is_watched_shown_drawn_scaled_and_asked() {
+    let machine = machine();
+    let serve = |words: &[&str]| machine.sandbox.run(&[&["serve"], words].concat());
+    let ended = serve(&["-f", "graph.yaml", "--watch"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.starts_with("graph played is made\n[played] "), "{ended:?}");
+    let line = "[played] successful  Frontend 1/1  Worker 2/2";
+    assert!(ended.stdout.lines().any(|one| one == line), "{ended:?}");
+    assert!(ended.stdout.contains("[played] serves at http://"), "{ended:?}");
+    // What is ready of each component is told on the way.
+    assert!(ended.stdout.matches("Worker ").count() > 1, "{ended:?}");
+
+    let shown = serve(&["show", "played"]);
+    let begins = "played is successful\n  Frontend  1 of 1 ready\n  Worker  2 of 2 ready\nhttp://";
+    assert!(shown.stdout.starts_with(begins), "{shown:?}");
+    let shown = serve(&["show", "played", "-o", "json"]).json();
+    assert_eq!(
+        (&shown["state"], &shown["components"][1]["ready"]),
+        (&"successful".into(), &2.into())
+    );
+    let listed = serve(&["ls", "-o", "json"]).json();
+    assert_eq!(listed[0]["name"], "played");
+    let drawn = serve(&["graph", "played"]).stdout;
+    let begins = "played (successful)\n└─ Frontend [frontend] 1/1 ready\n   └─ Worker [worker] 2/2";
+    assert!(drawn.starts_with(begins), "{drawn}");
+    assert_eq!(serve(&["chat", "played", "hello"]).stdout, "played heard hello\n");
+    let other = serve(&["chat", "played", "hello", "--model", "another"]);
+    assert_eq!(other.stdout, "another heard hello\n");
+    assert_eq!(serve(&["scale", "played", "worker", "1"]).code, Some(0));
+    machine
+        .until("get dgd played -o jsonpath={.status.components.Worker.readyReplicas}", |count| {
+            count == "1"
+        });
+    // What is not there, and what is none, is said.
+    let missing = serve(&["show", "nothing"]);
+    assert!(missing.code == Some(1) && missing.stderr.contains("nothing"), "{missing:?}");
+    machine.sandbox.write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n");
+    let none = serve(&["-f", "pod.yaml"]);
+    assert!(none.error().contains("has no DynamoGraphDeployment in it"), "{none:?}");
+    machine.kubectl(&["delete", "dgd", "played"], "");
+    machine.until("get pods -o name", str::is_empty);
+}
+
+#[test]
+fn a_graph_that_cannot_be_made_says_why_to_whoever_watches() {
+    let machine = machine();
+    let text = std::fs::read_to_string(machine.sandbox.work().join("graph.yaml")).expect("it is");
+    // Workers of two engines cannot be of one graph.
+    let other = text
+        .replace("[python3, FILE]", "[sleep, '1']")
+        .replace("type: frontend", "type: decode")
+        .replace("command: [sleep, '1000']", "command: [python3, -m, dynamo.vllm]")
+        .replace("command: [python3, /", "command: [python3, -m, dynamo.sglang, /");
+    machine.sandbox.write("mixed.yaml", &other);
+    let ended = machine.sandbox.run(&["serve", "-f", "mixed.yaml", "--watch"]);
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert!(ended.stdout.contains("multiple backend frameworks detected"), "{ended:?}");
+}
+
+#[test]
+fn kinds_of_graphs_have_their_names_columns_warnings_and_counts() {
+    let machine = machine();
+    let kinds = "dgd,dcd,dgdr,dgdsa,dm,dckpt,dwm";
+    machine.kubectl(&["get", kinds], "");
+    let older = "apiVersion: nvidia.com/v1alpha1\nkind: DynamoGraphDeployment\n\
+                 metadata: {name: older}\nspec: {services: {Front: {componentType: frontend, \
+                 extraPodSpec: {mainContainer: {image: 'x:1.0.0', command: [sleep, '1000']}}}}}\n";
+    let made = machine.run(&["create", "-f", "-"], older);
+    let warning = "Warning: nvidia.com/v1alpha1 DynamoGraphDeployment is deprecated; use \
+                   nvidia.com/v1beta1 DynamoGraphDeployment";
+    assert!(made.code == Some(0) && made.stderr.contains(warning), "{made:?}");
+    let heads = [
+        ("dgd", "NAME READY BACKEND AGE"),
+        ("dcd", "NAME AVAILABLE BACKEND AGE"),
+        (
+            "dynamocomponentdeployments.v1alpha1.nvidia.com",
+            "NAME DYNAMOCOMPONENT AVAILABLE BACKEND AGE",
+        ),
+    ];
+    machine.until("get dcd -o name", |names| names.contains("older-front"));
+    for (kind, head) in heads {
+        let table = machine.kubectl(&["get", kind], "");
+        let words: Vec<&str> =
+            table.lines().next().unwrap_or_default().split_whitespace().collect();
+        assert_eq!(words.join(" "), head);
+    }
+    let metrics = machine.kubectl(&["get", "--raw", "/metrics"], "");
+    let of = "resource_type=\"DynamoGraphDeployment\",namespace=\"default\"";
+    for line in [
+        format!("dynamo_operator_reconcile_total{{{of},result=\"success\"}}"),
+        format!(
+            "dynamo_operator_reconcile_duration_seconds_bucket{{{of},result=\"success\",le=\"0.005\"}}"
+        ),
+        "dynamo_operator_webhook_duration_seconds_bucket{resource_type=\"DynamoGraphDeployment\",\
+         operation=\"CREATE\",le=\"0.001\"}"
+            .to_owned(),
+        "dynamo_operator_webhook_requests_total{resource_type=\"DynamoGraphDeployment\",\
+         operation=\"CREATE\",result=\"allowed\"}"
+            .to_owned(),
+    ] {
+        assert!(metrics.contains(&line), "{line} in {metrics}");
+    }
+    let counted = "dynamo_operator_resources_total{resource_type=\"DynamoGraphDeployment\"";
+    machine.until("get --raw /metrics", |text| text.contains(counted));
+    machine.kubectl(&["delete", "dgd", "--all"], "");
+    machine.until("get pods -o name", str::is_empty);
+}

@@ -1,0 +1,226 @@
+//! Several nodes, the mission's way: processes with names of their own on one MySQL or etcd.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fs;
+use std::time::Duration;
+
+use serde_json::Value;
+use tokio::time::Instant;
+
+use crate::sandbox::{Sandbox, Started, text};
+
+/// A node is missed after forty seconds, and a loaded machine is slow.
+const PATIENCE: Duration = Duration::from_secs(150);
+const LOOK: Duration = Duration::from_millis(200);
+
+/// Every start is written down; every answer names the node.
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 6
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec:
+      tolerations:
+      - key: node.kubernetes.io/not-ready
+        operator: Exists
+        effect: NoExecute
+        tolerationSeconds: 0
+      - key: node.kubernetes.io/unreachable
+        operator: Exists
+        effect: NoExecute
+        tolerationSeconds: 0
+      topologySpreadConstraints:
+      - maxSkew: 1
+        topologyKey: kubernetes.io/hostname
+        whenUnsatisfiable: ScheduleAnyway
+        labelSelector: {matchLabels: {app: web}}
+      containers:
+      - name: web
+        image: none
+        command:
+        - sh
+        - -c
+        - |
+          echo $NAME >> RECORD; mkdir /tmp/$NAME; cd /tmp/$NAME; echo $NODE > node
+          exec python3 -m http.server 8000
+        env:
+        - {name: NAME, valueFrom: {fieldRef: {fieldPath: metadata.name}}}
+        - {name: NODE, valueFrom: {fieldRef: {fieldPath: spec.nodeName}}}
+        readinessProbe: {httpGet: {path: /node, port: 8000}, periodSeconds: 1}
+---
+apiVersion: v1
+kind: Service
+metadata: {name: web}
+spec: {selector: {app: web}, ports: [{port: 80, targetPort: 8000}]}
+";
+
+const ASK: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: ask-NODE}
+spec:
+  nodeName: NODE
+  restartPolicy: Never
+  containers:
+  - name: ask
+    image: none
+    command:
+    - sh
+    - -c
+    - for i in $(seq 40); do curl -s -m 5 http://web/node; done | sort -u > FILE
+";
+
+struct Nodes {
+    sandbox: Sandbox,
+    api: Started,
+    nodes: BTreeMap<String, Started>,
+}
+
+impl Nodes {
+    fn start(storage: &str, settings: &str) -> Nodes {
+        let mut sandbox = Sandbox::new();
+        sandbox.set("PATH", std::env::var("PATH").unwrap_or_default());
+        let create = ["cluster", "create", "--nodes", "2", "--storage", storage];
+        assert_eq!(sandbox.run(&create).code, Some(0));
+        let configured = |node: &str| {
+            let path = format!(".k3/{node}/.config.yaml");
+            sandbox.write(&path, &format!("storage:\n  type: {storage}\n  {settings}\n"));
+            (path, format!(".k3/{node}/data"))
+        };
+        let places = ["node-1", "node-2"].map(|node| (node, configured(node)));
+        let (_, (config, data)) = &places[0];
+        let place = ["--config", config, "--data-dir", data, "-o", "json"];
+        let api = [&["storage", "--listen", "127.0.0.1:0"], &place[..]].concat();
+        let api = sandbox.start_command(&api);
+        let mut nodes = BTreeMap::new();
+        for (node, (config, data)) in &places {
+            sandbox.set("NODE_NAME", *node);
+            let place = ["--config", config, "--data-dir", data, "-o", "json"];
+            let started = sandbox.start_command(&[&["controller"], &place[..]].concat());
+            nodes.insert((*node).to_owned(), started);
+        }
+        Nodes { sandbox, api, nodes }
+    }
+
+    fn kubectl(&self, line: &str, manifest: &str) -> String {
+        let kubeconfig = text(&self.api.ready, "kubeconfig");
+        let mut words = vec!["--kubeconfig", &kubeconfig];
+        words.extend(line.split(' '));
+        let ended = self.sandbox.kubectl(&words, manifest);
+        assert_eq!(ended.code, Some(0), "kubectl {line}: {ended:?}");
+        ended.stdout
+    }
+
+    #[track_caller]
+    fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
+        let began = Instant::now();
+        loop {
+            let said = self.kubectl(line, "");
+            if holds(&said) {
+                return said;
+            }
+            assert!(began.elapsed() < PATIENCE, "kubectl {line}: {said}");
+            std::thread::sleep(LOOK);
+        }
+    }
+
+    /// The nodes of the pods that are ready.
+    fn placed(&self) -> Vec<String> {
+        let pods = self.kubectl("get pods -l app=web -o json", "");
+        let pods: Value = serde_json::from_str(&pods).expect("a list");
+        // Those of a node that is gone end when it comes back.
+        let pods = pods["items"].as_array().into_iter().flatten();
+        let pods = pods.filter(|pod| pod["metadata"]["deletionTimestamp"].is_null());
+        let ready = pods.filter(|pod| pod["status"]["containerStatuses"][0]["ready"] == true);
+        ready.map(|pod| text(&pod["spec"], "nodeName")).collect()
+    }
+
+    /// Works, loses the node that leads, and works on.
+    fn prove(mut self) {
+        let nodes = "get nodes --no-headers";
+        self.until(nodes, |said| said.matches(" Ready ").count() == 2);
+        let record = self.sandbox.work().join("record").display().to_string();
+        self.kubectl("create -f -", &WEB.replace("RECORD", &record));
+        self.kubectl("rollout status deployment/web --timeout=120s", "");
+        let placed: BTreeSet<String> = self.placed().into_iter().collect();
+        assert_eq!(placed.len(), 2, "both nodes run some");
+        let starts = || fs::read_to_string(&record).unwrap_or_default();
+        let count = starts().lines().count();
+        let names: BTreeSet<String> = starts().lines().map(str::to_owned).collect();
+        assert_eq!((count, names.len()), (6, 6), "each pod is started once: {}", starts());
+
+        self.ask_from_each_node();
+        let lease = "-n kube-system get lease kube-controller-manager \
+                     -o jsonpath={.spec.holderIdentity}";
+        let holder = self.kubectl(lease, "");
+        let leader = holder.split('_').next().unwrap_or_default().to_owned();
+        let killed = self.nodes.remove(&leader).unwrap_or_else(|| panic!("{holder} leads"));
+        killed.signal("KILL");
+        killed.wait();
+        self.until(lease, |now| !now.is_empty() && !now.starts_with(&leader));
+        let survivor = self.nodes.keys().next().expect("one is left").clone();
+        let ready = "get deployment web -o jsonpath={.status.readyReplicas}";
+        self.until("get nodes --no-headers", |said| said.contains("NotReady"));
+        self.until(ready, |count| {
+            count == "6" && { self.placed().iter().all(|node| *node == survivor) }
+        });
+        let starts = starts();
+        let names: BTreeSet<&str> = starts.lines().collect();
+        assert_eq!(names.len(), starts.lines().count(), "no pod ran twice: {starts}");
+        self.end();
+    }
+
+    /// From a pod of each node those of both are reached.
+    fn ask_from_each_node(&self) {
+        for node in self.nodes.keys() {
+            let answers = self.sandbox.work().join(format!("answers-{node}"));
+            let pod = ASK.replace("NODE", node).replace("FILE", &answers.display().to_string());
+            self.kubectl("create -f -", &pod);
+            let phase = format!("get pod ask-{node} -o jsonpath={{.status.phase}}");
+            self.until(&phase, |phase| phase == "Succeeded");
+            let answers = fs::read_to_string(&answers).unwrap_or_default();
+            assert_eq!(answers, "node-1\nnode-2\n", "from {node}");
+        }
+    }
+
+    fn end(mut self) {
+        for (_, node) in std::mem::take(&mut self.nodes) {
+            assert_eq!(node.stop().0, Some(0));
+        }
+    }
+}
+
+impl Drop for Nodes {
+    /// Containers outlive the program; a test that fails must leave none.
+    fn drop(&mut self) {
+        self.nodes.clear();
+        let cleared = self.sandbox.run(&["cluster", "clear", "--force"]);
+        assert!(std::thread::panicking() || cleared.code == Some(0), "{cleared:?}");
+    }
+}
+
+#[test]
+fn two_nodes_on_one_mariadb_and_one_dies() {
+    let mariadb = servers::shared_mariadb().expect("MariaDB must start");
+    let (host, port, user) = (&mariadb.host, mariadb.port, mariadb.user);
+    let database = format!("several_{}", std::process::id());
+    let password = mariadb.password;
+    Nodes::start(
+        "mysql",
+        &format!(
+            "mysql: {{host: {host}, port: {port}, user: {user}, password: \"{password}\", \
+             database: {database}}}"
+        ),
+    )
+    .prove();
+}
+
+#[test]
+fn two_nodes_on_one_etcd_and_one_dies() {
+    let etcd = servers::Etcd::start().expect("etcd must start");
+    Nodes::start("etcd", &format!("etcd: {{endpoints: [\"{}\"]}}", etcd.endpoint())).prove();
+}

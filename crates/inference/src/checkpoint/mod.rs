@@ -1,0 +1,118 @@
+//! A worker that is frozen once it has started, so that others start from there.
+//!
+//! A Job starts one worker; whoever can freeze pods is asked to, by a PodSnapshot. The result is what
+//! pods that may start from it are pointed to when they are made (`restore.rs`).
+//!
+//! Upstream: ai-dynamo/dynamo, deploy/operator/internal/controller/checkpoint_controller.go
+
+pub mod identity;
+mod job;
+mod plan;
+pub mod restore;
+#[cfg(test)]
+mod tests;
+
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
+
+use crate::discovery_account;
+use crate::kinds::{
+    CHECKPOINT, JOB, POD, POD_SNAPSHOT, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT,
+};
+use crate::pods::PullSecrets;
+use crate::settings::Settings;
+
+pub const NAME: &str = "checkpoint";
+
+/// On everything that was made for a checkpoint: its name.
+pub const OWNER: &str = "nvidia.com/dynamo-snapshot-owner";
+/// What those who freeze pods look for.
+pub const SOURCE: &str = "nvidia.com/snapshot-is-checkpoint-source";
+pub const ID: &str = "nvidia.com/snapshot-checkpoint-id";
+pub const ARTIFACT_VERSION: &str = "nvidia.com/snapshot-artifact-version";
+pub const TARGETS: &str = "nvidia.com/snapshot-target-containers";
+
+pub struct Controller {
+    settings: Arc<Settings>,
+}
+
+impl Controller {
+    pub fn new(settings: Arc<Settings>) -> Controller {
+        Controller { settings }
+    }
+}
+
+/// What a checkpoint has.
+#[derive(Default)]
+pub struct Observed {
+    pub job: Option<Arc<Object>>,
+    /// The pod of the Job, as soon as there is one.
+    pub pod: Option<Arc<Object>>,
+    pub snapshot: Option<Arc<Object>>,
+    pub discovery: discovery_account::Found,
+    pub secrets: PullSecrets,
+}
+
+impl Reconciler for Controller {
+    type Observed = Observed;
+    const NAME: &'static str = NAME;
+    const KIND: Kind = CHECKPOINT;
+    const COUNTED_AS: Option<&'static str> = Some(crate::METRICS_PREFIX);
+
+    fn watches(&self, watches: &mut Watches) {
+        for kind in [JOB, SERVICE_ACCOUNT, ROLE, ROLE_BINDING] {
+            watches.owned(kind, CHECKPOINT);
+        }
+        if self.settings.gates.checkpoints {
+            watches.owned(POD_SNAPSHOT, CHECKPOINT);
+        }
+        watches.by(POD, |change| {
+            let pod = change.object();
+            // Only that there is one matters.
+            let owner = pod.label(OWNER).filter(|_| change.old.is_none());
+            let name = owner.map(|owner| Name::new(pod.name.namespace.clone(), owner));
+            name.into_iter().collect()
+        });
+        watches.reads(SECRET);
+    }
+
+    async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
+        let find = |kind: Kind, name: &str| {
+            context.cache(kind).get(&Name::new(object.name.namespace.clone(), name))
+        };
+        let job = find(JOB, &job::name(object));
+        let pods = job.as_ref().map(|job| context.cache(POD).owned_by(&job.uid));
+        let snapshot = match self.settings.gates.checkpoints {
+            true => context.cache(POD_SNAPSHOT).get(&object.name),
+            false => None,
+        };
+        let account = discovery_account::names_of(&object.name.name);
+        Ok(Observed {
+            job,
+            pod: pods.and_then(|pods| pods.into_iter().next()),
+            snapshot,
+            discovery: discovery_account::Found {
+                account: find(SERVICE_ACCOUNT, &account[0]),
+                role: find(ROLE, &account[1]),
+                binding: find(ROLE_BINDING, &account[2]),
+            },
+            secrets: PullSecrets::of(&context.cache(SECRET).in_namespace(&object.name.namespace)),
+        })
+    }
+
+    fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
+        Ok(plan::plan(&self.settings, object, observed, now))
+    }
+
+    fn refused(
+        &self,
+        object: &Object,
+        _: &Observed,
+        error: &Error,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        plan::refused(object, error, now)
+    }
+}

@@ -1,0 +1,126 @@
+//! A checkpoint from its first look to its end, as data.
+
+use serde_json::{Value, json};
+
+use super::*;
+use crate::settings::Gates;
+use crate::value::{find, text};
+
+fn settings() -> Settings {
+    Settings { gates: Gates { checkpoints: true, ..Gates::default() }, ..Settings::default() }
+}
+
+fn checkpoint(status: Value) -> Object {
+    Object::new(json!({
+        "metadata": {"namespace": "n", "name": "c", "uid": "u"},
+        "spec": {
+            "identity": {"model": "m", "backendFramework": "vllm"},
+            "job": {"podTemplateSpec": {"metadata": {"labels": {
+                "nvidia.com/dynamo-component-type": "decode",
+                "nvidia.com/dynamo-namespace": "n-g"}},
+                "spec": {"containers": [{"name": "main", "image": "i:1.0.0"}]}}},
+        },
+        "status": status,
+    }))
+}
+
+fn object(value: Value) -> Option<Arc<Object>> {
+    let mut whole = json!({"metadata": {"namespace": "n", "name": "c", "uid": "x",
+        "ownerReferences": [{"controller": true, "uid": "u"}]}});
+    reconcile::plan::merge(&mut whole, &value);
+    Some(Arc::new(Object::new(whole)))
+}
+
+/// Steps, the phase, and reasons of what is told.
+fn outcome(settings: &Settings, status: Value, observed: &Observed) -> Vec<String> {
+    let plan = plan::plan(settings, &checkpoint(status), observed, Timestamp::UNIX_EPOCH);
+    let mut all: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    all.extend(plan.notices.iter().map(|notice| notice.reason.to_owned()));
+    all.push(text(&plan.status.expect("a status")["phase"]).to_owned());
+    all
+}
+
+#[test]
+fn a_worker_is_started_frozen_and_remembered() {
+    let settings = settings();
+    let id = identity::hash(&json!({"model": "m", "backendFramework": "vllm"}));
+    assert_eq!(id.len(), 32);
+    let made = [
+        "create v1 ServiceAccount n/c-k8s-service-discovery",
+        "create rbac.authorization.k8s.io/v1 Role n/c-k8s-service-discovery-role",
+        "create rbac.authorization.k8s.io/v1 RoleBinding n/c-k8s-service-discovery-binding",
+        "create batch/v1 Job n/checkpoint-c",
+        "Pending",
+    ];
+    assert_eq!(outcome(&settings, json!({}), &Observed::default()), made);
+    let started = Observed { job: object(json!({})), ..Observed::default() };
+    let pending = json!({"identityHash": id, "phase": "Pending"});
+    assert_eq!(outcome(&settings, pending, &started), ["Creating"]);
+    let creating = || json!({"identityHash": id, "phase": "Creating", "jobName": "checkpoint-c"});
+    assert_eq!(outcome(&settings, creating(), &started), ["Creating"]);
+    let pod = object(json!({"metadata": {"name": "p", "uid": "p1"}}));
+    let running = Observed { pod, job: object(json!({})), ..Observed::default() };
+    let frozen = ["create nvidia.com/v1alpha1 PodSnapshot n/c", "PodSnapshotCreated", "Creating"];
+    assert_eq!(outcome(&settings, creating(), &running), frozen);
+    let ready = json!({"status": {"boundPodSnapshotContentName": "x",
+        "conditions": [{"type": "Ready", "status": "True", "message": "done"}]}});
+    // The Job may have gone by then.
+    let done = Observed { snapshot: object(ready), ..Observed::default() };
+    assert_eq!(outcome(&settings, creating(), &done), ["CheckpointReady", "Ready"]);
+    let plan = plan::plan(&settings, &checkpoint(creating()), &done, Timestamp::UNIX_EPOCH);
+    assert_eq!(plan.status.expect("a status")["checkpointID"], id);
+}
+
+#[test]
+fn what_goes_wrong_is_told() {
+    let settings = settings();
+    let id = identity::hash(&json!({"model": "m", "backendFramework": "vllm"}));
+    let creating = || json!({"identityHash": id, "phase": "Creating", "jobName": "checkpoint-c"});
+    let failed = json!({"status": {"conditions": [{"type": "Failed", "status": "True",
+        "message": "too late"}]}});
+    let over = ["CheckpointFailed", "Failed"];
+    let job = Observed { job: object(failed.clone()), ..Observed::default() };
+    assert_eq!(outcome(&settings, creating(), &job), over);
+    assert_eq!(outcome(&settings, creating(), &Observed::default()), over);
+    let snapshot = Observed { snapshot: object(failed), ..Observed::default() };
+    assert_eq!(outcome(&settings, creating(), &snapshot), over);
+    let other = json!({"metadata": {"ownerReferences": [{"controller": true, "uid": "other"}]}});
+    let taken = Observed { snapshot: object(other), ..Observed::default() };
+    assert_eq!(outcome(&settings, creating(), &taken), over);
+    // Where nobody can freeze pods, nothing is made.
+    let off = Settings::default();
+    assert_eq!(outcome(&off, json!({}), &Observed::default()), ["Pending"]);
+}
+
+#[test]
+fn the_job_starts_a_worker_that_can_be_frozen() {
+    let settings = settings();
+    let made = job::job(&settings, &checkpoint(json!({})), &Observed::default(), "id");
+    let made = made.expect("a job");
+    let template = &made["spec"]["template"];
+    assert_eq!(template["metadata"]["labels"][SOURCE], "true");
+    assert_eq!(template["metadata"]["labels"][ID], "id");
+    assert_eq!(template["metadata"]["annotations"][TARGETS], "main");
+    let pod = &template["spec"];
+    let main = find(&pod["containers"], "name", "main").expect("a container");
+    assert_eq!(main["securityContext"]["privileged"], true);
+    assert_eq!(pod["restartPolicy"], "Never");
+    assert_eq!(pod["serviceAccountName"], "c-k8s-service-discovery");
+    let namespace = find(&main["env"], "name", "DYN_NAMESPACE").expect("a variable");
+    assert_eq!(namespace["value"], "n-g");
+    let profile = &pod["securityContext"]["seccompProfile"]["localhostProfile"];
+    assert_eq!(profile, "profiles/block-iouring.json");
+}
+
+#[test]
+fn a_pod_starts_from_a_checkpoint_that_is_ready() {
+    let pod = json!({"metadata": {"annotations": {"nvidia.com/dynamo-checkpoint-name": "c"}}});
+    let of = |phase: &str| {
+        json!({"spec": {"job": {}}, "status": {"phase": phase,
+        "checkpointID": "id"}})
+    };
+    assert_eq!(restore::restored(&pod, &of("Creating")), None);
+    let made = restore::restored(&pod, &of("Ready")).expect("restored");
+    assert_eq!(made["metadata"]["labels"][ID], "id");
+    assert_eq!(made["metadata"]["annotations"][TARGETS], "main");
+}

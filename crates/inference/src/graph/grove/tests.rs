@@ -1,0 +1,203 @@
+//! A graph as Grove sees it, and what Grove says of it, as data.
+
+use std::collections::BTreeSet;
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::Step;
+use reconcile::plan::merge;
+
+use super::*;
+use crate::settings::Gates;
+
+fn graph(more: Value) -> Object {
+    let mut whole = json!({
+        "metadata": {"namespace": "ns", "name": "g", "uid": "u", "generation": 1,
+            "finalizers": ["nvidia.com/finalizer"],
+            "annotations": {names::PROVIDER: "grove", names::ORIGIN_VERSION: "1.4.0"}},
+        "spec": {"backendFramework": "vllm", "components": [
+            {"name": "Frontend", "type": "frontend", "replicas": 1, "minAvailable": 1,
+                "podTemplate": {"spec": {"containers": [{"name": "main", "image": "f:1.4.0"}]}}},
+            {"name": "decode", "type": "decode", "replicas": 2, "multinode": {"nodeCount": 3},
+                "podTemplate": {"spec": {"containers": [{"name": "main", "image": "w:1.4.0",
+                    "command": ["python3"], "args": ["-m", "dynamo.vllm"]}]}}},
+        ]},
+    });
+    merge(&mut whole, &more);
+    let object = Object::new(whole);
+    let framework = generate::framework(&Graph::of(&object)).expect("one engine");
+    let hash = generate::worker_hash(&Graph::of(&object), framework);
+    let mut whole = object.value.clone();
+    whole["metadata"]["annotations"][names::CURRENT_HASH] = json!(hash);
+    Object::new(whole)
+}
+
+fn settings(more: Gates) -> Settings {
+    Settings { gates: Gates { grove: true, ..more }, ..Settings::default() }
+}
+
+fn planned(object: &Object, observed: &Observed, gates: Gates) -> Plan {
+    super::super::plan::plan(&settings(gates), object, observed, Timestamp::UNIX_EPOCH)
+}
+
+fn observed(grove: Found) -> Observed {
+    let roles = BTreeSet::from([Settings::default().roles.planner]);
+    Observed { roles, grove, ..Observed::default() }
+}
+
+fn created(plan: &Plan, kind: Kind) -> Value {
+    let of = |step: &Step| match step {
+        Step::Create { kind: own, object } if *own == kind => Some(object.clone()),
+        _ => None,
+    };
+    plan.steps.iter().find_map(of).unwrap_or_else(|| panic!("no {kind}: {plan}"))
+}
+
+fn ready(plan: &Plan) -> Value {
+    let status = plan.status.clone().expect("a status");
+    conditions::find(&status, "Ready").expect("a condition").clone()
+}
+
+#[test]
+fn components_are_cliques_and_many_pods_a_group() {
+    let object = graph(json!({}));
+    let plan = planned(&object, &observed(Found::default()), Gates::default());
+    let set = created(&plan, POD_CLIQUE_SET);
+    assert_eq!(set["metadata"]["name"], "g");
+    let template = &set["spec"]["template"];
+    let shape: Vec<String> = list(&template["cliques"])
+        .iter()
+        .map(|one| {
+            format!(
+                "{} {} {}",
+                text(&one["name"]),
+                one["spec"]["replicas"],
+                one["spec"]["minAvailable"]
+            )
+        })
+        .collect();
+    assert_eq!(shape, ["frontend 1 1", "decode-ldr 1 1", "decode-wkr 2 2"]);
+    assert_eq!(
+        template["podCliqueScalingGroups"],
+        json!([{"name": "decode", "replicas": 2,
+        "cliqueNames": ["decode-ldr", "decode-wkr"], "minAvailable": 1}])
+    );
+    assert_eq!(template["cliqueStartupType"], "CliqueStartupTypeAnyOrder");
+    assert_eq!(template["terminationDelay"], "15m0s");
+    assert_eq!(template["headlessServiceConfig"], json!({"publishNotReadyAddresses": true}));
+    let leader = &template["cliques"][1];
+    assert_eq!(leader["labels"][names::SELECTOR], "g-decode");
+    assert!(leader["labels"][names::WORKER_HASH].is_string() && leader["labels"]["role"].is_null());
+    assert_eq!(leader["annotations"][names::ORIGIN_VERSION], "1.4.0");
+    assert!(template["cliques"][2]["spec"]["podSpec"]["containers"][0]["readinessProbe"].is_null());
+    // No objects of components, and services named after the graph alone.
+    let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    assert!(!steps.iter().any(|step| step.contains("DynamoComponentDeployment")), "{steps:?}");
+    for service in ["g-frontend", "g-decode"] {
+        let made = format!("create v1 Service ns/{service}");
+        assert!(steps.contains(&made), "{made} in {steps:?}");
+    }
+    assert_eq!(ready(&plan)["reason"], "some_resources_are_not_ready");
+}
+
+fn child(name: &str, replicas: i64, status: Value) -> (String, Arc<Object>) {
+    let object = json!({"metadata": {"namespace": "ns", "name": name, "uid": name, "generation": 1},
+        "spec": {"replicas": replicas}, "status": status});
+    (name.to_owned(), Arc::new(Object::new(object)))
+}
+
+/// What Grove has when it has made a set.
+fn found(object: &Object, frontend: Value, decode: Value) -> Found {
+    let plan = planned(object, &observed(Found::default()), Gates::default());
+    let mut set = created(&plan, POD_CLIQUE_SET);
+    set["metadata"]["generation"] = json!(1);
+    let services = plan.steps.iter().filter_map(|step| match step {
+        Step::Create { kind, object } if *kind == SERVICE => {
+            let name = text(&object["metadata"]["name"]).to_owned();
+            Some((name, Arc::new(Object::new(object.clone()))))
+        }
+        _ => None,
+    });
+    Found {
+        services: services.collect(),
+        set: Some(Arc::new(Object::new(set))),
+        cliques: BTreeMap::from([child("g-0-frontend", 1, frontend)]),
+        groups: BTreeMap::from([child("g-0-decode", 2, decode)]),
+        ..Found::default()
+    }
+}
+
+#[test]
+fn what_grove_says_is_what_the_graph_says() {
+    let object = graph(json!({}));
+    let one = json!({"observedGeneration": 1, "replicas": 1, "readyReplicas": 1,
+        "updatedReplicas": 1, "scheduledReplicas": 1});
+    let group = |available: i64, updated: i64, scheduled: i64| {
+        json!({"observedGeneration": 1, "replicas": 2, "availableReplicas": available,
+            "updatedReplicas": updated, "scheduledReplicas": scheduled})
+    };
+    let cases = [
+        (one.clone(), group(2, 2, 2), "all_resources_are_ready"),
+        (one.clone(), group(1, 2, 2), "pods_not_ready"),
+        (one.clone(), group(1, 1, 2), "updating"),
+        (one.clone(), group(0, 2, 1), "insufficient_capacity"),
+        (one.clone(), json!({}), "some_resources_are_not_ready"),
+        (json!({}), group(1, 1, 2), "mixed_not_ready_reasons"),
+    ];
+    for (frontend, decode, reason) in cases {
+        let found = found(&object, frontend, decode.clone());
+        let plan = planned(&object, &observed(found), Gates::default());
+        assert_eq!(ready(&plan)["reason"], reason, "{decode}");
+    }
+    let found = found(&object, one, group(2, 2, 2));
+    let plan = planned(&object, &observed(found), Gates::default());
+    let status = plan.status.expect("a status");
+    let decode = &status["components"]["decode"];
+    assert_eq!(decode["componentKind"], "PodCliqueScalingGroup");
+    assert_eq!(decode["componentNames"], json!(["g-0-decode"]));
+    assert_eq!(
+        (&decode["availableReplicas"], &decode["scheduledReplicas"]),
+        (&json!(2), &json!(2))
+    );
+}
+
+#[test]
+fn replicas_are_changed_where_grove_keeps_them() {
+    let object = graph(json!({}));
+    let kept = found(&object, json!({}), json!({}));
+    let mut more = object.value.clone();
+    more["spec"]["components"][1]["replicas"] = json!(5);
+    let more = Object::new(more);
+    let plan = planned(&more, &observed(kept), Gates::default());
+    let steps: Vec<String> =
+        plan.steps.iter().map(ToString::to_string).filter(|step| step.contains("Clique")).collect();
+    let expected = "patch grove.io/v1alpha1 PodCliqueScalingGroup ns/g-0-decode/scale \
+                    {\"spec\":{\"replicas\":5}}";
+    assert_eq!(steps, [expected]);
+}
+
+#[test]
+fn queues_schedulers_and_topologies_are_as_the_graph_says() {
+    let object = graph(json!({"spec": {"priorityClassName": "high",
+        "topologyConstraint": {"clusterTopologyName": "t", "packDomain": "rack"}}}));
+    let kai = Gates { kai_scheduler: true, ..Gates::default() };
+    let plan = planned(&object, &observed(Found::default()), kai);
+    assert!(text(&ready(&plan)["message"]).contains("queue \"dynamo\""), "{plan}");
+    let there = Found { has_queue: true, ..Found::default() };
+    let plan = planned(&object, &observed(there), kai);
+    let set = created(&plan, POD_CLIQUE_SET);
+    let template = &set["spec"]["template"];
+    assert_eq!(template["priorityClassName"], "high");
+    assert_eq!(template["topologyConstraint"], json!({"topologyName": "t", "packDomain": "rack"}));
+    let first = &template["cliques"][0];
+    assert_eq!(first["spec"]["podSpec"]["schedulerName"], "kai-scheduler");
+    assert_eq!(first["labels"]["kai.scheduler/queue"], "dynamo");
+    let status = plan.status.expect("a status");
+    let condition = conditions::find(&status, TOPOLOGY).expect("a condition");
+    assert_eq!(
+        (&condition["status"], &condition["reason"]),
+        (&json!("Unknown"), &json!("TopologyConditionPending"))
+    );
+    let both = Gates { volcano_scheduler: true, ..kai };
+    let plan = planned(&object, &observed(Found::default()), both);
+    assert!(text(&ready(&plan)["message"]).contains("cannot both schedule"));
+}

@@ -1,0 +1,102 @@
+//! What the API server asks a node for, and how a node answers: the output of containers, programs
+//! beside them, connections to their ports. The two know each other by nothing else.
+
+use async_trait::async_trait;
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use futures::stream::BoxStream;
+use tokio::io::{AsyncRead, AsyncWrite};
+
+/// Which output of which container.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct LogRequest {
+    /// The pod's UID.
+    pub pod: String,
+    pub container: String,
+    pub follow: bool,
+    /// Of the run before.
+    pub previous: bool,
+    pub timestamps: bool,
+    pub tail_lines: Option<u64>,
+    pub limit_bytes: Option<u64>,
+    /// In microseconds since 1970.
+    pub since: Option<i64>,
+}
+
+/// Why a node has no output to show.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Missing {
+    /// The container has not run.
+    NotStarted,
+    /// There was no run before.
+    NoPrevious,
+    /// The file cannot be read.
+    Unreadable,
+}
+
+/// A program to run beside a container, or without a command the container's own, to be joined.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ProgramRequest {
+    /// The pod's UID.
+    pub pod: String,
+    pub container: String,
+    pub command: Vec<String>,
+    pub streams: Streams,
+}
+
+/// Which streams of a program are wanted.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Streams {
+    pub stdin: bool,
+    pub stdout: bool,
+    pub stderr: bool,
+    /// A terminal in place of the three.
+    pub tty: bool,
+}
+
+pub type Input = Box<dyn AsyncWrite + Send + Unpin>;
+pub type Output = Box<dyn AsyncRead + Send + Unpin>;
+/// Takes the width and the height of a terminal.
+pub type Resize = Box<dyn Fn(u16, u16) + Send + Sync>;
+
+/// A program that runs. Dropped, it is ended; if it is a container's own, it is left.
+pub struct Program {
+    pub stdin: Option<Input>,
+    pub stdout: Option<Output>,
+    pub stderr: Option<Output>,
+    pub resize: Option<Resize>,
+    /// Its exit code, or why there is none.
+    pub end: BoxFuture<'static, Result<i32, String>>,
+}
+
+/// A port of a pod.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct DialRequest {
+    /// The pod's UID.
+    pub pod: String,
+    /// The pod's address, as its status says.
+    pub address: String,
+    pub port: u16,
+}
+
+/// Both directions of a connection.
+pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
+
+impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
+
+/// A node that can be asked.
+#[async_trait]
+pub trait Node: Send + Sync {
+    fn name(&self) -> &str;
+
+    async fn logs(&self, request: LogRequest) -> Result<BoxStream<'static, Bytes>, Missing>;
+
+    /// Whether a container of a pod runs.
+    async fn runs(&self, pod: &str, container: &str) -> bool;
+
+    /// Starts a program, or joins one. Why it cannot is for people to read.
+    async fn program(&self, request: ProgramRequest) -> Result<Program, String>;
+
+    /// Connects to a port as from within the pod.
+    async fn dial(&self, request: DialRequest) -> Result<Box<dyn Duplex>, String>;
+}
