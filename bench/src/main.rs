@@ -6,6 +6,7 @@
 mod api;
 mod apply;
 mod cluster;
+mod inference;
 mod node;
 mod statistics;
 mod store;
@@ -33,6 +34,8 @@ enum What {
     Api(api::Options),
     /// A cluster of simulated nodes: scheduling, Deployments, Jobs, gangs, deletion.
     Cluster(cluster::Options),
+    /// Graphs of model servers on simulated nodes: time, writes, looks, memory.
+    Inference(inference::Options),
     /// This machine as a node: pods that run as processes.
     Node(node::Options),
     /// TrainJobs on simulated nodes: time, writes, memory.
@@ -49,6 +52,7 @@ fn main() -> anyhow::Result<()> {
             What::Store(options) => store::run(options).await,
             What::Api(options) => api::run(options).await,
             What::Cluster(options) => cluster::run(options).await,
+            What::Inference(options) => inference::run(options).await,
             What::Node(options) => node::run(options).await,
             What::Training(options) => training::run(options).await,
         }

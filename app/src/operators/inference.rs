@@ -6,7 +6,7 @@ use async_trait::async_trait;
 use inference::configuration::Configuration;
 use inference::kinds::{
     ADAPTER, COMPONENT, CONTROLLER_REVISION, GRAPH, JOB, LEADER_WORKER_SET, MODEL, OPTIONAL,
-    PERSISTENT_VOLUME_CLAIM, REQUEST,
+    PERSISTENT_VOLUME_CLAIM, POD_GROUP, REQUEST,
 };
 use inference::namespace_scope::{self, Marker};
 use inference::settings::{Gates, Settings};
@@ -85,7 +85,7 @@ impl Family for Inference {
                 lease: "b8b2488c.x-k8s.io",
                 metrics_prefix: "",
                 needs: &[LEADER_WORKER_SET],
-                uses: &[],
+                uses: &[POD_GROUP],
                 children: &[CONTROLLER_REVISION],
                 groups: &[api::leader_worker_set::GROUP],
             },

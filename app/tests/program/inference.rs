@@ -23,7 +23,7 @@ const TINY_MODEL: &str = include_str!("../dynamo/make_tiny_model.py");
 /// A machine that has Dynamo, and a model that takes no room.
 pub struct Dynamo {
     pub machine: Machine,
-    python: PathBuf,
+    pub python: PathBuf,
     pub model: PathBuf,
 }
 

@@ -1,11 +1,14 @@
 //! Graphs of real Dynamo in other forms: with adapters that are loaded while it serves, found
-//! through etcd and talking over NATS, and with replicas that are many pods.
+//! through etcd and talking over NATS, and with replicas that are many pods; and a request whose
+//! profiler really runs.
 
+use std::os::unix::fs::PermissionsExt;
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use crate::inference::{Dynamo, ask};
+use crate::node::Machine;
 
 const PATIENCE: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(200);
@@ -121,4 +124,85 @@ fn a_replica_of_many_pods_serves_once_its_leader_has_its_workers() {
     assert!(of("worker").contains(&joined), "{joined} in {}", of("worker"));
     let script = machine.kubectl(&["get", "cm", "m-wait-leader-script", "-o", "name"], "");
     assert_eq!(script, "configmap/m-wait-leader-script");
+}
+
+const OLDER: &str = "
+apiVersion: nvidia.com/v1alpha1
+kind: DynamoGraphDeploymentRequest
+metadata: {name: older}
+spec:
+  model: tiny
+  backend: vllm
+  profilingConfig: {profilerImage: 'local/profiler:1.0.0', config: {sla: {ttft: 200}}}
+";
+
+/// A profiler that needs no GPU: it says how far it is, and leaves a graph.
+const PROFILER: &str = r#"#!/bin/sh
+set -e
+printf 'phase: SweepingDecode\nmessage: "half of it"\n' > /data/profiler_status.yaml
+until [ -e "$GO" ]; do sleep 0.1; done
+cat > /data/final_config.yaml <<END
+apiVersion: nvidia.com/v1beta1
+kind: DynamoGraphDeployment
+metadata: {name: any}
+spec: {components: [{name: Frontend, type: frontend}]}
+---
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: curves}
+data: {asked: '$*'}
+END
+printf 'status: success\nphase: Done\nmessage: measured\n' > /data/profiler_status.yaml
+"#;
+
+#[test]
+fn a_profiler_that_runs_beside_its_relay_ends_in_a_graph() {
+    let machine = Machine::start();
+    machine.until("get validatingwebhookconfigurations -o name", |all| {
+        all.contains("dynamo-operator-validating")
+    });
+    // The older version is known, too.
+    let older = machine.run(&["create", "-f", "-", "--dry-run=server", "-o", "name"], OLDER);
+    let warning = "v1alpha1 DynamoGraphDeploymentRequest is deprecated";
+    assert!(older.stderr.contains(warning), "{older:?}");
+    // The profiler is started as `python`; here that is a script of ours.
+    let tools = machine.sandbox.work().join("tools");
+    std::fs::create_dir_all(&tools).expect("made");
+    let python = tools.join("python");
+    std::fs::write(&python, PROFILER).expect("written");
+    std::fs::set_permissions(&python, std::fs::Permissions::from_mode(0o755)).expect("allowed");
+    let go = machine.sandbox.work().join("go");
+    let path = std::env::var("PATH").unwrap_or_default();
+    let yaml = format!(
+        "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeploymentRequest\n\
+         metadata: {{name: r}}\nspec:\n  model: tiny\n  backend: vllm\n  autoApply: false\n  \
+         image: 'local/profiler:1.0.0'\n  \
+         hardware: {{gpuSku: l4, vramMb: 24000, numGpusPerNode: 1}}\n  \
+         overrides: {{profilingJob: {{template: {{spec: {{\n    \
+         securityContext: {{runAsNonRoot: false, runAsUser: 0, runAsGroup: 0, fsGroup: 0}},\n    \
+         volumes: [{{name: workspace, emptyDir: {{}}}}],\n    \
+         containers: [{{name: profiler,\n      \
+         env: [{{name: PATH, value: '{}:{path}'}}, {{name: GO, value: '{}'}}],\n      \
+         volumeMounts: [{{name: workspace, mountPath: /workspace}}]}}]}}}}}}}}\n",
+        tools.display(),
+        go.display(),
+    );
+    machine.kubectl(&["create", "-f", "-"], &yaml);
+    let status = |field: &str| format!("get dgdr r -o jsonpath={{.status.{field}}}");
+    machine.until(&status("profilingPhase"), |phase| phase == "SweepingDecode");
+    let message = "conditions[?(@.type=='Profiling')].message";
+    machine.until(&status(message), |message| message == "half of it");
+    std::fs::write(&go, "").expect("written");
+    machine.until(&status("phase"), |phase| phase == "Ready");
+    let name = status("profilingResults.selectedConfig.metadata.name");
+    machine.until(&name, |name| name == "r-dgd");
+    // What was left besides is there, and the whole request was told to the profiler.
+    let asked = machine.kubectl(&["get", "cm", "curves", "-o", "jsonpath={.data.asked}"], "");
+    assert!(asked.starts_with("-m dynamo.profiler --config {"), "{asked}");
+    assert!(asked.contains("\"model\":\"tiny\""), "{asked}");
+    assert!(asked.ends_with("--output-dir /data"), "{asked}");
+    // Whoever asks in the older version sees the same.
+    let older = "dynamographdeploymentrequests.v1alpha1.nvidia.com";
+    let said = machine.kubectl(&["get", older, "r", "-o", "jsonpath={.status.state}"], "");
+    assert_eq!(said, "Ready");
 }

@@ -1,7 +1,7 @@
 //! TrainJobs on simulated nodes: from the request until all of their pods run, what that costs in
 //! writes, and what many jobs cost in memory.
 
-mod writes;
+pub mod writes;
 
 use std::path::PathBuf;
 use std::sync::Arc;

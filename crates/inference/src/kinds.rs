@@ -50,6 +50,8 @@ pub const POD_CLIQUE_SCALING_GROUP: Kind =
     Kind::namespaced(GROVE, "v1alpha1", "PodCliqueScalingGroup", "podcliquescalinggroups");
 pub const POD_CLIQUE_SET: Kind =
     Kind::namespaced(GROVE, "v1alpha1", "PodCliqueSet", "podcliquesets");
+pub const POD_GROUP: Kind =
+    Kind::namespaced("scheduling.volcano.sh", "v1beta1", "PodGroup", "podgroups");
 pub const POD_SNAPSHOT: Kind = Kind::namespaced(GROUP, SPOKE, "PodSnapshot", "podsnapshots");
 pub const QUEUE: Kind = Kind::cluster("scheduling.run.ai", "v2", "Queue", "queues");
 pub const REQUEST: Kind =

@@ -11,6 +11,7 @@ pub mod checkpoint;
 pub mod component;
 pub mod configuration;
 pub mod conversion;
+pub mod definition_migrator;
 pub mod digest;
 pub mod discovery_account;
 pub mod graph;
@@ -23,7 +24,6 @@ pub mod names;
 pub mod namespace_scope;
 pub mod pods;
 pub mod request;
-pub mod review;
 pub mod scaling_adapter;
 pub mod settings;
 pub mod sync_resource;
@@ -31,7 +31,7 @@ pub mod topology_label;
 
 use std::sync::Arc;
 
-pub use api::{field_error, value};
+pub use api::{field_error, review, value};
 use reconcile::Context;
 use reconcile::entry::{self, run_boxed};
 use tokio::task::JoinSet;
@@ -80,7 +80,8 @@ pub const ALL: &[Entry] = &[
     Entry { name: scaling_adapter::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| run_boxed(context, scaling_adapter::Controller) },
     Entry { name: leader_worker_set::NAME, is_enabled: |enabled| enabled.leader_worker_set,
-        start: |context, _| run_boxed(context, leader_worker_set::Controller) },
+        start: |context, options| run_boxed(context, leader_worker_set::Controller {
+            has_groups: options.settings.gates.pod_groups }) },
     Entry { name: model::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| run_boxed(context, model::Controller::default()) },
     Entry { name: request::NAME, is_enabled: |enabled| enabled.dynamo,
@@ -95,6 +96,12 @@ pub const ALL: &[Entry] = &[
         start: |context, _| run_boxed(context, memory_service::replacement::Controller) },
     Entry { name: topology_label::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| run_boxed(context, topology_label::Controller) },
+    Entry { name: definition_migrator::NAME, is_enabled: |enabled| enabled.dynamo,
+        start: |context, options| match options.settings.manages_roles {
+            true => Box::pin(definition_migrator::run(context)),
+            // Who works in one namespace leaves definitions alone.
+            false => Box::pin(async move { context.stopping().await }),
+        } },
     Entry { name: census::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| Box::pin(census::run(context)) },
 ];

@@ -3,8 +3,8 @@
 use reconcile::Kind;
 
 use crate::kinds::{
-    DESTINATION_RULE, INFERENCE_POOL, LEADER_WORKER_SET, POD_CLIQUE_SET, POD_SNAPSHOT, QUEUE,
-    RESOURCE_CLAIM_TEMPLATE,
+    DESTINATION_RULE, INFERENCE_POOL, LEADER_WORKER_SET, POD_CLIQUE_SET, POD_GROUP, POD_SNAPSHOT,
+    QUEUE, RESOURCE_CLAIM_TEMPLATE,
 };
 
 /// Where components find each other.
@@ -49,6 +49,8 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gates {
     pub leader_worker_set: bool,
+    /// Volcano can be told which pods belong together.
+    pub pod_groups: bool,
     /// Graphs may be made as sets of cliques, which Grove starts.
     pub grove: bool,
     /// Pods of cliques are scheduled by KAI, or by Volcano.
@@ -67,6 +69,7 @@ impl Default for Gates {
     fn default() -> Gates {
         Gates {
             leader_worker_set: true,
+            pod_groups: false,
             grove: false,
             kai_scheduler: false,
             volcano_scheduler: false,
@@ -90,9 +93,10 @@ impl Gates {
         let knows = |kind: Kind| !unknown.contains(&kind);
         Gates {
             leader_worker_set: knows(LEADER_WORKER_SET),
+            pod_groups: knows(POD_GROUP),
             grove: knows(POD_CLIQUE_SET),
             kai_scheduler: knows(QUEUE),
-            volcano_scheduler: knows(POD_CLIQUE_SET),
+            volcano_scheduler: knows(POD_GROUP),
             resource_claims: knows(RESOURCE_CLAIM_TEMPLATE),
             istio: knows(DESTINATION_RULE),
             inference_pools: knows(INFERENCE_POOL),
@@ -104,6 +108,7 @@ impl Gates {
     pub fn and(self, allowed: Gates) -> Gates {
         Gates {
             leader_worker_set: self.leader_worker_set && allowed.leader_worker_set,
+            pod_groups: self.pod_groups && allowed.pod_groups,
             grove: self.grove && allowed.grove,
             kai_scheduler: self.kai_scheduler && allowed.kai_scheduler,
             volcano_scheduler: self.volcano_scheduler && allowed.volcano_scheduler,

@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use super::labels;
 use super::rollout::Step;
 use super::spec::{Rollout, Spec, Subdomain, subdomain};
+use super::tpu;
 use crate::kinds::{LEADER_WORKER_SET, POD, SERVICE, STATEFUL_SET};
 use crate::value::{object_mut, overlay, text};
 
@@ -64,6 +65,9 @@ pub fn workers(set: &Object, leader: &Object, revised: &Value) -> Value {
     overlay(&mut pod["metadata"], "labels", &marks);
     overlay(&mut pod["metadata"], "annotations", &annotations(set, revised));
     pod["metadata"]["annotations"][labels::LEADER_NAME] = json!(name);
+    if tpu::uses(&leader.value["spec"]) {
+        pod["metadata"]["annotations"][labels::LEADER_USES_TPUS] = json!("true");
+    }
     let service = match subdomain(revised) {
         Subdomain::Shared => &*set.name.name,
         Subdomain::UniquePerReplica => name,

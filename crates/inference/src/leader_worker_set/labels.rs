@@ -17,6 +17,7 @@ pub const SUBGROUP_TOPOLOGY: &str = "leaderworkerset.sigs.k8s.io/subgroup-exclus
 pub const SUBGROUP_SIZE: &str = "leaderworkerset.sigs.k8s.io/subgroup-size";
 pub const SUBGROUP_TYPE: &str = "leaderworkerset.sigs.k8s.io/subgroup-policy-type";
 pub const SUBDOMAIN: &str = "leaderworkerset.sigs.k8s.io/subdomainPolicy";
+pub const LEADER_USES_TPUS: &str = "leaderworkerset.sigs.k8s.io/leader-requests-tpus";
 pub const AFTER_START: &str = "leaderworkerset.sigs.k8s.io/experimental-recreate-group-after-start";
 
 /// The worker index of a leader.

@@ -9,6 +9,7 @@
 
 pub mod admission;
 mod build;
+mod gang;
 pub mod labels;
 pub mod manifests;
 mod members;
@@ -22,6 +23,7 @@ mod spec;
 mod status;
 #[cfg(test)]
 mod tests;
+mod tpu;
 
 use std::sync::Arc;
 
@@ -29,7 +31,7 @@ use k8s_openapi::jiff::Timestamp;
 use reconcile::reconciler::Settings;
 use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
 
-use crate::kinds::{CONTROLLER_REVISION, LEADER_WORKER_SET, POD, SERVICE, STATEFUL_SET};
+use crate::kinds::{CONTROLLER_REVISION, LEADER_WORKER_SET, POD, POD_GROUP, SERVICE, STATEFUL_SET};
 
 pub use observe::Observed;
 
@@ -38,7 +40,10 @@ pub const NAME: &str = "leaderworkerset";
 const REST: u32 = 8;
 
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Controller;
+pub struct Controller {
+    /// Whether Volcano can be told of groups.
+    pub has_groups: bool,
+}
 
 impl Reconciler for Controller {
     type Observed = Observed;
@@ -56,10 +61,13 @@ impl Reconciler for Controller {
         watches.by(STATEFUL_SET, |change| set_of(change.object()));
         watches.by(SERVICE, |change| set_of(change.object()));
         watches.by(CONTROLLER_REVISION, |change| set_of(change.object()));
+        if self.has_groups {
+            watches.reads(POD_GROUP);
+        }
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        observe::observe(context, object).await
+        observe::observe(context, object, self.has_groups).await
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {

@@ -5,9 +5,11 @@ use std::sync::Arc;
 use reconcile::{Context, Error, Name, Object};
 use serde_json::Value;
 
-use super::labels;
 use super::spec::{Spec, Subdomain};
-use crate::kinds::{CONTROLLER_REVISION, LEADER_WORKER_SET, NODE, POD, SERVICE, STATEFUL_SET};
+use super::{gang, labels};
+use crate::kinds::{
+    CONTROLLER_REVISION, LEADER_WORKER_SET, NODE, POD, POD_GROUP, SERVICE, STATEFUL_SET,
+};
 
 #[derive(Default)]
 pub struct Observed {
@@ -29,6 +31,8 @@ pub struct Members {
     pub workers: Workers,
     /// Whether there is a service of the leader's name.
     pub has_service: bool,
+    /// Whether Volcano knows the group that the leader says it is of, or nobody can be told.
+    pub has_group: bool,
     /// The part of the topology that its leader is in; known only where the workers must follow.
     pub domain: Option<Value>,
 }
@@ -44,7 +48,11 @@ pub enum Workers {
     },
 }
 
-pub async fn observe(context: &Context, set: &Arc<Object>) -> Result<Observed, Error> {
+pub async fn observe(
+    context: &Context,
+    set: &Arc<Object>,
+    has_groups: bool,
+) -> Result<Observed, Error> {
     let spec = Spec::of(set);
     let leaders = context.cache(STATEFUL_SET).get(&set.name);
     let service = context.cache(SERVICE).get(&set.name);
@@ -61,6 +69,7 @@ pub async fn observe(context: &Context, set: &Arc<Object>) -> Result<Observed, E
             let Some(index) = index(set, &leader) else { continue };
             let mut members = members(context, leader);
             members.index = index;
+            members.has_group = !has_groups || has_group(context, &members.leader);
             members.domain = domain(context, set, &members).await?;
             observed.groups.push(members);
         }
@@ -89,7 +98,14 @@ fn members(context: &Context, leader: Arc<Object>) -> Members {
         }
     };
     let has_service = context.cache(SERVICE).get(&leader.name).is_some();
-    Members { index: 0, leader, workers, has_service, domain: None }
+    Members { index: 0, leader, workers, has_service, has_group: true, domain: None }
+}
+
+fn has_group(context: &Context, leader: &Object) -> bool {
+    gang::name(leader).is_none_or(|group| {
+        let name = Name::new(leader.name.namespace.clone(), group);
+        context.cache(POD_GROUP).get(&name).is_some()
+    })
 }
 
 /// Where a leader was put, if its workers have to come after it and are still to be made.

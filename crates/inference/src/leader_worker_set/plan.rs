@@ -16,8 +16,8 @@ use super::revision::{self, Current};
 use super::rollout::{self, Group, Leaders, Template};
 use super::spec::{Spec, Startup};
 use super::status;
-use super::{build, labels};
-use crate::kinds::{CONTROLLER_REVISION, POD, SERVICE, STATEFUL_SET};
+use super::{build, gang, labels};
+use crate::kinds::{CONTROLLER_REVISION, POD, POD_GROUP, SERVICE, STATEFUL_SET};
 
 /// How long until leaders that go are looked at again.
 const GOING: Duration = Duration::from_secs(5);
@@ -166,6 +166,9 @@ fn keep_group(plan: &mut Plan, spec: &Spec<'_>, observed: &Observed, members: &M
     }
     if leader.annotation(labels::SUBDOMAIN) == Some("UniquePerReplica") && !members.has_service {
         plan.create(SERVICE, build::group_service(spec.set, leader));
+    }
+    if let Some(group) = gang::name(leader).filter(|_| !members.has_group) {
+        plan.create(POD_GROUP, gang::group(spec, leader, group));
     }
     let is_named = |said: &&str| **said != *leader.name.name;
     if let Some(said) = leader.annotation(labels::LEADER_NAME).filter(is_named) {

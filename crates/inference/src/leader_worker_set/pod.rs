@@ -6,7 +6,7 @@
 use aws_lc_rs::digest::{SHA1_FOR_LEGACY_USE_ONLY, digest};
 use serde_json::{Value, json};
 
-use super::labels;
+use super::{gang, labels, tpu};
 use crate::field_error::FieldError;
 use crate::value::{list, list_mut, text};
 
@@ -32,6 +32,8 @@ pub fn complete(pod: &Value, namespace: &str) -> Result<Value, FieldError> {
         follow(&mut pod, ordinal);
     }
     inform(&mut pod, namespace);
+    tpu::inform(&mut pod);
+    gang::join(&mut pod);
     Ok(pod)
 }
 

@@ -57,7 +57,7 @@ fn has_ended(pod: &Object) -> bool {
 
 fn is_of_group(pod: &Object, other: &Object) -> bool {
     let same = |name: &&str| pod.label(name).is_some() && pod.label(name) == other.label(name);
-    GROUP.iter().all(|name| same(name))
+    GROUP.iter().all(same)
 }
 
 pub fn plan(pod: &Object, group: &Observed) -> Plan {

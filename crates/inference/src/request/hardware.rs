@@ -59,7 +59,7 @@ pub fn choose(nodes: &[Node]) -> Option<Hardware> {
     let best = alike.into_iter().max_by_key(|((count, _), nodes)| (*count, nodes.len()));
     best.map(|((gpus_per_node, gpu), nodes)| {
         let count = i64::try_from(nodes.len()).unwrap_or(GPUS_MAX);
-        let all = |holds: fn(&&Node) -> bool| nodes.iter().all(|node| holds(node));
+        let all = |holds: fn(&&Node) -> bool| nodes.iter().all(holds);
         Hardware {
             gpu,
             memory_mb: nodes[0].memory_mb,

@@ -16,13 +16,18 @@ profiler_has_ended() {
   test -n "$(kubectl get pod "$POD_NAME" -n "$DGDR_NAMESPACE" -o \
     jsonpath='{.status.containerStatuses[?(@.name=="profiler")].state.terminated.exitCode}')"
 }
-told=
-until profiler_has_ended; do
+told= ticks=0
+# The file is looked at every second, the server asked every ten, or when the file says it is over.
+while :; do
   phase=$(field phase)
   if [ -n "$phase" ] && [ "$phase" != "$told" ]; then
     apply "--from-literal=phase=$phase" "--from-literal=message=$(field message)" && told=$phase
   fi
-  sleep 10
+  case "$(field status)$((ticks % 10))" in
+    success*|failed*|*0) if profiler_has_ended; then break; fi ;;
+  esac
+  ticks=$((ticks + 1))
+  sleep 1
 done
 waited=0
 while [ ! -s "$status" ] && [ "$waited" -lt 120 ]; do sleep 2; waited=$((waited + 2)); done

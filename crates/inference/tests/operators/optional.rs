@@ -11,13 +11,14 @@ use inference::kinds::{
 use inference::settings::{Gates, Settings};
 use inference::value::{find, list, text};
 use inference::{
-    Enabled, NAMESPACE, Options, WEBHOOK_SERVICE, admission, checkpoint, conversion, manifests,
-    names,
+    Enabled, NAMESPACE, Options, WEBHOOK_SERVICE, admission, checkpoint, conversion,
+    definition_migrator, manifests, names,
 };
 use reconcile::leader::Term;
 use reconcile::plan::Target;
 use reconcile::{Context, Kind, Object, owners};
 use serde_json::{Value, json};
+use testkit::manifests::DEFINITION;
 
 use crate::graphs;
 use crate::world::World;
@@ -159,6 +160,39 @@ fn part(name: &str, kind: &str, more: Value) -> Value {
 fn is_successful(graph: &Value) -> bool {
     graph["status"]["state"] == "successful"
         && graph["status"]["observedGeneration"] == graph["metadata"]["generation"]
+}
+
+#[tokio::test]
+async fn what_is_stored_in_an_older_version_is_written_again() {
+    let mut world = World::bare().await;
+    world.cluster.answer((NAMESPACE, WEBHOOK_SERVICE), |_, path, review| {
+        Box::pin(async move {
+            match path == conversion::PATH {
+                true => Some(reconcile::conversion::answer(&review, conversion::convert)),
+                false => admission::review(&Settings::default(), &path, &review),
+            }
+        })
+    });
+    world.install(&manifests::all(Enabled { dynamo: true, leader_worker_set: false })).await;
+    let before =
+        world.create(GRAPH, graphs::graph("g", json!([part("w", "worker", json!({}))]))).await;
+    let name = "dynamographdeployments.nvidia.com";
+    let definition = world.get(DEFINITION, name).await.expect("a definition");
+    let requests = world.context.requests("test", Default::default());
+    let both = json!({"status": {"storedVersions": ["v1alpha1", "v1beta1"]}});
+    let target = Target::of(DEFINITION, &definition).part("status");
+    requests.patch(&target, &both).await.expect("changed");
+    let client = world.cluster.client(&settings().principal, &[]);
+    let alone = tokio::sync::watch::channel(Term::Alone).1;
+    let context = world.cluster.context_with(client, world.cluster.admin(), alone);
+    world.run(definition_migrator::run(context));
+    let is_pruned = |one: &Value| {
+        one["status"]["storedVersions"] == json!(["v1beta1"])
+            && !one["metadata"]["annotations"][definition_migrator::OBSERVED].is_null()
+    };
+    world.until(DEFINITION, name, is_pruned).await;
+    let after = world.get(GRAPH, "g").await.expect("it is there");
+    assert_eq!(after.value["spec"], before.value["spec"]);
 }
 
 /// A graph whose components are objects of their own, though Grove is there.
