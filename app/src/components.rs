@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
+use crate::machines;
 use crate::node_agent::{self, Closing, Runtime, Settings};
 use crate::operators::{Family, embedded};
 use crate::server::Plan;
@@ -34,6 +35,7 @@ const CONTROLLERS_USER: &str = "system:kube-controller-manager";
 const CONTROLLERS_LEASE: &str = "kube-controller-manager";
 const SCHEDULER_USER: &str = "system:kube-scheduler";
 const SCHEDULER_LEASE: &str = "kube-scheduler";
+const MACHINES_LEASE: &str = "virt-controller";
 /// The namespace of the controllers' service accounts.
 const NAMESPACE: &str = "kube-system";
 
@@ -136,6 +138,9 @@ pub fn start(
         let domain = cluster.domain.clone();
         let settings = Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
         start_node(tasks, &shared, settings);
+    }
+    if plan.components.operators.iter().any(|family| family.name() == machines::FAMILY) {
+        start_machines(plan, tasks, &shared);
     }
     if plan.components.fake_nodes.count > 0 {
         // They stand in for many machines at once; no role is for that.
@@ -253,6 +258,37 @@ fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
         }
         let run = move |context| node_agent::run(context, options.clone());
         supervise(node::agent::NAME, context, run).await;
+    });
+}
+
+/// What stands in for the add-ons that machines are made of, and runs them on this node.
+fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+    // They stand in for programs that have the run of the cluster.
+    let user = User::authenticated("system:machine-provider", [GROUP_MASTERS]);
+    let term = elect(plan, tasks, shared, (CONTROLLERS_USER, MACHINES_LEASE));
+    let provider = shared.context(user.clone(), term);
+    tasks.spawn_until_stop(MACHINES_LEASE, ::machines::provider::run(provider));
+    if !plan.components.node.is_some_and(|runtime| runtime != Runtime::None) {
+        return;
+    }
+    let context = shared.context(user, alone());
+    let (server, node, data) = (shared.server.clone(), plan.node.clone(), plan.data.clone());
+    let reach = plan.loaded.config.cluster.images;
+    tasks.spawn_until_stop(node::machines::NAME, async move {
+        let options = match machines::open(&node, &data, reach).await {
+            Ok(options) => options,
+            Err(error) => {
+                return tracing::error!(error = error.chain(), "no machines run on this node");
+            }
+        };
+        let hypervisor = options.hypervisor.clone();
+        server.beside.add_extend(machines::Subresources {
+            context: context.clone(),
+            node,
+            hypervisor,
+        });
+        let run = move |context| node::machines::run(context, options.clone());
+        supervise(node::machines::NAME, context, run).await;
     });
 }
 

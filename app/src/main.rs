@@ -16,6 +16,7 @@ mod instance;
 mod kept_lines;
 mod kubeconfig;
 mod listener;
+mod machines;
 mod node_agent;
 mod node_name;
 mod operators;

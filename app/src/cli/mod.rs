@@ -17,6 +17,7 @@ mod storage;
 mod train;
 mod up;
 mod version;
+mod vm;
 mod web;
 
 use std::ffi::OsString;
@@ -43,6 +44,7 @@ Examples:
   setpoint logs --operator dynamo  what an operator wrote to the log
   setpoint train train.py --watch  train, and see how it goes
   setpoint serve -f graph.yaml --watch   serve models; the address when they answer
+  setpoint vm create NAME --image URL    a virtual machine; `setpoint vm console NAME` talks to it
   setpoint start --store memory    run in the foreground; nothing is kept
   setpoint operator manifests      what runs our operators on a cluster of yours
 
@@ -87,6 +89,7 @@ commands! {
     cluster::Cluster,
     train::Train,
     serve::Serve,
+    vm::Vm,
     operator::Operator,
     version::Version,
     completions::Completions,

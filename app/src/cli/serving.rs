@@ -248,7 +248,7 @@ fn parse_resources(text: &str) -> Result<FakeResources, String> {
 /// Starts the log and says what should be said about the configuration.
 pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<Option<Traces>> {
     let Global { verbose, log_format, .. } = context.global;
-    let format = log_format.unwrap_or_default();
+    let format = log_format.unwrap_or(loaded.config.log_format);
     let traces = telemetry::start(&telemetry::Options { verbose, level, format })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),

@@ -135,7 +135,9 @@ impl Up {
         if let Some(listen) = self.serving.place.listen {
             command.args(["--listen", &listen.to_string()]);
         }
-        command.args(["--log-format", context.global.log_format.unwrap_or_default().name()]);
+        if let Some(format) = context.global.log_format {
+            command.args(["--log-format", format.name()]);
+        }
         command.args((0..context.global.verbose).map(|_| "--verbose"));
         if let Some(file) = &self.serving.place.config {
             command.arg("--config").arg(file);

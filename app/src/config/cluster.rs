@@ -6,6 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use apiserver::profile::Profile;
 use controllers::options::Match;
+use hypervisor::images::Reach;
 use node::network::DOMAIN;
 use reconcile::Tuning;
 
@@ -27,6 +28,8 @@ pub struct Cluster {
     pub heartbeat_interval: Duration,
     /// `network.domain`: of the names that DNS answers for.
     pub domain: String,
+    /// `machines.images`: where images of machines may be read from.
+    pub images: Reach,
     /// `controllers`: what is said of each, by name.
     pub tunings: BTreeMap<&'static str, Tuning>,
 }
@@ -49,6 +52,7 @@ impl Default for Cluster {
             scheduler_policy: Policy::default(),
             heartbeat_interval: HEARTBEAT,
             domain: DOMAIN.to_owned(),
+            images: Reach::default(),
             tunings: BTreeMap::new(),
         }
     }
@@ -90,6 +94,13 @@ impl Cluster {
             (text.len() < 128 && text.split('.').all(is_label)).then(|| text.to_owned())
         })?;
         network.finish(remarks);
+        let mut machines = root.section("machines")?;
+        let images = machines.read("images", "others or everything", |text| match text {
+            "others" => Some(Reach::Others),
+            "everything" => Some(Reach::Everything),
+            _ => None,
+        })?;
+        machines.finish(remarks);
         let tunings = read_tunings(root.section("controllers")?, remarks)?;
         let by_profile = match profile {
             Profile::Kubernetes => Match::Owners,
@@ -102,6 +113,7 @@ impl Cluster {
             scheduler_policy: policy.unwrap_or_default(),
             heartbeat_interval: heartbeat.unwrap_or(HEARTBEAT),
             domain: domain.unwrap_or_else(|| DOMAIN.to_owned()),
+            images: images.unwrap_or_default(),
             tunings,
         })
     }

@@ -22,6 +22,7 @@ pub use file::Source;
 pub use storage::{Storage, StoreKind};
 
 use crate::operators;
+use crate::telemetry::Format;
 use section::Section;
 use tree::Document;
 
@@ -33,6 +34,7 @@ pub struct Config {
     /// `operators`: the families that do not run unless they are asked for by name.
     pub operators_off: BTreeSet<&'static str>,
     pub log_level: LogLevel,
+    pub log_format: Format,
     /// `web.port`: where `setpoint web` serves its page.
     pub web_port: Option<u16>,
 }
@@ -86,11 +88,14 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
         Some(true) => LogLevel::Debug,
         Some(false) | None => LogLevel::default(),
     };
-    let log_level = read_log(root.section("log")?, &mut remarks)?.unwrap_or(unless_said);
+    let (log_level, log_format) = read_log(root.section("log")?, &mut remarks)?;
+    let (log_level, log_format) =
+        (log_level.unwrap_or(unless_said), log_format.unwrap_or_default());
     let web_port = read_web(root.section("web")?, &mut remarks)?;
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
-    Ok((Config { storage, cluster, operators_off, log_level, web_port }, remarks))
+    let config = Config { storage, cluster, operators_off, log_level, log_format, web_port };
+    Ok((config, remarks))
 }
 
 fn read_operators(
@@ -115,7 +120,10 @@ fn read_web(mut web: Section<'_>, remarks: &mut Remarks) -> Result<Option<u16>> 
     Ok(port.and_then(|port| u16::try_from(port).ok()))
 }
 
-fn read_log(mut log: Section<'_>, remarks: &mut Remarks) -> Result<Option<LogLevel>> {
+fn read_log(
+    mut log: Section<'_>,
+    remarks: &mut Remarks,
+) -> Result<(Option<LogLevel>, Option<Format>)> {
     let expected = "trace, debug, info, warn or error";
     let level = log.read("level", expected, |text| match text.to_lowercase().as_str() {
         "trace" => Some(LogLevel::Trace),
@@ -125,9 +133,14 @@ fn read_log(mut log: Section<'_>, remarks: &mut Remarks) -> Result<Option<LogLev
         "error" => Some(LogLevel::Error),
         _ => None,
     })?;
+    let format = log.read("format", "text or json", |text| match text {
+        "text" => Some(Format::Text),
+        "json" => Some(Format::Json),
+        _ => None,
+    })?;
     log.skip("path", remarks);
     log.finish(remarks);
-    Ok(level)
+    Ok((level, format))
 }
 
 /// Keys of k3's own configuration that Setpoint accepts and does not need.
@@ -254,6 +267,7 @@ mod tests {
         ];
         assert_eq!(remarks.without_effect, expected);
         assert_eq!(config("debug: true").log_level, LogLevel::Debug);
+        assert_eq!(config("log: {format: json}").log_format, Format::Json);
     }
 
     #[test]

@@ -65,7 +65,7 @@ fn manifest(class: &str) -> String {
     let wukong = json!({"apiVersion": "vm.novasphere.dev/v1alpha1", "kind": "Wukong",
         "metadata": {"name": "w"}, "spec": {"cpu": 1, "disks": [{"name": "root", "size": "1Gi"}],
             "networks": [{"name": "default"}, {"name": "lan"}]}});
-    format!("{class}\n---\n{wukong}\n")
+    json!({"apiVersion": "v1", "kind": "List", "items": [class, wukong]}).to_string()
 }
 
 #[test]

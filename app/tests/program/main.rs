@@ -1,6 +1,7 @@
 //! The real program, run as a user runs it: one file per part of its behaviour.
 
 mod background;
+mod booted;
 mod cluster;
 mod command_line;
 mod commands;

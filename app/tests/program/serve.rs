@@ -147,7 +147,8 @@ fn kinds_of_graphs_have_their_names_columns_warnings_and_counts() {
     for line in [
         format!("dynamo_operator_reconcile_total{{{of},result=\"success\"}}"),
         format!(
-            "dynamo_operator_reconcile_duration_seconds_bucket{{{of},result=\"success\",le=\"0.005\"}}"
+            "dynamo_operator_reconcile_duration_seconds_bucket{{{of},result=\"success\",\
+             le=\"0.005\"}}"
         ),
         "dynamo_operator_webhook_duration_seconds_bucket{resource_type=\"DynamoGraphDeployment\",\
          operation=\"CREATE\",le=\"0.001\"}"

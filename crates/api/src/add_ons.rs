@@ -1,5 +1,6 @@
-//! The kinds that machines are made of where a cluster has no add-ons for them: KubeVirt's machines,
-//! instances and snapshots, CDI's DataVolumes, the attachments of Multus, the policies of NMState.
+//! The kinds that machines are made of where a cluster has no add-ons for them: KubeVirt's
+//! machines, instances and snapshots, CDI's DataVolumes, the attachments of Multus, the policies of
+//! NMState.
 //!
 //! Their own definitions are long. Here is said what is read, filled in and refused; the rest of a
 //! specification is kept as it is.

@@ -3,7 +3,8 @@
 //!
 //! A schema is written with the few words of `schema.rs`; what it shares with the built-in kinds,
 //! a pod's specification above all, is taken from `core_types`. `value.rs` reads and changes such
-//! objects, `field_error.rs` says what is wrong with one.
+//! objects, `field_error.rs` says what is wrong with one, `review.rs` says so to a server, and
+//! `roles.rs` has what the operators are allowed.
 
 pub mod add_ons;
 pub mod core_types;
@@ -19,6 +20,8 @@ pub mod field_error;
 pub mod job_set;
 pub mod leader_worker_set;
 pub mod optimization_job;
+pub mod review;
+pub mod roles;
 pub mod runtime_patches;
 pub mod schema;
 pub mod training;

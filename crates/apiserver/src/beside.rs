@@ -12,6 +12,7 @@ use http::request::Parts;
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::extension::Extend;
 use crate::status::Error;
 
 /// Told by whoever runs the other components.
@@ -35,9 +36,24 @@ pub trait Respond: Send + Sync {
 
 /// The other components, if there are any.
 #[derive(Clone, Default)]
-pub struct Beside(Arc<OnceLock<Box<dyn Report>>>, Arc<RwLock<Vec<Arc<dyn Respond>>>>);
+pub struct Beside(
+    Arc<OnceLock<Box<dyn Report>>>,
+    Arc<RwLock<Vec<Arc<dyn Respond>>>>,
+    Arc<RwLock<Vec<Arc<dyn Extend>>>>,
+);
 
 impl Beside {
+    /// Adds one that answers for a group.
+    pub fn add_extend(&self, extend: impl Extend + 'static) {
+        self.2.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(extend));
+    }
+
+    /// Who answers for a group, if it is not the server itself.
+    pub fn extension(&self, group: &str) -> Option<Arc<dyn Extend>> {
+        let all = self.2.read().unwrap_or_else(PoisonError::into_inner);
+        all.iter().find(|extend| extend.group() == group).cloned()
+    }
+
     /// Adds one that answers requests of its own; of two for a request the first counts.
     pub fn add_respond(&self, respond: impl Respond + 'static) {
         self.1.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(respond));

@@ -16,6 +16,7 @@ pub mod conversion;
 pub mod decode;
 pub mod endpoints;
 pub mod expiry;
+pub mod extension;
 pub mod facts;
 pub mod field_error;
 pub mod field_ownership;

@@ -21,6 +21,7 @@ use crate::authenticate::authenticate;
 use crate::beside::{self, Beside};
 use crate::connected::Connected;
 use crate::endpoints::{self, Request, Warnings, discovery};
+use crate::extension;
 use crate::finish::{Wishes, finish};
 use crate::handover::{Carried, Offers};
 use crate::health::{self, Checked};
@@ -205,6 +206,11 @@ impl Server {
                     false => self.traffic.enter(verb, &asked.user)?,
                 };
                 self.authorize(&asked.user, verb, &target, &options).await?;
+                if let Some(part) = self.beside.extension(&target.group) {
+                    let asked_by = (asked.user, read_body(body).await?);
+                    let what = (&parts, verb, target, options);
+                    return extension::answer(self, &*part, what, asked_by).await;
+                }
                 if !self.registry.now().has_group_version(&target.group, &target.version) {
                     return Ok(Answer::text(404, NO_PAGE));
                 }

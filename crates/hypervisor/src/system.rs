@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::Command;
 
 use tokio::io::Interest;
@@ -19,6 +20,14 @@ pub fn open_process(pid: u32, began_at: u64) -> Option<OwnedFd> {
     let descriptor = unsafe { OwnedFd::from_raw_fd(descriptor) };
     // From here the number cannot come to mean another process.
     (began(pid)? == began_at).then_some(descriptor)
+}
+
+/// A process that runs in a directory, if there is one.
+pub fn process_in(directory: &Path) -> Option<u32> {
+    let directory = fs::canonicalize(directory).ok()?;
+    let all = fs::read_dir("/proc").ok()?.flatten();
+    let mut all = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
+    all.find(|pid| fs::read_link(format!("/proc/{pid}/cwd")).is_ok_and(|cwd| cwd == directory))
 }
 
 /// When a process began, in ticks since boot.

@@ -24,7 +24,6 @@ pub mod names;
 pub mod namespace_scope;
 pub mod pods;
 pub mod request;
-pub mod review;
 pub mod scaling_adapter;
 pub mod settings;
 pub mod sync_resource;
@@ -32,7 +31,7 @@ pub mod topology_label;
 
 use std::sync::Arc;
 
-pub use api::{field_error, value};
+pub use api::{field_error, review, value};
 use reconcile::Context;
 use reconcile::entry::{self, run_boxed};
 use tokio::task::JoinSet;

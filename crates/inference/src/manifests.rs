@@ -2,6 +2,7 @@
 //! objects are written.
 
 use api::dynamo::GROUP;
+use api::roles::{GROUP as RBAC, cluster_binding, cluster_role, rule};
 use serde_json::{Value, json};
 
 use crate::admission::webhooks;
@@ -9,7 +10,8 @@ use crate::namespace_scope::LEASE_NAME;
 use crate::settings::Settings;
 use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT, leader_worker_set, names, request};
 
-const RBAC: &str = "rbac.authorization.k8s.io";
+/// Who has the rights.
+const ACCOUNT: (&str, &str) = (NAMESPACE, SERVICE_ACCOUNT);
 const ALL_VERBS: [&str; 7] = ["create", "delete", "get", "list", "patch", "update", "watch"];
 const READ: [&str; 3] = ["get", "list", "watch"];
 
@@ -41,10 +43,10 @@ pub fn roles(enabled: Enabled) -> Vec<Value> {
     }
     let names = Settings::default().roles;
     vec![
-        role(SERVICE_ACCOUNT, operator_rules()),
-        binding(SERVICE_ACCOUNT),
-        role(&names.planner, planner_rules()),
-        role(&names.picker, picker_rules()),
+        cluster_role(SERVICE_ACCOUNT, operator_rules()),
+        cluster_binding(SERVICE_ACCOUNT, ACCOUNT),
+        cluster_role(&names.planner, planner_rules()),
+        cluster_role(&names.picker, picker_rules()),
         request::manifests::profiling_role(),
     ]
 }
@@ -77,10 +79,11 @@ pub fn accounts(enabled: Enabled, namespace: &str) -> Vec<Value> {
     let mut all: Vec<Value> = with_binding.collect();
     // The lease by which others know that the namespace is not theirs.
     let verbs = ["create", "delete", "get", "patch"];
-    let mut marks = role(LEASE_NAME, json!([rule(&["coordination.k8s.io"], &["leases"], &verbs)]));
+    let mut marks =
+        cluster_role(LEASE_NAME, json!([rule(&["coordination.k8s.io"], &["leases"], &verbs)]));
     marks["kind"] = json!("Role");
     marks["metadata"]["namespace"] = json!(namespace);
-    let mut bound = binding(LEASE_NAME);
+    let mut bound = cluster_binding(LEASE_NAME, ACCOUNT);
     bound["kind"] = json!("RoleBinding");
     bound["roleRef"]["kind"] = json!("Role");
     bound["metadata"]["namespace"] = json!(namespace);
@@ -90,25 +93,6 @@ pub fn accounts(enabled: Enabled, namespace: &str) -> Vec<Value> {
 
 fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-}
-
-fn role(name: &str, rules: Value) -> Value {
-    json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole",
-        "metadata": {"name": name}, "rules": rules})
-}
-
-fn binding(name: &str) -> Value {
-    json!({
-        "apiVersion": format!("{RBAC}/v1"),
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": SERVICE_ACCOUNT}],
-    })
-}
-
-fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
-    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
 }
 
 /// What the operators do, and what they give to others: nobody gives what he does not have.

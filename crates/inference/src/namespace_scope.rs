@@ -44,8 +44,8 @@ impl Marker {
                 Ok(()) => failures = 0,
                 Err(error) => {
                     failures += 1;
-                    let error_text = error.chain();
-                    tracing::warn!(lease = LEASE_NAME, failures, error = %error_text, "not renewed");
+                    let why = error.chain();
+                    tracing::warn!(lease = LEASE_NAME, failures, error = %why, "not renewed");
                     if failures >= self.failures_max() {
                         return error;
                     }

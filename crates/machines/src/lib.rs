@@ -9,6 +9,7 @@ pub mod add_ons;
 pub mod admission;
 pub mod kinds;
 pub mod manifests;
+pub mod provider;
 pub mod wukong;
 pub mod wukong_snapshot;
 

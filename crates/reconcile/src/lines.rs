@@ -18,7 +18,8 @@ impl Subject<'_> {
     /// A look that ended; `writes` is how much was written.
     pub fn looked(&self, writes: u64) {
         let Subject { controller, kind, name } = self;
-        tracing::debug!(controller, kind = kind.kind, object = %name, writes, "Finished reconciling");
+        let kind = kind.kind;
+        tracing::debug!(controller, kind, object = %name, writes, "Finished reconciling");
     }
 
     /// What the object's users are told, too.

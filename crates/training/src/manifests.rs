@@ -1,13 +1,15 @@
 //! What the operators need to find: definitions of their kinds, roles, what asks them before
 //! objects are written, and the runtimes that everybody has.
 
+use api::roles::{GROUP as RBAC, cluster_binding, cluster_role, rule};
 use serde_json::{Value, json};
 
 use crate::admission::webhooks;
 use crate::runtimes::{self, Choice};
 use crate::{Enabled, NAMESPACE, SERVICE_ACCOUNT};
 
-const RBAC: &str = "rbac.authorization.k8s.io";
+/// Who has the rights.
+const ACCOUNT: (&str, &str) = (NAMESPACE, SERVICE_ACCOUNT);
 const PUBLIC: &str = "kubeflow-trainer-public";
 const JOB_SET_ROLE: &str = "jobset-manager-role";
 
@@ -39,35 +41,22 @@ pub fn operators(enabled: Enabled, version: &str) -> Vec<Value> {
 pub fn roles(enabled: Enabled) -> Vec<Value> {
     let mut all = Vec::new();
     if enabled.job_set {
-        all.extend([role(JOB_SET_ROLE, job_set_rules()), binding(JOB_SET_ROLE)]);
+        all.extend([
+            cluster_role(JOB_SET_ROLE, job_set_rules()),
+            cluster_binding(JOB_SET_ROLE, ACCOUNT),
+        ]);
     }
     if enabled.trainer {
-        all.extend([role(SERVICE_ACCOUNT, trainer_rules()), binding(SERVICE_ACCOUNT)]);
+        all.extend([
+            cluster_role(SERVICE_ACCOUNT, trainer_rules()),
+            cluster_binding(SERVICE_ACCOUNT, ACCOUNT),
+        ]);
     }
     all
 }
 
 fn namespace() -> Value {
     json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": NAMESPACE}})
-}
-
-fn role(name: &str, rules: Value) -> Value {
-    json!({"apiVersion": format!("{RBAC}/v1"), "kind": "ClusterRole",
-        "metadata": {"name": name}, "rules": rules})
-}
-
-fn binding(name: &str) -> Value {
-    json!({
-        "apiVersion": format!("{RBAC}/v1"),
-        "kind": "ClusterRoleBinding",
-        "metadata": {"name": name},
-        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": name},
-        "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE, "name": SERVICE_ACCOUNT}],
-    })
-}
-
-fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
-    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
 }
 
 /// What a cache does.

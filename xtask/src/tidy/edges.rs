@@ -41,6 +41,7 @@ const CRATES: &[(&str, Allowed)] = &[
             "controllers",
             "scheduler",
             "node",
+            "hypervisor",
             "training",
             "inference",
             "machines",

@@ -19,6 +19,7 @@ use crate::status::Error;
 /// With RFC 6455: proves that the answer is to this handshake.
 const WEBSOCKET_MAGIC: &str = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11";
 const SPDY: &str = "SPDY/3.1";
+const RAW: &str = "tcp";
 const STREAM_PROTOCOL: HeaderName = HeaderName::from_static("x-stream-protocol-version");
 
 /// A request to leave HTTP.
@@ -36,6 +37,8 @@ pub enum Protocol {
     /// SPDY in the messages of a WebSocket.
     Tunnel,
     Channels(Channels),
+    /// Bytes, as they are.
+    Raw,
 }
 
 /// Messages of a WebSocket whose first byte says which stream they belong to.
@@ -57,6 +60,8 @@ pub type Known = [(Kind, &'static str, Protocol)];
 pub enum Kind {
     WebSocket,
     Spdy,
+    /// `tcp`, as clients of Docker call it.
+    Raw,
 }
 
 pub const FOR_PROGRAMS: [(Kind, &str, Protocol); 12] = [
@@ -83,6 +88,13 @@ pub const FOR_PORTS: [(Kind, &str, Protocol); 6] = [
     (Kind::Spdy, "", Protocol::Spdy(1)),
 ];
 
+/// A connection whose bytes are the messages of a WebSocket. Upstream: kubevirt.io/client-go.
+pub const FOR_CONNECTIONS: [(Kind, &str, Protocol); 3] = [
+    (Kind::WebSocket, "plain.kubevirt.io", Protocol::Tunnel),
+    (Kind::WebSocket, "", Protocol::Tunnel),
+    (Kind::Raw, "", Protocol::Raw),
+];
+
 impl Upgrade {
     /// What a request says of leaving HTTP, if it does.
     pub fn of(parts: &Parts) -> Option<Upgrade> {
@@ -96,6 +108,7 @@ impl Upgrade {
         values(&self.headers, &UPGRADE).find_map(|name| match name {
             name if name.eq_ignore_ascii_case("websocket") => Some(Kind::WebSocket),
             name if name.eq_ignore_ascii_case(SPDY) => Some(Kind::Spdy),
+            name if name.eq_ignore_ascii_case(RAW) => Some(Kind::Raw),
             _ => None,
         })
     }
@@ -114,7 +127,7 @@ pub fn choose(upgrade: &Upgrade, known: &Known) -> Result<(Protocol, Answer), Er
     })?;
     let header = match kind {
         Kind::WebSocket => SEC_WEBSOCKET_PROTOCOL,
-        Kind::Spdy => STREAM_PROTOCOL,
+        Kind::Spdy | Kind::Raw => STREAM_PROTOCOL,
     };
     let of_kind = || known.iter().filter(|(of, ..)| *of == kind);
     let mut wanted: Vec<&str> = values(&upgrade.headers, &header).collect();
@@ -136,6 +149,7 @@ pub fn choose(upgrade: &Upgrade, known: &Known) -> Result<(Protocol, Answer), Er
             answer.with(UPGRADE, "websocket").with(SEC_WEBSOCKET_ACCEPT, accept(key))
         }
         Kind::Spdy => answer.with(UPGRADE, SPDY),
+        Kind::Raw => answer.with(UPGRADE, RAW),
     };
     if !name.is_empty() {
         answer = answer.with(header, *name);

@@ -26,11 +26,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper_util::rt::TokioIo;
-use link::{Node, ProgramRequest};
+use link::{Duplex, Node, ProgramRequest};
 use tracing::debug;
 
 use crate::answer::Answer;
 use crate::endpoints::Request;
+use crate::identity::User;
 use crate::server::Server;
 use crate::status::Error;
 use handshake::{Protocol, Upgrade};
@@ -80,6 +81,44 @@ pub fn answer(
     Ok(answer)
 }
 
+/// Answers with a change of protocol, and joins the client with a connection.
+#[expect(clippy::disallowed_methods, reason = "it ends with its connection and with the server")]
+pub fn join(
+    server: &Arc<Server>,
+    user: &User,
+    upgrade: Option<Upgrade>,
+    mut connection: Box<dyn Duplex>,
+) -> Result<Answer, Error> {
+    let upgrade = upgrade.ok_or_else(|| Error::bad_request("Upgrade request required"))?;
+    let (protocol, answer) = handshake::choose(&upgrade, &handshake::FOR_CONNECTIONS)?;
+    let place = server.traffic.streams.enter(user)?;
+    let server = server.clone();
+    tokio::spawn(async move {
+        let _place = place;
+        let joined = async {
+            let mut socket = match upgrade.connection.await {
+                Ok(upgraded) => TokioIo::new(upgraded),
+                Err(error) => return debug!(%error, "a connection did not change its protocol"),
+            };
+            if protocol == Protocol::Raw {
+                let _ = tokio::io::copy_bidirectional(&mut socket, &mut connection).await;
+                return;
+            }
+            let (mut inside, carrying) = tunnel::open(socket);
+            let copying = async {
+                let _ = tokio::io::copy_bidirectional(&mut inside, &mut connection).await;
+                drop(inside);
+            };
+            tokio::join!(copying, carrying);
+        };
+        tokio::select! {
+            () = joined => {}
+            () = server.stopping() => {}
+        }
+    });
+    Ok(answer)
+}
+
 async fn serve(upgrade: Upgrade, node: Arc<dyn Node>, deed: Deed, protocol: Protocol) {
     let socket = match upgrade.connection.await {
         Ok(upgraded) => TokioIo::new(upgraded),
@@ -102,6 +141,6 @@ async fn serve(upgrade: Upgrade, node: Arc<dyn Node>, deed: Deed, protocol: Prot
         (Deed::Forward(target), Protocol::Channels(channels)) => {
             forward::over_channels(socket, node, target, channels).await;
         }
-        (Deed::Program(_), Protocol::Tunnel) => {}
+        (Deed::Program(_), Protocol::Tunnel) | (_, Protocol::Raw) => {}
     }
 }

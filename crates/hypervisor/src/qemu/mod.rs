@@ -13,6 +13,7 @@ mod running;
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -30,6 +31,8 @@ use crate::{Connection, Copied, Hypervisor, Kind, Listener, bridge, system};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 pub const PACKAGE: &str = "qemu-system-x86";
+/// Looked at after `PATH`.
+const USUAL: [&str; 3] = ["/usr/bin", "/usr/local/bin", "/usr/libexec"];
 /// Below the directory of the hypervisor.
 const MACHINES: &str = "machines";
 
@@ -66,8 +69,9 @@ impl Qemu {
     /// Whether the program is installed.
     pub fn find_program() -> Option<PathBuf> {
         let path = std::env::var_os("PATH").unwrap_or_default();
-        let mut places = std::env::split_paths(&path).map(|place| place.join(PROGRAM));
-        places.find(|file| file.is_file())
+        // Who starts services often leaves out where programs are.
+        let places = std::env::split_paths(&path).chain(USUAL.iter().map(PathBuf::from));
+        places.map(|place| place.join(PROGRAM)).find(|file| file.is_file())
     }
 
     /// Takes up a machine that another process of ours started. Says whether it lives.
@@ -76,17 +80,16 @@ impl Qemu {
         if record.lock()?.is_some() {
             return Ok(false);
         }
-        let (Some(machine), Some(process)) = (record.machine(), record.process()) else {
-            // It was killed before it was written down who it is; only the lock knows it.
-            return Err(Error::Invalid("a process holds the lock, and nobody knows which".into()));
+        let unknown = || Error::Invalid("a process holds the lock, and nobody knows which".into());
+        let (pid, found) = find(&record).ok_or_else(unknown)?;
+        let Some(machine) = record.machine() else {
+            // It was started and never told what it is.
+            let _ = system::kill(&found);
+            return Err(unknown());
         };
-        let is_now = process.boot == record::boot();
-        let found = system::open_process(process.pid, process.began).filter(|_| is_now);
-        let gone = || Error::Invalid("its process is another by now".to_owned());
-        let found = found.ok_or_else(gone)?;
         let stream = UnixStream::connect(record.socket(MONITOR)).await;
         let stream = stream.map_err(Error::io("reach the monitor of a machine"))?;
-        let begun = Begun { machine, record, pid: process.pid, process: found, child: None };
+        let begun = Begun { machine, record, pid, process: found, child: None };
         let running = Running::follow(begun, stream, self.listener.clone()).await?;
         lock(&self.machines).insert(id.to_owned(), running);
         Ok(true)
@@ -113,6 +116,12 @@ impl Qemu {
         *self.accelerator.get_or_init(|| find).await
     }
 
+    /// Whether a process of a machine lives, known or not.
+    fn is_locked(&self, id: &str) -> bool {
+        let record = Record::open(&self.path(id));
+        record.is_ok_and(|record| record.lock().is_ok_and(|lock| lock.is_none()))
+    }
+
     /// What became of a machine that does not run.
     fn left(&self, id: &str) -> State {
         let Ok(record) = Record::open(&self.path(id)) else { return State::Absent };
@@ -122,6 +131,18 @@ impl Qemu {
             (None, None) => State::Absent,
         }
     }
+}
+
+/// The process of a machine: as it was written down, or, if whoever started it was killed before it
+/// could, the one that runs in its directory.
+fn find(record: &Record) -> Option<(u32, OwnedFd)> {
+    let written = record.process().filter(|process| process.boot == record::boot());
+    let written = written
+        .and_then(|process| Some((process.pid, system::open_process(process.pid, process.began)?)));
+    written.or_else(|| {
+        let pid = system::process_in(&record.path)?;
+        Some((pid, system::open_process(pid, system::began(pid)?)?))
+    })
 }
 
 fn is_file_name(id: &str) -> bool {
@@ -155,7 +176,16 @@ impl Hypervisor for Qemu {
     }
 
     async fn state(&self, id: &str) -> State {
-        let Ok(running) = self.running(id) else { return self.left(id) };
+        let running = match self.running(id) {
+            Ok(running) => running,
+            Err(_) if !self.is_locked(id) => return self.left(id),
+            // It lives, and was not found at the start.
+            Err(_) => match (self.adopt(id).await, self.running(id)) {
+                (Ok(true), Ok(running)) => running,
+                (Ok(false), _) => return self.left(id),
+                _ => return State::Running,
+            },
+        };
         if let Some(state) = running.state().await {
             return state;
         }
@@ -169,6 +199,9 @@ impl Hypervisor for Qemu {
     }
 
     async fn stop(&self, id: &str, grace: Duration) -> Result<End, Error> {
+        if self.running(id).is_err() && self.is_locked(id) {
+            self.adopt(id).await?;
+        }
         let Ok(running) = self.running(id) else {
             return match self.left(id) {
                 State::Ended(end) => Ok(end),

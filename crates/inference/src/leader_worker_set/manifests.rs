@@ -1,5 +1,6 @@
 //! What the operator for LeaderWorkerSets needs to find: the kind, rights, and what asks it.
 
+use api::roles::{cluster_binding_to, cluster_role, rule};
 use serde_json::{Value, json};
 
 use super::labels;
@@ -9,7 +10,6 @@ pub const DEFAULT: &str = "/mutate-leaderworkerset-x-k8s-io-v1-leaderworkerset";
 pub const VALIDATE: &str = "/validate-leaderworkerset-x-k8s-io-v1-leaderworkerset";
 pub const COMPLETE_POD: &str = "/mutate--v1-pod";
 
-const RBAC: &str = "rbac.authorization.k8s.io";
 const ROLE: &str = "lws-manager-role";
 
 /// Everything to be applied, in order, but for the namespace.
@@ -22,16 +22,8 @@ pub fn all() -> Vec<Value> {
 
 /// The rights alone.
 pub fn roles() -> [Value; 2] {
-    let api_version = format!("{RBAC}/v1");
-    [
-        json!({"apiVersion": api_version, "kind": "ClusterRole", "metadata": {"name": ROLE},
-            "rules": rules()}),
-        json!({"apiVersion": api_version, "kind": "ClusterRoleBinding",
-            "metadata": {"name": "lws-manager-rolebinding"},
-            "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": ROLE},
-            "subjects": [{"kind": "ServiceAccount", "namespace": NAMESPACE,
-                "name": SERVICE_ACCOUNT}]}),
-    ]
+    let account = (NAMESPACE, SERVICE_ACCOUNT);
+    [cluster_role(ROLE, rules()), cluster_binding_to("lws-manager-rolebinding", ROLE, account)]
 }
 
 fn rules() -> Value {
@@ -50,10 +42,6 @@ fn rules() -> Value {
         rule(&group, &["leaderworkersets/finalizers"], &["update"]),
         rule(&group, &["leaderworkersets/status"], &["update"]),
     ])
-}
-
-fn rule(groups: &[&str], resources: &[&str], verbs: &[&str]) -> Value {
-    json!({"apiGroups": groups, "resources": resources, "verbs": verbs})
 }
 
 /// The objects that make a server ask.

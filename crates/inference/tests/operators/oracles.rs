@@ -336,8 +336,8 @@ fn old_workers_are_drained_first(case: &Case<'_>) -> Vec<Violation> {
     violations
 }
 
-/// DY-9: the model `m` lists every server that was there all the time, and at the end those alone that
-/// are.
+/// DY-9: the model `m` lists every server that was there all the time, and at the end those alone
+/// that are.
 pub fn lists_who_is_there(case: &Case<'_>) -> Vec<Violation> {
     let addresses = |slice: &Value| -> BTreeSet<String> {
         let all = list(&slice["endpoints"]).iter().flat_map(|one| list(&one["addresses"]));

@@ -133,7 +133,10 @@ async fn use_graphs(world: &World) {
     world.patch(GRAPH, "old", elsewhere).await;
     let of_workers = |one: &Arc<Object>| one.name.name.starts_with("old-w-");
     until(&world.context, SERVICE, |all| !all.iter().any(of_workers)).await;
-    // A component of its own, whose class of ingress is taken away again.
+}
+
+/// A component of its own, whose service goes when nobody looks for it there.
+async fn use_component(world: &World) {
     let alone = json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoComponentDeployment",
         "metadata": {"namespace": "default", "name": "alone"}, "spec": {"name": "alone",
             "type": "worker", "podTemplate": {"spec": {"containers": [
@@ -239,6 +242,7 @@ async fn the_roles_of_the_operators_say_exactly_what_they_ask_for() {
     world.run(run::run(world.context.clone(), controllers::stateful_set::Controller));
     world.run(nodes::place(world.context.clone()));
     use_graphs(&world).await;
+    use_component(&world).await;
     use_groups(&world).await;
     use_models_and_requests(&world).await;
 

@@ -97,7 +97,8 @@ fn unheard(old: &Value, new: &Value) -> Vec<String> {
     for disk in list(&old["disks"]) {
         let Some(now) = find(&new["disks"], "name", text(&disk["name"])) else { continue };
         for field in ["image", "storageClassName"] {
-            if text(&disk[field]) != text(&now[field]) {
+            let was = text(&disk[field]);
+            if !was.is_empty() && was != text(&now[field]) {
                 let name = text(&disk["name"]);
                 warnings.push(format!("disk {name:?} was made before: its {field} stays"));
             }

@@ -85,7 +85,7 @@ impl Reconciler for Controller {
             watches.owned(RESTORE, WUKONG);
         }
         watches_named(watches, WUKONG_SNAPSHOT, |wukong, snapshot| {
-            wukong.value["spec"]["restoreFromSnapshot"] == &*snapshot.name
+            wukong.value["spec"]["restoreFromSnapshot"] == *snapshot.name
                 && wukong.name.namespace == snapshot.namespace
         });
         watches_named(watches, STORAGE_CLASS, |wukong, _| {
@@ -96,7 +96,7 @@ impl Reconciler for Controller {
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        Ok(observe::observe(context, object, &self.options).await)
+        observe::observe(context, object, &self.options).await
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {

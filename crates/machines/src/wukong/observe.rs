@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use reconcile::{Context, Kind, Name, Object, conditions};
+use reconcile::{Context, Error, Kind, Name, Object, conditions};
 use serde_json::Value;
 
 use super::disks::is_filled;
@@ -17,7 +17,7 @@ use super::spec::{Classes, Wukong};
 use crate::add_ons::AddOns;
 use crate::kinds::{
     ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SECRET, STORAGE_CLASS,
-    WUKONG_SNAPSHOT,
+    WUKONG, WUKONG_SNAPSHOT,
 };
 use crate::value::text;
 use crate::{Bridges, Options};
@@ -29,6 +29,8 @@ const KEYS_MAX: usize = 64;
 
 #[derive(Default)]
 pub struct Observed {
+    /// It goes or is gone, though the cache does not show that.
+    pub is_gone: bool,
     pub add_ons: AddOns,
     pub bridges: Bridges,
     pub classes: Classes,
@@ -57,7 +59,11 @@ pub enum Keys {
     Missing(String),
 }
 
-pub async fn observe(context: &Context, object: &Arc<Object>, options: &Options) -> Observed {
+pub async fn observe(
+    context: &Context,
+    object: &Arc<Object>,
+    options: &Options,
+) -> Result<Observed, Error> {
     let wukong = Wukong::of(object);
     let look = Look { context, namespace: &object.name.namespace };
     let mut found = Observed {
@@ -74,10 +80,15 @@ pub async fn observe(context: &Context, object: &Arc<Object>, options: &Options)
     }
     if object.is_terminating() {
         found.owned = owned(&look, &wukong, options.add_ons).await;
-        return found;
+        return Ok(found);
     }
     networks(&look, &wukong, &mut found).await;
     disks(&look, &wukong, &mut found).await;
+    if lacks(&wukong, &found) {
+        // What is made for one that goes would be left, or be there a second time.
+        let live = context.get_live(WUKONG, &object.name).await?;
+        found.is_gone = live.is_none_or(|live| live.uid != object.uid || live.is_terminating());
+    }
     found.keys = keys(&look, text(&wukong.spec()["sshKeySecret"])).await;
     if let Some(snapshot) = wukong.restores_from() {
         let is_done = |one: &Object| one.value["status"]["phase"] == "Succeeded";
@@ -92,7 +103,23 @@ pub async fn observe(context: &Context, object: &Arc<Object>, options: &Options)
             found.restores.extend(now.filter(|now| wukong.owns(now)));
         }
     }
-    found
+    Ok(found)
+}
+
+/// Whether anything of what it needs may have to be made.
+fn lacks(wukong: &Wukong<'_>, found: &Observed) -> bool {
+    let networks = wukong.networks();
+    let others = networks.iter().filter(|network| !network.is_pods());
+    let lacks_network = others.clone().any(|network| {
+        !found.attachments.contains_key(&wukong.attachment_name(network))
+            || !found.policies.contains_key(&wukong.policy_name(network))
+    });
+    let disks = wukong.disks();
+    let lacks_disk = disks.iter().any(|disk| {
+        !found.claims.contains_key(disk.name())
+            || (!disk.image.is_empty() && !found.volumes.contains_key(disk.name()))
+    });
+    lacks_network || lacks_disk || found.machine.is_none() || wukong.restores_from().is_some()
 }
 
 /// Where objects are looked for.

@@ -77,6 +77,9 @@ fn decide<'a>(
     if object.is_terminating() {
         return deletion::decide(&wukong, observed, status);
     }
+    if observed.is_gone {
+        return (plan, None);
+    }
     if let Some(patch) = finalizer_patch(object, FINALIZER, true) {
         plan.patch(Target::unchanged(WUKONG, object), patch);
         return (plan, None);

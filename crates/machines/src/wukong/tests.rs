@@ -320,7 +320,8 @@ fn keys_are_found_in_their_order() {
         use base64::Engine;
         json!(base64::engine::general_purpose::STANDARD.encode(text))
     };
-    let data = json!({"zzz": encode("ssh-rsa Z"), "id_rsa.pub": encode("# c\n\nssh-rsa A\nssh-rsa B\n"),
+    let lines = "# c\n\nssh-rsa A\nssh-rsa B\n";
+    let data = json!({"zzz": encode("ssh-rsa Z"), "id_rsa.pub": encode(lines),
         "publickey": encode("ssh-rsa P")});
     let found = Keys::Found(vec!["ssh-rsa A".to_owned(), "ssh-rsa B".to_owned()]);
     assert_eq!(keys_in("s", &data), found);

@@ -35,6 +35,8 @@ pub struct Controller {
 
 #[derive(Default)]
 pub struct Observed {
+    /// It goes or is gone, though the cache does not show that.
+    pub is_gone: bool,
     pub add_ons: AddOns,
     pub wukong: Option<Arc<Object>>,
     /// The snapshot of the name that is its own, or would be.
@@ -61,7 +63,7 @@ impl Reconciler for Controller {
             let of = &change.object().name;
             let all = snapshots.in_namespace(&of.namespace);
             let waits = |one: &&Arc<Object>| {
-                one.value["spec"]["wukongName"] == &*of.name && !is_over(&one.value["status"])
+                one.value["spec"]["wukongName"] == *of.name && !is_over(&one.value["status"])
             };
             all.iter().filter(waits).map(|one| one.name.clone()).collect()
         });
@@ -79,6 +81,10 @@ impl Reconciler for Controller {
         if self.add_ons.snapshots {
             let name = Name::new(object.name.namespace.clone(), name_of(object));
             found.snapshot = context.get_live(SNAPSHOT, &name).await?.map(Arc::new);
+        }
+        if found.snapshot.is_none() {
+            let live = context.get_live(WUKONG_SNAPSHOT, &object.name).await?;
+            found.is_gone = live.is_none_or(|live| live.uid != object.uid || live.is_terminating());
         }
         Ok(found)
     }
@@ -162,7 +168,7 @@ impl<'a> Told<'a> {
 
 pub fn plan(object: &Object, observed: &Observed, now: Timestamp) -> Plan {
     let told = Told::of(object);
-    if is_over(&told.status) || object.is_terminating() {
+    if is_over(&told.status) || object.is_terminating() || observed.is_gone {
         return Plan::nothing();
     }
     let wukong = text(&object.value["spec"]["wukongName"]);

@@ -41,7 +41,10 @@ async fn refused(world: &World, spec: Value) -> String {
 #[tokio::test]
 async fn what_cannot_work_is_refused_in_the_known_words() {
     let world = World::start().await;
-    let address = |config: Value| json!({"networks": [{"name": "lan", "type": "bridge", "ipConfig": config}]});
+    let address = |config: Value| {
+        let network = json!({"name": "lan", "type": "bridge", "ipConfig": config});
+        json!({"networks": [network]})
+    };
     for (spec, said) in [
         (json!({"disks": []}), "at least one disk is required"),
         (

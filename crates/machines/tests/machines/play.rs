@@ -45,6 +45,12 @@ fn later(left: Duration) -> Plan {
 
 /// Never returns.
 pub async fn play(context: Context) {
+    tokio::join!(play_add_ons(context.clone()), controllers::garbage_collector::run(context));
+}
+
+/// The same where nobody collects what has lost its owner: that follows every kind there is, and
+/// an operator must not count on it.
+pub async fn play_add_ons(context: Context) {
     tokio::join!(
         reconcile::run::run(context.clone(), Machines),
         reconcile::run::run(context.clone(), Instances),
@@ -53,8 +59,7 @@ pub async fn play(context: Context) {
         reconcile::run::run(context.clone(), Policies),
         reconcile::run::run(context.clone(), Snapshots),
         reconcile::run::run(context.clone(), Restores),
-        reconcile::run::run(context.clone(), controllers::volume_protection::Claims),
-        controllers::garbage_collector::run(context),
+        reconcile::run::run(context, controllers::volume_protection::Claims),
     );
 }
 

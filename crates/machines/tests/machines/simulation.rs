@@ -14,7 +14,7 @@ use testkit::Cluster;
 use testkit::simulation::{self, Also, Trial};
 
 use crate::oracles;
-use crate::play::play;
+use crate::play::{play, play_add_ons};
 use crate::world::{imaged, install_bare, wukong};
 
 /// Trials are named after the user that the operators are.
@@ -51,11 +51,21 @@ async fn operators(context: Context) {
 }
 
 /// The kinds of the add-ons come with what users do.
-async fn play_when_served(context: Context) {
+async fn when_served(context: &Context) {
     let requests = context.requests("test", Default::default());
     while machines::add_ons::AddOns::find(&requests).await.ok() != Some(Default::default()) {
         tokio::time::sleep(Duration::from_millis(100)).await;
     }
+}
+
+async fn play_when_served(context: Context) {
+    when_served(&context).await;
+    play_add_ons(context).await;
+}
+
+/// With somebody who collects what has lost its owner.
+async fn play_all_when_served(context: Context) {
+    when_served(&context).await;
     play(context).await;
 }
 
@@ -132,7 +142,11 @@ fn no_fault_changes_how_one_goes_that_was_never_whole() {
             tokio::time::sleep(WHILE).await;
         })
     };
-    try_everything(trial(concat_name!("early"), workload), 50);
+    let usual = trial(concat_name!("early"), workload);
+    let play = |context| {
+        Box::pin(play_all_when_served(context)) as Pin<Box<dyn Future<Output = ()> + Send>>
+    };
+    try_everything(Trial { play, ..usual }, 50);
 }
 
 #[test]

@@ -170,8 +170,11 @@ async fn a_disk_grows_and_its_size_is_the_real_one() {
     let world = World::start().await;
     world.create(WUKONG, wukong("w", json!({}))).await;
     world.until_phase("w", "Running").await;
-    let disks = |class: &str, size: &str| json!({"spec": {"disks": [{"name": "root", "size": size, "storageClassName": class}]}});
-    world.patch(WUKONG, "w", disks("fast", "20Gi")).await;
+    let disks = |size: &str| {
+        let disk = json!({"name": "root", "size": size, "storageClassName": "fast"});
+        json!({"spec": {"disks": [disk]}})
+    };
+    world.patch(WUKONG, "w", disks("20Gi")).await;
     let grown = |claim: &Value| claim["status"]["capacity"]["storage"] == "20Gi";
     world.until(CLAIM, "w-root", grown).await;
     world.until(WUKONG, "w", |one| one["status"]["volumes"][0]["size"] == "20Gi").await;
@@ -182,7 +185,10 @@ async fn a_disk_grows_and_its_size_is_the_real_one() {
 #[tokio::test]
 async fn a_class_that_does_not_grow_is_named_and_the_machine_runs_on() {
     let world = World::start().await;
-    let disks = |size: &str| json!({"disks": [{"name": "root", "size": size, "storageClassName": "fixed"}]});
+    let disks = |size: &str| {
+        let disk = json!({"name": "root", "size": size, "storageClassName": "fixed"});
+        json!({"disks": [disk]})
+    };
     world.create(WUKONG, wukong("w", disks("10Gi"))).await;
     world.until_phase("w", "Running").await;
     world.patch(WUKONG, "w", json!({"spec": disks("20Gi")})).await;

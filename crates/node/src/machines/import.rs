@@ -135,8 +135,6 @@ async fn bring_in(shared: &Arc<Shared>, claim: &Object, order: Import) -> Result
     let done = Arc::new(AtomicU64::new(0));
     let told = done.clone();
     let progress: images::Progress = Arc::new(move |part| {
-        // Of a number between nothing and all nothing is lost that anybody reads.
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "it is small")]
         told.store((part * PARTS) as u64, Ordering::Relaxed);
     });
     let import = images::import(order, progress);

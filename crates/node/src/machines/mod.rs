@@ -22,17 +22,22 @@ use std::time::Duration;
 
 use hypervisor::Hypervisor;
 use hypervisor::images::Reach;
+use reconcile::plan::Target;
 use reconcile::requests::Requests;
 use reconcile::{Context, Kind, Name};
+use serde_json::json;
 
 use self::kinds::{
     ATTACHMENT, CLAIM, DATA_VOLUME, DEFINITION, INSTANCE, MACHINE, RESTORE, SNAPSHOT,
 };
 use self::looks::Looks;
+use crate::simulated::NODE;
 
 pub const NAME: &str = "machines";
 /// Who owns the fields that are written.
 const MANAGER: &str = "virt-handler";
+/// Nodes that run machines say so by this label.
+const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 /// How often is looked whether the cluster knows machines.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -65,6 +70,7 @@ pub async fn run(context: Context, options: Options) {
         wait_for(&context, kind).await;
     }
     let shared = Arc::new(Shared { context: context.clone(), options });
+    say_so(&shared).await;
     let instances = Arc::new(Looks::default());
     let volumes = Arc::new(Looks::default());
     let snapshots = Arc::new(Looks::default());
@@ -86,6 +92,24 @@ pub async fn run(context: Context, options: Options) {
         looks::run(&context, &snapshots, |name| snapshot::keep(shared.clone(), name)),
         looks::run(&context, &restores, |name| snapshot::bring_back(shared.clone(), name)),
     );
+}
+
+/// Says of the node that it runs machines, as soon as there is one.
+async fn say_so(shared: &Shared) {
+    let target = Target {
+        kind: NODE,
+        name: Name::new("", shared.options.node.as_str()),
+        uid: String::new(),
+        revision: None,
+        subresource: "",
+    };
+    let patch = json!({"metadata": {"labels": {SCHEDULABLE: "true"}}});
+    while let Err(error) = shared.requests().patch(&target, &patch).await {
+        if !error.is_not_found() {
+            tracing::warn!(error = %error.chain(), "could not say that this node runs machines");
+        }
+        tokio::time::sleep(LOOK).await;
+    }
 }
 
 /// Every change of an object of a kind is a reason to look.

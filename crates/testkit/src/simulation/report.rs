@@ -23,6 +23,8 @@ const SCOPE: &str = "SETPOINT_SIM";
 const LONG: &str = "SETPOINT_TEST_FULL";
 /// Only the trial of this name.
 const SCENARIO: &str = "SETPOINT_SIM_SCENARIO";
+/// How many plans at most, from everywhere, whatever the scope.
+const PLANS: &str = "SETPOINT_SIM_PLANS";
 /// Only this seed.
 const SEED: &str = "SETPOINT_SIM_SEED";
 /// Plans of two faults that are drawn by chance when every plan is run.
@@ -121,6 +123,7 @@ struct Choice {
     is_long: bool,
     scenario: Option<String>,
     seed: Option<u64>,
+    plans_max: Option<usize>,
 }
 
 impl Choice {
@@ -131,6 +134,7 @@ impl Choice {
             is_long: variable(LONG).is_some(),
             scenario: variable(SCENARIO),
             seed: variable(SEED).and_then(|seed| seed.parse().ok()),
+            plans_max: variable(PLANS).and_then(|most| most.parse().ok()),
         }
     }
 
@@ -154,8 +158,10 @@ impl Choice {
             (Some(seeds::of(trial.seed, number)), vec![candidate.planned.clone()])
         };
         let mut work: Vec<_> = chosen.map(one).collect();
-        if !self.is_full && !self.is_long {
-            thin_out(&mut work, also.samples_max);
+        match self.plans_max {
+            Some(most) => thin_out(&mut work, most),
+            None if self.is_full || self.is_long => {}
+            None => thin_out(&mut work, also.samples_max),
         }
         work.extend(seeds::kept(trial.name).into_iter().map(|planned| (None, vec![planned])));
         if self.is_full {
@@ -197,6 +203,8 @@ fn run_all(
                     let Some((seed, planned)) = work.get(at) else { return };
                     let violations = tried(trial, also, reference, planned);
                     if !violations.is_empty() {
+                        // Whoever runs all of them need not wait for the last.
+                        println!("sim: {}: {planned:?}: {violations:?}", trial.name);
                         let failure = Failure { seed: *seed, planned: planned.clone(), violations };
                         found.lock().expect("nobody panics here").push((at, failure));
                     }

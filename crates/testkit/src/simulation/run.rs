@@ -327,8 +327,13 @@ fn mask(value: &mut Value) {
             fields.retain(|name, _| !ends.iter().any(|end| name.ends_with(end)));
             // The pods of a Job are labelled with its identity, and with that of its JobSet;
             // digests are of identities, too.
-            let identities =
-                ["controller-uid", "jobset-uid", "last-applied-hash", "setpoint.dev/members"];
+            let identities = [
+                "controller-uid",
+                "jobset-uid",
+                "last-applied-generation",
+                "last-applied-hash",
+                "setpoint.dev/members",
+            ];
             fields.retain(|name, _| !identities.iter().any(|end| name.ends_with(end)));
             fields.values_mut().for_each(mask);
         }

@@ -58,7 +58,10 @@ pub fn default(question: &Question<'_>) -> Answer {
         }
     }
     let is_changed = spec != question.new["spec"];
-    Answer { spec: is_changed.then_some(spec), ..Answer::default() }
+    match is_changed {
+        true => Answer::with_spec(spec, question.new),
+        false => Answer::default(),
+    }
 }
 
 pub fn validate(question: &Question<'_>) -> Answer {
@@ -71,7 +74,7 @@ pub fn validate(question: &Question<'_>) -> Answer {
     } else {
         job_set_update::validate(&mut errors, &question.old["spec"], spec);
     }
-    Answer::judge(422, &errors)
+    Answer::judge_by(422, &errors)
 }
 
 fn jobs(errors: &mut Vec<FieldError>, name: &str, spec: &Value) {

@@ -21,7 +21,7 @@ pub fn is_deprecated(runtime: &Value) -> bool {
 }
 
 pub fn validate(question: &Question<'_>, scope: Scope) -> Answer {
-    let mut answer = Answer::judge(403, &errors(question.new));
+    let mut answer = Answer::judge_by(403, &errors(question.new));
     let is_new = question.old.is_null();
     if scope == Scope::Cluster && is_new && is_deprecated(question.new) {
         answer.warnings.push(format!(

@@ -30,7 +30,7 @@ fn patches_carry_when_they_were_made() {
         ("1970-01-01T00:01:00Z", json!("2000-01-01T00:00:00Z"), json!("1999-01-01T00:00:00Z"));
     let times = |new: &Value, old: &Value| {
         let answer = train_job::default(&question(&Value::Null, new, old), now);
-        let spec = answer.spec.unwrap_or_else(|| new["spec"].clone());
+        let spec = answer.object.unwrap_or_else(|| new.clone())["spec"].clone();
         let patches = spec["runtimePatches"].as_array().cloned().unwrap_or_default();
         patches.iter().map(|one| one["time"].clone()).collect::<Vec<_>>()
     };
@@ -84,7 +84,7 @@ fn a_set_gets_what_it_lacks() {
     let new = set(json!({"failurePolicy": {"rules": [{"action": "FailJobSet"}]},
         "volumeClaimPolicies": [{"templates": []}], "network": {"subdomain": "x"}}));
     let answer = job_set::default(&question(&nothing, &new, &nothing));
-    let spec = answer.spec.expect("something was missing");
+    let spec = answer.object.expect("something was missing")["spec"].clone();
     assert_eq!(spec["successPolicy"], json!({"operator": "All"}));
     assert_eq!(spec["startupPolicy"], json!({"startupPolicyOrder": "AnyOrder"}));
     let network =
@@ -96,7 +96,7 @@ fn a_set_gets_what_it_lacks() {
     assert_eq!(job["completionMode"], "Indexed");
     assert_eq!(job["template"]["spec"]["restartPolicy"], "OnFailure");
     let whole = json!({"metadata": {"name": "s"}, "spec": spec});
-    assert!(job_set::default(&question(&nothing, &whole, &nothing)).spec.is_none());
+    assert!(job_set::default(&question(&nothing, &whole, &nothing)).object.is_none());
 }
 
 #[test]

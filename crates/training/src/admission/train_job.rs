@@ -41,7 +41,10 @@ pub fn default(question: &Question<'_>, now: Timestamp) -> Answer {
             is_changed = true;
         }
     }
-    Answer { spec: is_changed.then_some(spec), ..Answer::default() }
+    match is_changed {
+        true => Answer::with_spec(spec, question.new),
+        false => Answer::default(),
+    }
 }
 
 pub async fn validate(requests: &Requests, question: &Question<'_>) -> Answer {
@@ -53,7 +56,7 @@ pub async fn validate(requests: &Requests, question: &Question<'_>) -> Answer {
     };
     let runtime = match runtime(requests, &job, kind).await {
         Ok(runtime) => runtime,
-        Err(error) => return Answer::judge(403, &[error]),
+        Err(error) => return Answer::judge_by(403, &[error]),
     };
     // What cannot be built is said when it is tried; what is wrong with the job is said here.
     let blueprint = plugins::enforce(&Settings::default(), &job, &runtime["spec"]);
@@ -70,7 +73,7 @@ pub async fn validate(requests: &Requests, question: &Question<'_>) -> Answer {
     };
     let errors: Vec<FieldError> =
         plugins::ALL.iter().flat_map(|plugin| plugin.validate(&review)).collect();
-    let mut answer = Answer::judge(403, &errors);
+    let mut answer = Answer::judge_by(403, &errors);
     answer.warnings = warnings(&job, kind, &runtime, &blueprint);
     answer
 }

@@ -110,17 +110,34 @@ pub fn unsynchronized(instance: &Object, why: &str, now: Timestamp) -> Value {
     status
 }
 
+/// Interfaces with the addresses that are known: those that we give, and those that the guest was
+/// told to take.
 fn interfaces(machine: &Machine) -> Vec<Value> {
+    let told = machine.seed.as_ref().and_then(|seed| seed.network_config.as_deref());
+    let told: Value =
+        told.and_then(|text| serde_saphyr::from_str(text).ok()).unwrap_or(Value::Null);
     let all = machine.interfaces.iter().map(|interface| {
-        let mut told = json!({"name": interface.name, "mac": interface.hardware_address,
+        let mut shown = json!({"name": interface.name, "mac": interface.hardware_address,
             "infoSource": "domain"});
-        if interface.network == Network::Own {
-            told["ipAddress"] = json!(OWN_ADDRESS);
-            told["ipAddresses"] = json!([OWN_ADDRESS]);
+        let address = match interface.network {
+            Network::Own => Some(OWN_ADDRESS.to_owned()),
+            Network::Bridge(_) => static_address(&told, &interface.hardware_address),
+        };
+        if let Some(address) = address {
+            shown["ipAddress"] = json!(address);
+            shown["ipAddresses"] = json!([address]);
         }
-        told
+        shown
     });
     all.collect()
+}
+
+/// The address that an interface is told to take.
+fn static_address(told: &Value, hardware_address: &str) -> Option<String> {
+    let mut all = told["ethernets"].as_object()?.values();
+    let own = all.find(|one| text(&one["match"]["macaddress"]) == hardware_address)?;
+    let address = own["addresses"][0].as_str()?;
+    Some(address.split('/').next().unwrap_or_default().to_owned())
 }
 
 /// Volumes in their order; what was plugged in while the machine runs says so.
@@ -153,6 +170,16 @@ pub fn is_plugged(volume: &Value) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_address_that_the_guest_is_told_to_take_is_shown() {
+        let told = "version: 2\nethernets:\n  lan:\n    match: {macaddress: '02:00:00:00:00:01'}\n    \
+            addresses: [10.1.2.3/24]\n";
+        let told: Value = serde_saphyr::from_str(told).unwrap();
+        assert_eq!(static_address(&told, "02:00:00:00:00:01").unwrap(), "10.1.2.3");
+        assert_eq!(static_address(&told, "02:00:00:00:00:02"), None);
+        assert_eq!(static_address(&Value::Null, ""), None);
+    }
 
     #[test]
     fn a_paused_machine_is_running_and_not_ready_and_times_move_with_phases_only() {

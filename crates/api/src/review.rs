@@ -41,15 +41,34 @@ impl<'a> Question<'a> {
 }
 
 impl Answer {
+    pub fn refuse(code: u16, message: impl Into<String>) -> Answer {
+        let refusal = Some(Refusal { code, message: message.into() });
+        Answer { refusal, ..Answer::default() }
+    }
+
     /// Refuses for what is wrong, if anything is.
     pub fn judge(errors: &[FieldError]) -> Answer {
-        let refusal = Refusal { code: 422, message: together(errors) };
-        Answer { refusal: (!errors.is_empty()).then_some(refusal), ..Answer::default() }
+        Answer::judge_by(422, errors)
+    }
+
+    /// The same with a code that clients of a kind know.
+    pub fn judge_by(code: u16, errors: &[FieldError]) -> Answer {
+        match errors {
+            [] => Answer::default(),
+            errors => Answer::refuse(code, together(errors)),
+        }
     }
 
     /// Has an object written that differs from what was asked, if it does.
     pub fn instead(object: Value, asked: &Value) -> Answer {
         Answer { object: (object != *asked).then_some(object), ..Answer::default() }
+    }
+
+    /// Has an object written with another specification.
+    pub fn with_spec(spec: Value, asked: &Value) -> Answer {
+        let mut object = asked.clone();
+        object["spec"] = spec;
+        Answer::instead(object, asked)
     }
 
     /// The review with its answer.

@@ -1,0 +1,81 @@
+//! Makes machines, and keeps their disks.
+
+use anyhow::{Context as _, Result};
+use clap::Args;
+use machines::kinds::{WUKONG, WUKONG_SNAPSHOT};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+
+#[derive(Args)]
+pub struct Create {
+    pub name: String,
+    /// Where the image that it boots from is: http, https or docker.
+    #[arg(long, value_name = "URL")]
+    pub image: Option<String>,
+    #[arg(long, default_value_t = 1, value_name = "COUNT")]
+    pub cpu: u32,
+    #[arg(long, default_value = "2Gi", value_name = "SIZE")]
+    pub memory: String,
+    /// Of its first disk.
+    #[arg(long, default_value = "10Gi", value_name = "SIZE")]
+    pub size: String,
+    /// The class of its disks; the cluster's own without it.
+    #[arg(long, value_name = "NAME")]
+    pub storage_class: Option<String>,
+    /// A user that cloud-init makes.
+    #[arg(long, value_name = "NAME")]
+    pub user: Option<String>,
+    #[arg(long, requires = "user", value_name = "TEXT")]
+    pub password: Option<String>,
+    /// A secret with public keys for that user.
+    #[arg(long, value_name = "NAME")]
+    pub ssh_key_secret: Option<String>,
+    /// It is not started.
+    #[arg(long)]
+    pub stopped: bool,
+}
+
+pub async fn create(cluster: &Cluster, create: &Create) -> Result<()> {
+    let made = cluster.requests.create(WUKONG, &wukong(cluster, create)).await;
+    made.with_context(|| format!("could not make machine {}", create.name))?;
+    println!("{} is being made; see `setpoint vm ls`", create.name);
+    Ok(())
+}
+
+fn wukong(cluster: &Cluster, create: &Create) -> Value {
+    let mut disk = json!({"name": "root", "size": create.size, "boot": true});
+    if let Some(class) = &create.storage_class {
+        disk["storageClassName"] = json!(class);
+    }
+    if let Some(image) = &create.image {
+        disk["image"] = json!(image);
+    }
+    let mut spec = json!({"cpu": create.cpu, "memory": create.memory, "disks": [disk],
+        "startStrategy": {"autoStart": !create.stopped}});
+    if let Some(user) = &create.user {
+        spec["cloudInitUser"] = json!({"name": user});
+        if let Some(password) = &create.password {
+            spec["cloudInitUser"]["password"] = json!(password);
+        }
+    }
+    if let Some(secret) = &create.ssh_key_secret {
+        spec["sshKeySecret"] = json!(secret);
+    }
+    json!({"apiVersion": WUKONG.api_version(), "kind": WUKONG.kind,
+        "metadata": {"namespace": cluster.namespace, "name": create.name}, "spec": spec})
+}
+
+pub async fn snapshot(cluster: &Cluster, name: &str, snapshot: Option<&str>) -> Result<()> {
+    let mut metadata = json!({"namespace": cluster.namespace});
+    match snapshot {
+        Some(snapshot) => metadata["name"] = json!(snapshot),
+        None => metadata["generateName"] = json!(format!("{name}-")),
+    }
+    let object = json!({"apiVersion": WUKONG_SNAPSHOT.api_version(),
+        "kind": WUKONG_SNAPSHOT.kind, "metadata": metadata, "spec": {"wukongName": name}});
+    let made = cluster.requests.create(WUKONG_SNAPSHOT, &object).await;
+    let made = made.with_context(|| format!("could not ask for a snapshot of {name}"))?;
+    println!("{} is being made", made.name.name);
+    Ok(())
+}

@@ -1,0 +1,144 @@
+//! `setpoint vm`: virtual machines, from the command line.
+
+mod cluster;
+mod connection;
+mod create;
+mod image;
+mod list;
+mod offer;
+mod terminal;
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Args, Subcommand};
+
+use super::connect::Target;
+use super::{Context, small_runtime};
+use cluster::Cluster;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint vm create web --image https://example.com/cloud.qcow2 --size 10Gi --user me --password x
+  setpoint vm ls                       what there is, and how it fares
+  setpoint vm console web              its serial console; Ctrl-] leaves
+  setpoint vm ssh web me               a shell in it, over SSH
+  setpoint vm port-forward web 8080:80 a port of it, on this machine
+  setpoint vm snapshot web before      keeps its disks as they are
+  setpoint vm image add NAME FILE|URL  brings an image in, with progress";
+
+/// Run virtual machines.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Vm {
+    #[command(subcommand)]
+    command: Command,
+    #[command(flatten)]
+    target: Target,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Make a machine.
+    Create(create::Create),
+    /// What there is.
+    Ls,
+    /// Start a machine.
+    Start {
+        name: String,
+        /// Nothing is executed before it is unpaused.
+        #[arg(long)]
+        paused: bool,
+    },
+    /// Stop a machine: its guest is asked to, and killed when its grace is over.
+    Stop {
+        name: String,
+        /// How long the guest has; 0 kills it at once.
+        #[arg(long, value_name = "SECONDS")]
+        grace_period: Option<u32>,
+    },
+    /// Stop a machine and start it again.
+    Restart {
+        name: String,
+        /// Without asking the guest.
+        #[arg(long)]
+        force: bool,
+    },
+    /// Stop the processors of a machine.
+    Pause { name: String },
+    /// Let them go on.
+    Unpause { name: String },
+    /// Press the reset button.
+    Reset { name: String },
+    /// Talk to the serial console; Ctrl-] leaves.
+    Console { name: String },
+    /// Make the screen reachable for viewers of VNC on this machine.
+    Vnc {
+        name: String,
+        /// Where viewers connect to; any free port without it.
+        #[arg(long, default_value_t = 0)]
+        port: u16,
+    },
+    /// Make ports of a machine reachable on this one.
+    PortForward {
+        name: String,
+        /// `LOCAL:REMOTE`, `PORT`, or `PROTOCOL/LOCAL:REMOTE`.
+        #[arg(required = true)]
+        ports: Vec<String>,
+    },
+    /// A shell in a machine, over SSH.
+    Ssh {
+        name: String,
+        user: String,
+        /// For ssh.
+        #[arg(last = true)]
+        arguments: Vec<String>,
+    },
+    /// Keep the disks of a machine as they are.
+    Snapshot { name: String, snapshot: Option<String> },
+    /// Images that machines boot from.
+    #[command(subcommand)]
+    Image(image::Image),
+}
+
+impl Vm {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        small_runtime()?.block_on(self.perform(context))
+    }
+
+    async fn perform(&self, context: &Context) -> Result<ExitCode> {
+        use serde_json::json;
+        let cluster = Cluster::connect(&self.target).await?;
+        match &self.command {
+            Command::Create(create) => create::create(&cluster, create).await?,
+            Command::Ls => list::list(&cluster, context).await?,
+            Command::Start { name, paused } => {
+                cluster.ask_machine(name, "start", &json!({"paused": paused})).await?;
+            }
+            Command::Stop { name, grace_period } => {
+                let options = json!({"gracePeriod": grace_period});
+                cluster.ask_machine(name, "stop", &options).await?;
+            }
+            Command::Restart { name, force } => {
+                let options = if *force { json!({"gracePeriodSeconds": 0}) } else { json!({}) };
+                cluster.ask_machine(name, "restart", &options).await?;
+            }
+            Command::Pause { name } => cluster.ask_instance(name, "pause").await?,
+            Command::Unpause { name } => cluster.ask_instance(name, "unpause").await?,
+            Command::Reset { name } => cluster.ask_instance(name, "reset").await?,
+            Command::Console { name } => connection::console(&cluster, name).await?,
+            Command::Vnc { name, port } => connection::screen(&cluster, name, *port).await?,
+            Command::PortForward { name, ports } => {
+                connection::forward(&cluster, name, ports).await?;
+            }
+            Command::Ssh { name, user, arguments } => {
+                return connection::ssh(&cluster, name, user, arguments).await;
+            }
+            Command::Snapshot { name, snapshot } => {
+                create::snapshot(&cluster, name, snapshot.as_deref()).await?;
+            }
+            Command::Image(image) => image::perform(&cluster, image).await?,
+        }
+        Ok(ExitCode::SUCCESS)
+    }
+}

@@ -1,0 +1,234 @@
+//! A virtual machine that really boots, asked for with kubectl and talked to over its console.
+//!
+//! The guest is a kernel and a shell (`servers::guest_image`). One machine goes through everything,
+//! because each boot takes seconds where processors are played by a program.
+
+use std::io::{Read, Write};
+use std::net::TcpListener;
+use std::path::Path;
+use std::process::{Child, ChildStdin, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::time::Duration;
+
+use serde_json::{Value, json};
+use tokio::time::Instant;
+
+use crate::node::Machine;
+use crate::sandbox::Sandbox;
+
+/// How long a guest may take to boot on a slow machine that does other things too.
+const BOOT_MAX: Duration = Duration::from_secs(120);
+/// Where the guest writes: behind its kernel.
+const BLOCK: u32 = 90_000;
+
+/// The processes of all guests.
+fn processes(machine: &Machine) -> Vec<u64> {
+    let place = machine.sandbox.data().join("machines/machines");
+    let all = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let records = all.filter_map(|entry| {
+        let text = std::fs::read(entry.path().join("process.json")).ok()?;
+        serde_json::from_slice::<Value>(&text).ok()?["pid"].as_u64()
+    });
+    records.collect()
+}
+
+fn is_guest(pid: u64) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).contains("qemu-system")
+}
+
+/// A program whose guests go with the test, whatever becomes of it.
+struct Host(Machine);
+
+impl Drop for Host {
+    fn drop(&mut self) {
+        for pid in processes(&self.0).into_iter().filter(|pid| is_guest(*pid)) {
+            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
+        }
+    }
+}
+
+/// Serves one file to whoever asks.
+fn serve(file: &Path) -> String {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let bytes = std::fs::read(file).expect("the image of a guest");
+    std::thread::spawn(move || {
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4_096]);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", bytes.len());
+            let _ = stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(&bytes));
+        }
+    });
+    format!("http://{address}/guest.img")
+}
+
+/// `setpoint vm console`, with somebody before it.
+struct Console {
+    child: Child,
+    keys: ChildStdin,
+    said: Receiver<Vec<u8>>,
+    seen: String,
+}
+
+impl Drop for Console {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Console {
+    /// Returns when the guest's shell answers. What is typed before it is there is lost, and a
+    /// program that has only begun may not know its machines yet.
+    fn open(machine: &Machine, name: &str) -> Console {
+        let began = Instant::now();
+        let mut console = Console::connect(machine, name);
+        while !console.wait_for("/ # ", Duration::from_secs(1)) {
+            assert!(began.elapsed() < BOOT_MAX, "no shell: {}", console.seen);
+            if console.keys.write_all(b"\n").and_then(|()| console.keys.flush()).is_err() {
+                console = Console::connect(machine, name);
+            }
+        }
+        console
+    }
+
+    fn connect(machine: &Machine, name: &str) -> Console {
+        let mut command = machine.sandbox.command(&["vm", "console", name]);
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().expect("it must start");
+        let keys = child.stdin.take().expect("stdin is piped");
+        let mut output = child.stdout.take().expect("stdout is piped");
+        let (sender, said) = channel();
+        std::thread::spawn(move || {
+            let mut piece = [0; 4_096];
+            while let Ok(read @ 1..) = output.read(&mut piece) {
+                if sender.send(piece[..read].to_vec()).is_err() {
+                    return;
+                }
+            }
+        });
+        Console { child, keys, said, seen: String::new() }
+    }
+
+    fn type_in(&mut self, text: &str) {
+        let typed = self.keys.write_all(text.as_bytes()).and_then(|()| self.keys.flush());
+        typed.unwrap_or_else(|error| panic!("{error}: {}", self.seen));
+    }
+
+    fn wait_for(&mut self, what: &str, at_most: Duration) -> bool {
+        let began = Instant::now();
+        while !self.seen.contains(what) {
+            let Some(left) = at_most.checked_sub(began.elapsed()) else { return false };
+            match self.said.recv_timeout(left) {
+                Ok(piece) => self.seen.push_str(&String::from_utf8_lossy(&piece)),
+                Err(RecvTimeoutError::Timeout) => return false,
+                // It has ended; whoever types notices.
+                Err(RecvTimeoutError::Disconnected) => std::thread::sleep(left),
+            }
+        }
+        true
+    }
+
+    /// What a command says.
+    fn run(&mut self, command: &str) -> String {
+        self.seen.clear();
+        self.type_in(&format!("{command}; echo end-$((40+2))\n"));
+        let answered = self.wait_for("end-42", BOOT_MAX);
+        assert!(answered, "{command} is not answered: {}", self.seen);
+        self.seen.clone()
+    }
+
+    fn write_on_disk(&mut self, word: &str) {
+        self.run(&format!("echo {word} | dd of=/dev/vda bs=512 seek={BLOCK} conv=notrunc; sync"));
+    }
+
+    fn read_from_disk(&mut self) -> String {
+        self.run(&format!("dd if=/dev/vda bs=512 skip={BLOCK} count=1 2>/dev/null | head -c8"))
+    }
+}
+
+fn manifests(machine: &Machine, url: &str) -> String {
+    let place = machine.sandbox.work().join("volumes");
+    let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
+        "metadata": {"name": "disks"}, "provisioner": "setpoint.dev/local-path",
+        "parameters": {"path": place}, "allowVolumeExpansion": true,
+        "volumeBindingMode": "WaitForFirstConsumer"});
+    let wukong = json!({"apiVersion": "vm.novasphere.dev/v1alpha1", "kind": "Wukong",
+        "metadata": {"name": "w"}, "spec": {
+            "cpu": 1, "memory": "160Mi",
+            "cloudInitUser": {"name": "ada", "password": "x"},
+            "networks": [{"name": "default"}],
+            "disks": [{"name": "root", "size": "64Mi", "boot": true, "image": url,
+                "storageClassName": "disks"}]}});
+    json!({"apiVersion": "v1", "kind": "List", "items": [class, wukong]}).to_string()
+}
+
+#[test]
+fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let url = serve(&servers::guest_image(&target).expect("an image"));
+    let sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "machines: {images: everything}\n");
+    let mut host = Host(Machine { sandbox, started: None });
+    host.0.begin();
+    let machine = &host.0;
+    machine.until("get crd -o name", |names| names.contains("virtualmachinerestores"));
+    machine.until("get validatingwebhookconfigurations -o name", |names| {
+        names.contains("novasphere-validating")
+    });
+    machine.kubectl(&["apply", "-f", "-"], &manifests(machine, &url));
+    let phase = "get wukong w -o jsonpath={.status.phase}";
+    machine.until(phase, |phase| phase == "Running");
+    let volume = machine.kubectl(&["get", "dv", "w-root", "--no-headers"], "");
+    assert!(volume.contains("Succeeded   100.0%"), "{volume}");
+    let mut console = Console::open(machine, "w");
+    let pid = processes(machine)[0];
+    assert!(console.run("cat /seed/user-data").contains("name: ada"));
+    console.write_on_disk("before");
+
+    // A disk that grows is seen to.
+    let larger = r#"[{"op": "replace", "path": "/spec/disks/0/size", "value": "96Mi"}]"#;
+    machine.kubectl(&["patch", "wukong", "w", "--type=json", "-p", larger], "");
+    console.run("until grep -q 196608 /sys/block/vda/size; do sleep 0.1; done");
+    drop(console);
+
+    // The program is killed; the guest notices nothing.
+    host.0.restart();
+    let machine = &host.0;
+    assert!(is_guest(pid), "the guest goes on");
+    machine.until("get vm w-vm -o jsonpath={.status.printableStatus}", |it| it == "Running");
+    let console = Console::open(machine, "w");
+    assert_eq!(processes(machine), [pid], "it is the same");
+
+    keeps_and_brings_back(machine, console);
+    machine.kubectl(&["delete", "wukong", "w", "--timeout=60s"], "");
+    machine.until("get wukong,vm,vmi,dv,pvc -o name", str::is_empty);
+    assert_eq!(processes(machine), [0; 0]);
+}
+
+/// A snapshot, a write, and back.
+fn keeps_and_brings_back(machine: &Machine, mut console: Console) {
+    let done = machine.sandbox.run(&["vm", "snapshot", "w", "kept"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let kept = "get wukongsnapshot kept -o jsonpath={.status.phase}";
+    machine.until(kept, |phase| phase == "Succeeded");
+    console.write_on_disk("after");
+    assert!(console.read_from_disk().contains("after"));
+    drop(console);
+    let done = machine.sandbox.run(&["vm", "stop", "w"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    machine.until("get vmi -o name", str::is_empty);
+    let listed = machine.sandbox.run(&["vm", "ls"]);
+    assert!(listed.stdout.contains("w-vm  Stopped"), "{listed:?}");
+    let back = r#"{"spec": {"restoreFromSnapshot": "kept"}}"#;
+    machine.kubectl(&["patch", "wukong", "w", "--type=merge", "-p", back], "");
+    machine.until("get vmrestore -o jsonpath={.items[0].status.complete}", |it| it == "true");
+    let status = "get vm w-vm -o jsonpath={.status.printableStatus}";
+    // Whoever stopped it has the last word; that it is started already is fine.
+    machine.sandbox.run(&["vm", "start", "w"]);
+    machine.until(status, |it| it == "Running");
+    let mut console = Console::open(machine, "w");
+    assert!(console.read_from_disk().contains("before"));
+}

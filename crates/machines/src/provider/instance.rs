@@ -1,0 +1,350 @@
+//! Finds a node for every VirtualMachineInstance, once what it needs is there: its volumes are
+//! filled and bound. Volumes that wait for somebody to use them are bound where it will run.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use k8s_openapi::jiff::Timestamp;
+use reconcile::conditions::{self, Condition, Truth};
+use reconcile::plan::Target;
+use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches, owners};
+use serde_json::{Value, json};
+
+use super::{INSTANCE_FINALIZER, SCHEDULABLE};
+use crate::kinds::{CLAIM, DATA_VOLUME, INSTANCE, STORAGE_CLASS};
+use crate::value::{list, text};
+
+pub const NAME: &str = "virtualmachineinstance-controller";
+const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+const VOLUME: Kind = Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes");
+const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
+
+pub struct Controller;
+
+pub struct Observed {
+    pub volumes: Vec<Volume>,
+    pub nodes: Vec<Arc<Object>>,
+    /// How many machines each node has.
+    pub load: BTreeMap<String, usize>,
+}
+
+/// A claim that an instance uses.
+#[derive(Default)]
+pub struct Volume {
+    pub claim_name: String,
+    pub claim: Option<Arc<Object>>,
+    /// What fills it, if something does.
+    pub filler: Option<Arc<Object>>,
+    /// Where it can be used alone; nowhere in particular if empty.
+    pub nodes: Vec<String>,
+    pub waits: bool,
+}
+
+impl Reconciler for Controller {
+    type Observed = Observed;
+    const NAME: &'static str = NAME;
+    const KIND: Kind = INSTANCE;
+
+    fn watches(&self, watches: &mut Watches) {
+        let instances = watches.cache(INSTANCE);
+        for kind in [CLAIM, DATA_VOLUME] {
+            let instances = instances.clone();
+            watches.by(kind, move |change| {
+                let of = &change.object().name;
+                let all = instances.in_namespace(&of.namespace);
+                let uses = all.iter().filter(|one| claims(one).any(|claim| claim == &*of.name));
+                uses.map(|one| one.name.clone()).collect()
+            });
+        }
+        watches.by(NODE, move |_| {
+            let all = instances.all();
+            let waiting =
+                all.iter().filter(|one| text(&one.value["status"]["nodeName"]).is_empty());
+            waiting.map(|one| one.name.clone()).collect()
+        });
+        watches.reads(VOLUME);
+        watches.reads(STORAGE_CLASS);
+    }
+
+    async fn observe(&self, context: &Context, instance: &Arc<Object>) -> Result<Observed, Error> {
+        let mut load = BTreeMap::new();
+        for other in context.cache(INSTANCE).all() {
+            let node = text(&other.value["status"]["nodeName"]).to_owned();
+            *load.entry(node).or_default() += usize::from(!is_final(&other));
+        }
+        let namespace = &instance.name.namespace;
+        let volumes = claims(instance).map(|claim| {
+            let name = Name::new(namespace.clone(), claim);
+            volume(context, &name)
+        });
+        let volumes = volumes.collect();
+        Ok(Observed { volumes, nodes: context.cache(NODE).all(), load })
+    }
+
+    fn plan(&self, instance: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
+        Ok(plan(instance, observed, now))
+    }
+}
+
+pub fn is_final(instance: &Object) -> bool {
+    ["Succeeded", "Failed"].contains(&text(&instance.value["status"]["phase"]))
+}
+
+/// The claims that an instance uses.
+fn claims(instance: &Object) -> impl Iterator<Item = &str> {
+    list(&instance.value["spec"]["volumes"]).iter().filter_map(|volume| {
+        let claim = volume["persistentVolumeClaim"]["claimName"].as_str();
+        claim.or(volume["dataVolume"]["name"].as_str())
+    })
+}
+
+fn volume(context: &Context, name: &Name) -> Volume {
+    let claim = context.cache(CLAIM).get(name);
+    let Some(claim) = claim else {
+        return Volume { claim_name: name.name.to_string(), ..Volume::default() };
+    };
+    let filler = owners::controller_name(&claim, DATA_VOLUME);
+    let filler = filler.and_then(|name| context.cache(DATA_VOLUME).get(&name));
+    let of = Name::new("", text(&claim.value["spec"]["volumeName"]));
+    let bound = context.cache(VOLUME).get(&of);
+    let class = Name::new("", text(&claim.value["spec"]["storageClassName"]));
+    let class = context.cache(STORAGE_CLASS).get(&class);
+    let waits =
+        class.is_some_and(|class| class.value["volumeBindingMode"] == "WaitForFirstConsumer");
+    let nodes = bound.map(|volume| nodes_of(&volume)).unwrap_or_default();
+    Volume { claim_name: name.name.to_string(), claim: Some(claim), filler, nodes, waits }
+}
+
+/// The nodes that a volume says it is on.
+fn nodes_of(volume: &Object) -> Vec<String> {
+    let terms = list(&volume.value["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]);
+    let requirements = terms.iter().flat_map(|term| {
+        [&term["matchExpressions"], &term["matchFields"]].into_iter().flat_map(list)
+    });
+    let values = requirements.flat_map(|one| list(&one["values"]));
+    values.map(|value| text(value).to_owned()).collect()
+}
+
+pub fn plan(instance: &Object, observed: &Observed, now: Timestamp) -> Plan {
+    let mut plan = Plan::nothing();
+    let is_placed = !text(&instance.value["status"]["nodeName"]).is_empty();
+    let has_finalizer = instance.finalizers().any(|one| one == INSTANCE_FINALIZER);
+    if instance.is_terminating() {
+        // Of one that has a node, its node knows when it is gone.
+        if !is_placed && has_finalizer {
+            let left: Vec<&str> =
+                instance.finalizers().filter(|one| *one != INSTANCE_FINALIZER).collect();
+            let patch = json!({"metadata": {"finalizers": left}});
+            plan.patch(Target::unchanged(INSTANCE, instance), patch);
+        }
+        return plan;
+    }
+    if is_placed || is_final(instance) {
+        return plan;
+    }
+    if !has_finalizer {
+        let mut all: Vec<&str> = instance.finalizers().collect();
+        all.push(INSTANCE_FINALIZER);
+        let patch = json!({"metadata": {"finalizers": all}});
+        plan.patch(Target::unchanged(INSTANCE, instance), patch);
+        return plan;
+    }
+    place(&mut plan, instance, observed, now);
+    plan
+}
+
+fn place(plan: &mut Plan, instance: &Object, observed: &Observed, now: Timestamp) {
+    let failed = observed.volumes.iter().find(|volume| {
+        volume.filler.as_ref().is_some_and(|filler| filler.value["status"]["phase"] == "Failed")
+    });
+    if let Some(failed) = failed {
+        let why = format!("DataVolume {} is in Failed state", failed.claim_name);
+        plan.status =
+            Some(status(instance, "Failed", Some(("Ready", "DataVolumeError", &why)), now));
+        return;
+    }
+    if let Some(missing) = observed.volumes.iter().find(|volume| volume.claim.is_none()) {
+        let why = format!("PVC {} is not found", missing.claim_name);
+        let why = Some(("Ready", "FailedPvcNotFound", why.as_str()));
+        plan.status = Some(status(instance, "Pending", why, now));
+        return;
+    }
+    let Some(node) = choose(instance, observed) else {
+        let why = "no node can run the machine: none is ready for machines, tolerated and selected, \
+            with all of its volumes";
+        let why = Some(("PodScheduled", "Unschedulable", why));
+        plan.status = Some(status(instance, "Pending", why, now));
+        return;
+    };
+    let mut is_ready = true;
+    for volume in &observed.volumes {
+        let Some(claim) = &volume.claim else { continue };
+        let is_filled = volume
+            .filler
+            .as_ref()
+            .is_none_or(|filler| filler.value["status"]["phase"] == "Succeeded");
+        let is_bound = claim.value["status"]["phase"] == "Bound";
+        is_ready = is_ready && is_filled && is_bound;
+        if !is_bound && volume.waits && claim.annotation(SELECTED_NODE).is_none() {
+            let patch = json!({"metadata": {"annotations": {SELECTED_NODE: node}}});
+            plan.patch(Target::of(CLAIM, claim), patch);
+        }
+    }
+    if !is_ready {
+        let why = Some(("Ready", "GuestNotRunning", "the volumes of the machine are being made"));
+        plan.status = Some(status(instance, "Pending", why, now));
+        return;
+    }
+    let mut placed = status(instance, "Scheduled", None, now);
+    placed["nodeName"] = json!(node);
+    plan.status = Some(placed);
+}
+
+/// The node that has the fewest machines, of those that can.
+fn choose(instance: &Object, observed: &Observed) -> Option<String> {
+    let spec = &instance.value["spec"];
+    let bound: Vec<&Vec<String>> = observed
+        .volumes
+        .iter()
+        .map(|volume| &volume.nodes)
+        .filter(|nodes| !nodes.is_empty())
+        .collect();
+    let selected = observed
+        .volumes
+        .iter()
+        .find_map(|volume| volume.claim.as_ref()?.annotation(SELECTED_NODE).map(str::to_owned));
+    let can = |node: &&Arc<Object>| {
+        let name = &*node.name.name;
+        let host = node.label("kubernetes.io/hostname").unwrap_or(name);
+        let is_at = |nodes: &&Vec<String>| nodes.iter().any(|one| one == name || one == host);
+        node.label(SCHEDULABLE) == Some("true")
+            && conditions::is_true(&node.value["status"], "Ready")
+            && node.value["spec"]["unschedulable"] != true
+            && is_selected(spec, node)
+            && is_tolerated(spec, node)
+            && bound.iter().all(is_at)
+            && selected.as_ref().is_none_or(|selected| selected == name)
+    };
+    let load = |node: &&Arc<Object>| observed.load.get(&*node.name.name).copied().unwrap_or(0);
+    let found = observed.nodes.iter().filter(can).min_by_key(load);
+    found.map(|node| node.name.name.to_string())
+}
+
+fn is_selected(spec: &Value, node: &Object) -> bool {
+    let mut wanted = spec["nodeSelector"].as_object().into_iter().flatten();
+    wanted.all(|(label, value)| node.label(label) == value.as_str())
+}
+
+fn is_tolerated(spec: &Value, node: &Object) -> bool {
+    let tolerates = |taint: &Value| {
+        list(&spec["tolerations"]).iter().any(|one| {
+            let of_key = text(&one["key"]).is_empty() || one["key"] == taint["key"];
+            let of_value =
+                one["operator"] == "Exists" || text(&one["value"]) == text(&taint["value"]);
+            let of_effect = text(&one["effect"]).is_empty() || one["effect"] == taint["effect"];
+            of_key && of_value && of_effect
+        })
+    };
+    let taints = list(&node.value["spec"]["taints"]).iter();
+    let mut hard = taints.filter(|taint| taint["effect"] != "PreferNoSchedule");
+    hard.all(tolerates)
+}
+
+fn status(
+    instance: &Object,
+    phase: &str,
+    why: Option<(&str, &str, &str)>,
+    now: Timestamp,
+) -> Value {
+    let mut status = instance.value["status"].clone();
+    if !status.is_object() {
+        status = json!({});
+    }
+    let mut times = list(&status["phaseTransitionTimestamps"]).to_vec();
+    let passed: &[&str] = match phase {
+        "Scheduled" => &["Pending", "Scheduling", "Scheduled"],
+        "Failed" => &["Pending", "Failed"],
+        _ => &["Pending"],
+    };
+    for passed in passed {
+        if !times.iter().any(|one| one["phase"] == *passed) {
+            times.push(json!({"phase": passed, "phaseTransitionTimestamp": conditions::time(now)}));
+        }
+    }
+    status["phase"] = json!(phase);
+    status["phaseTransitionTimestamps"] = json!(times);
+    let mut all = list(&status["conditions"]).to_vec();
+    all.retain(|one| {
+        one["type"] != "PodScheduled" || why.is_some_and(|(kind, ..)| kind == "PodScheduled")
+    });
+    if let Some((kind, reason, message)) = why {
+        let status = Truth::False;
+        let condition = Condition { kind, status, reason, message, observed_generation: None };
+        conditions::set(&mut all, &condition, now);
+    }
+    status["conditions"] = json!(all);
+    status
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn node(name: &str, label: &str) -> Arc<Object> {
+        Arc::new(Object::new(json!({
+            "metadata": {"name": name, "labels": {SCHEDULABLE: label}},
+            "status": {"conditions": [{"type": "Ready", "status": "True"}]}})))
+    }
+
+    fn claim(phase: &str, annotations: Value) -> Option<Arc<Object>> {
+        Some(Arc::new(Object::new(json!({
+            "metadata": {"namespace": "a", "name": "c", "uid": "c1", "annotations": annotations},
+            "status": {"phase": phase}}))))
+    }
+
+    fn planned(volume: Volume) -> Plan {
+        let instance = Object::new(json!({
+            "metadata": {"namespace": "a", "name": "i", "uid": "u",
+                "finalizers": [INSTANCE_FINALIZER]},
+            "spec": {}, "status": {}}));
+        let load = [("n1".to_owned(), 3)].into();
+        let nodes = vec![node("n0", "false"), node("n1", "true"), node("n2", "true")];
+        plan(&instance, &Observed { volumes: vec![volume], nodes, load }, Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn volumes_that_wait_are_bound_where_the_machine_will_run_and_it_runs_where_they_are() {
+        let waits = Volume { claim: claim("Pending", json!({})), waits: true, ..Volume::default() };
+        let plan = planned(waits);
+        assert!(plan.to_string().contains(r#"selected-node":"n2""#), "{plan}");
+        assert_eq!(plan.status.unwrap()["phase"], "Pending");
+        let nodes = vec!["n1".to_owned()];
+        let bound = Volume { claim: claim("Bound", json!({})), nodes, ..Volume::default() };
+        let status = planned(bound).status.unwrap();
+        assert_eq!((text(&status["phase"]), text(&status["nodeName"])), ("Scheduled", "n1"));
+        let nodes = vec!["n0".to_owned()];
+        let apart = Volume { claim: claim("Bound", json!({})), nodes, ..Volume::default() };
+        let status = planned(apart).status.unwrap();
+        assert_eq!(status["phase"], "Pending");
+        assert_eq!(conditions::find(&status, "PodScheduled").unwrap()["reason"], "Unschedulable");
+    }
+
+    #[test]
+    fn a_machine_waits_for_its_volumes_to_be_filled() {
+        let filler = |phase: &str| {
+            Some(Arc::new(Object::new(
+                json!({"metadata": {"name": "c"}, "status": {"phase": phase}}),
+            )))
+        };
+        let volume = |phase: &str| Volume {
+            claim: claim("Bound", json!({})),
+            filler: filler(phase),
+            ..Volume::default()
+        };
+        let phase = |volume| planned(volume).status.unwrap()["phase"].clone();
+        assert_eq!(phase(volume("ImportInProgress")), "Pending");
+        assert_eq!(phase(volume("Succeeded")), "Scheduled");
+        assert_eq!(phase(volume("Failed")), "Failed");
+        assert_eq!(phase(Volume::default()), "Pending");
+    }
+}

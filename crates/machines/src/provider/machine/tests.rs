@@ -1,0 +1,137 @@
+//! The table of run strategies, back-off, and what people are shown.
+
+use super::*;
+
+fn machine(strategy: &str, status: Value) -> Object {
+    Object::new(json!({
+        "metadata": {"namespace": "a", "name": "vm", "uid": "m", "finalizers": [FINALIZER]},
+        "spec": {"runStrategy": strategy, "template": {"spec": {"domain": {}}}},
+        "status": status}))
+}
+
+fn instance(phase: &str) -> Arc<Object> {
+    let made = make::instance(&machine("Always", json!({})));
+    let mut object = Object::new(made);
+    object.value["status"] = json!({"phase": phase});
+    object.value["metadata"]["uid"] = json!("i");
+    Arc::new(Object::new((*object.value).clone()))
+}
+
+fn at(second: i64) -> Timestamp {
+    Timestamp::from_second(second).unwrap()
+}
+
+/// What is done with the instance, in one word.
+fn done(machine: &Object, instance: Option<Arc<Object>>) -> String {
+    let plan = plan(machine, &Observed { instance, ..Observed::default() }, at(0));
+    let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
+    let word = |step: &String| step.split(' ').next().unwrap_or_default().to_owned();
+    steps.iter().map(word).collect::<Vec<_>>().join(" ")
+}
+
+#[test]
+fn what_is_done_follows_from_the_strategy() {
+    let known = |strategy: &str| json!({"runStrategy": strategy});
+    let start = |strategy: &str| json!({"runStrategy": strategy, "stateChangeRequests": [{"action": "Start"}]});
+    let stop = |strategy: &str| json!({"runStrategy": strategy, "stateChangeRequests": [{"action": "Stop", "uid": "i"}]});
+    for (strategy, status, phase, expected) in [
+        ("Always", known("Always"), None, "create"),
+        ("Always", known("Always"), Some("Running"), ""),
+        ("Always", known("Always"), Some("Failed"), "delete"),
+        ("Always", known("Always"), Some("Succeeded"), "delete"),
+        ("Always", stop("Always"), Some("Running"), "delete"),
+        ("RerunOnFailure", known("RerunOnFailure"), None, ""),
+        ("RerunOnFailure", known("Halted"), None, "create"),
+        ("RerunOnFailure", start("RerunOnFailure"), None, "create"),
+        ("RerunOnFailure", known("RerunOnFailure"), Some("Failed"), "delete"),
+        ("RerunOnFailure", known("RerunOnFailure"), Some("Succeeded"), "delete"),
+        ("Manual", known("Manual"), None, ""),
+        ("Manual", start("Manual"), None, "create"),
+        ("Manual", known("Manual"), Some("Failed"), ""),
+        ("Manual", stop("Manual"), Some("Running"), "delete"),
+        ("Halted", known("Halted"), None, ""),
+        ("Halted", start("Halted"), None, "patch"),
+        ("Halted", known("Halted"), Some("Running"), "delete"),
+        ("Once", known("Halted"), None, "create"),
+        ("Once", known("Once"), None, ""),
+        ("Once", known("Once"), Some("Failed"), ""),
+    ] {
+        let found = done(&machine(strategy, status.clone()), phase.map(instance));
+        assert_eq!(found, expected, "{strategy} {status} {phase:?}");
+    }
+}
+
+#[test]
+fn a_failure_is_started_again_and_a_stop_for_another_instance_is_forgotten() {
+    let failed = machine("RerunOnFailure", json!({"runStrategy": "RerunOnFailure"}));
+    let observed = Observed { instance: Some(instance("Failed")), ..Observed::default() };
+    let status = plan(&failed, &observed, at(0)).status.unwrap();
+    assert_eq!(status["stateChangeRequests"], json!([{"action": "Start"}]));
+    let requests = json!([{"action": "Stop", "uid": "other"}]);
+    let stale = machine("Always", json!({"stateChangeRequests": requests}));
+    assert_eq!(done(&stale, Some(instance("Running"))), "");
+}
+
+#[test]
+fn a_machine_that_does_not_come_up_waits_longer_each_time() {
+    let failed = Observed { instance: Some(instance("Failed")), ..Observed::default() };
+    let mut machine_now = machine("Always", json!({"runStrategy": "Always"}));
+    let mut delays = Vec::new();
+    for round in 0..7 {
+        let mut instance = (*instance("Failed").value).clone();
+        instance["metadata"]["uid"] = json!(format!("i{round}"));
+        let observed =
+            Observed { instance: Some(Arc::new(Object::new(instance))), ..Observed::default() };
+        let status = plan(&machine_now, &observed, at(0)).status.unwrap();
+        let after: Timestamp =
+            text(&status["startFailure"]["retryAfterTimestamp"]).parse().unwrap();
+        delays.push(after.as_second());
+        machine_now = machine("Always", status);
+        let plan = plan(&machine_now, &Observed::default(), at(0));
+        assert!(plan.steps.is_empty() && plan.wake != Wake::OnChange);
+        assert_eq!(plan.status.unwrap()["printableStatus"], "CrashLoopBackOff");
+    }
+    let bounds = [(10, 15), (40, 60), (90, 135), (160, 240), (250, 300), (300, 300), (300, 300)];
+    for (delay, (least, most)) in delays.into_iter().zip(bounds) {
+        assert!((least..=most).contains(&delay), "{delay} is not in {least}..={most}");
+    }
+    drop(failed);
+}
+
+#[test]
+fn people_are_shown_the_first_that_fits() {
+    let shown = |machine: &Object, instance: Option<Arc<Object>>| {
+        let plan = plan(machine, &Observed { instance, ..Observed::default() }, at(0));
+        plan.status.unwrap()["printableStatus"].clone()
+    };
+    let always = machine("Always", json!({"runStrategy": "Always"}));
+    assert_eq!(shown(&always, None), "Starting");
+    assert_eq!(shown(&always, Some(instance("Scheduled"))), "Starting");
+    assert_eq!(shown(&always, Some(instance("Running"))), "Running");
+    let halted = machine("Halted", json!({"runStrategy": "Halted"}));
+    assert_eq!(shown(&halted, None), "Stopped");
+}
+
+#[test]
+fn what_cannot_change_while_it_runs_needs_a_restart() {
+    let mut changed = (*machine("Always", json!({})).value).clone();
+    let running = instance("Running");
+    assert!(!make::differs(&Object::new(changed.clone()), &running));
+    let spec = &mut changed["spec"]["template"]["spec"];
+    spec["nodeSelector"] = json!({"a": "b"});
+    spec["volumes"] = json!([{"name": "x", "dataVolume": {"name": "d", "hotpluggable": true}}]);
+    spec["domain"] = json!({"devices": {"disks": [{"name": "x"}]}});
+    let plugged = Object::new(changed.clone());
+    assert_eq!(done(&plugged, Some(running.clone())), "patch", "it is plugged in");
+    changed["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"cores": 4});
+    let observed = Observed { instance: Some(running), ..Observed::default() };
+    let status = plan(&Object::new(changed), &observed, at(0)).status.unwrap();
+    assert!(conditions::is_true(&status, "RestartRequired"));
+}
+
+#[test]
+fn the_uuid_follows_from_the_name() {
+    assert_eq!(make::uuid("vm"), make::uuid("vm"));
+    assert_ne!(make::uuid("vm"), make::uuid("vm2"));
+    assert_eq!(&make::uuid("vm")[14..15], "5");
+}
