@@ -1,5 +1,5 @@
-//! `nvidia.com/v1alpha1` DynamoGraphDeploymentRequest: the older version, which says most of what is
-//! wanted in a text that only the profiler reads.
+//! `nvidia.com/v1alpha1` DynamoGraphDeploymentRequest: the older version, which says most of what
+//! is wanted in a text that only the profiler reads.
 //!
 //! Upstream: ai-dynamo/dynamo, deploy/operator/api/v1alpha1/dynamographdeploymentrequest_types.go
 

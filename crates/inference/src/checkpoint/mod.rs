@@ -1,7 +1,7 @@
 //! A worker that is frozen once it has started, so that others start from there.
 //!
-//! A Job starts one worker; whoever can freeze pods is asked to, by a PodSnapshot. The result is what
-//! pods that may start from it are pointed to when they are made (`restore.rs`).
+//! A Job starts one worker; whoever can freeze pods is asked to, by a PodSnapshot. The result is
+//! what pods that may start from it are pointed to when they are made (`restore.rs`).
 //!
 //! Upstream: ai-dynamo/dynamo, deploy/operator/internal/controller/checkpoint_controller.go
 

@@ -97,26 +97,7 @@ pub async fn observe(
         pods: pods(context, &graph),
         ..Observed::default()
     };
-    let gates = settings.gates;
-    if let Some(service) = picker::service_name(&graph) {
-        observed.picker_config = find(CONFIG_MAP, &picker::config_name(graph.name()));
-        if gates.inference_pools {
-            observed.pool = find(INFERENCE_POOL, &picker::pool_name(graph.name()));
-        }
-        if gates.istio {
-            observed.mesh_rule = find(DESTINATION_RULE, &service);
-        }
-    }
-    if gates.resource_claims {
-        let all = context.cache(RESOURCE_CLAIM_TEMPLATE).owned_by(&object.uid).into_iter();
-        observed.claim_templates = all.map(|one| (one.name.name.to_string(), one)).collect();
-    }
-    if gates.grove {
-        observed.grove = grove::Found::observe(context, &graph, settings).await?;
-    }
-    if gates.checkpoints {
-        observed.checkpoints = checkpoints::observe(context, &graph);
-    }
+    observe_optional(context, &graph, settings, &mut observed).await?;
     if graph.is_multinode() {
         let secret = settings.ssh_secret.as_str();
         let source = Name::new(settings.ssh_secret_namespace.as_str(), secret);
@@ -127,6 +108,38 @@ pub async fn observe(
         }
     }
     Ok(observed)
+}
+
+/// What there is only on clusters that know more.
+async fn observe_optional(
+    context: &Context,
+    graph: &Graph<'_>,
+    settings: &Settings,
+    observed: &mut Observed,
+) -> Result<(), Error> {
+    let find =
+        |kind: Kind, name: &str| context.cache(kind).get(&Name::new(graph.namespace(), name));
+    let gates = settings.gates;
+    if let Some(service) = picker::service_name(graph) {
+        observed.picker_config = find(CONFIG_MAP, &picker::config_name(graph.name()));
+        if gates.inference_pools {
+            observed.pool = find(INFERENCE_POOL, &picker::pool_name(graph.name()));
+        }
+        if gates.istio {
+            observed.mesh_rule = find(DESTINATION_RULE, &service);
+        }
+    }
+    if gates.resource_claims {
+        let all = context.cache(RESOURCE_CLAIM_TEMPLATE).owned_by(&graph.object.uid).into_iter();
+        observed.claim_templates = all.map(|one| (one.name.name.to_string(), one)).collect();
+    }
+    if gates.grove {
+        observed.grove = grove::Found::observe(context, graph, settings).await?;
+    }
+    if gates.checkpoints {
+        observed.checkpoints = checkpoints::observe(context, graph);
+    }
+    Ok(())
 }
 
 /// Pods that have not ended, by the objects that they are of.

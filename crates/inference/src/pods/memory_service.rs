@@ -180,7 +180,8 @@ mod tests {
     }
 
     fn main() -> Value {
-        json!({"name": "main", "image": "i", "args": ["-m", "dynamo.vllm", "--master-port", "29500"],
+        json!({"name": "main", "image": "i",
+            "args": ["-m", "dynamo.vllm", "--master-port", "29500"],
             "resources": {"limits": {"nvidia.com/gpu": "2", "cpu": "1"}},
             "ports": [{"name": "system", "containerPort": 9090},
                 {"name": "nixl", "containerPort": 19090}],
