@@ -73,7 +73,7 @@ impl Reconciler for Controller {
             claims(machine).filter_map(|claim| context.cache(DATA_VOLUME).get(&named(claim)));
         let restores = context.cache(RESTORE).in_namespace(namespace);
         let is_restored = restores.iter().any(|restore| {
-            restore.value["spec"]["target"]["name"] == &*machine.name.name
+            restore.value["spec"]["target"]["name"] == *machine.name.name
                 && restore.value["status"]["complete"] != true
                 && !conditions::is_true(&restore.value["status"], "Failure")
         });

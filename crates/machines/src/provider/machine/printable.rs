@@ -48,7 +48,7 @@ pub fn status(
         () if is_to_start && claims.any(|(_, claim)| claim.is_none()) => "ErrorPvcNotFound",
         () if fill(&["Failed", "Unknown"]) => "DataVolumeError",
         () if comes && is_unplaced => "ErrorUnschedulable",
-        () if !is_filled && !(waits && !is_to_start) => "Provisioning",
+        () if !is_filled && (!waits || is_to_start) => "Provisioning",
         () if is_to_start
             && observed
                 .claims
