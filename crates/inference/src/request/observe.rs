@@ -57,6 +57,12 @@ pub async fn observe(
         has_claim,
         ..Observed::default()
     };
+    if !is_early {
+        let mine = maps.in_namespace(&request.name.namespace).into_iter();
+        let output = output_name(request);
+        observed.config_maps =
+            mine.filter(|map| is_of(map, request) && *map.name.name != *output).collect();
+    }
     let status = &request.value["status"];
     match text(&status["phase"]) {
         "" | "Pending" => {
@@ -68,10 +74,6 @@ pub async fn observe(
         "Deploying" | "Deployed" => {
             let name = named(text(&status["dgdName"]));
             observed.graph = graph(context, &name).await?;
-            let mine = maps.in_namespace(&request.name.namespace).into_iter();
-            let output = output_name(request);
-            observed.config_maps =
-                mine.filter(|map| is_of(map, request) && *map.name.name != *output).collect();
             observed.unpulled = unpulled(context, &name);
         }
         _ => {}

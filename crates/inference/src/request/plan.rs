@@ -172,7 +172,7 @@ fn profile(
     }
     match (&progress.end, has("Complete")) {
         (Some(End::Succeeded(documents)), true) => match generate::read(request, documents) {
-            Ok(generated) => Ok(hand_over(plan, request, &generated, next)),
+            Ok(generated) => Ok(hand_over(plan, (request, observed), &generated, next)),
             Err(problem) => {
                 next.condition(PROFILING, Truth::True, COMPLETED.0, COMPLETED.1);
                 next.fail(SPEC_GENERATED, "GenerationFailed", &problem);
@@ -206,7 +206,12 @@ fn tell_progress(next: &mut Status, progress: &Progress) {
 }
 
 /// Keeps what was generated on the request, and then says so; whether the status is to be written.
-fn hand_over(plan: &mut Plan, request: &Object, generated: &Generated, next: &mut Status) -> bool {
+fn hand_over(
+    plan: &mut Plan,
+    (request, observed): (&Object, &Observed),
+    generated: &Generated,
+    next: &mut Status,
+) -> bool {
     let graph = serde_saphyr::to_string(&generated.graph).unwrap_or_default();
     let others: Vec<String> =
         generated.others.iter().filter_map(|one| serde_saphyr::to_string(one).ok()).collect();
@@ -223,7 +228,11 @@ fn hand_over(plan: &mut Plan, request: &Object, generated: &Generated, next: &mu
         return false;
     }
     for map in generate::config_maps(request, &generated.others) {
-        plan.create(CONFIG_MAP, map);
+        // A status that was refused has the same done again.
+        let name = text(&map["metadata"]["name"]);
+        if !observed.config_maps.iter().any(|one| &*one.name.name == name) {
+            plan.create(CONFIG_MAP, map);
+        }
     }
     next.set("profilingResults", json!({"selectedConfig": generated.graph}));
     next.set("dgdName", json!(generate::graph_name(request)));
