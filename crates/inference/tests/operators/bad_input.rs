@@ -75,7 +75,8 @@ async fn a_topology_that_cannot_be_is_said_and_the_other_components_serve() {
     // Many pods, and nothing that they run: only the component knows.
     spread["multinode"] = json!({"nodeCount": 2});
     world.create(GRAPH, graph("g", json!([frontend(), spread]))).await;
-    let is_spread = |one: &Value| one["spec"]["name"] == "spread" && reason(one, "Available") != "";
+    let is_spread =
+        |one: &Value| one["spec"]["name"] == "spread" && !reason(one, "Available").is_empty();
     testkit::cluster::until(&world.context, COMPONENT, |all| {
         all.iter().any(|one| is_spread(&one.value))
     })

@@ -33,7 +33,10 @@ fn done(machine: &Object, instance: Option<Arc<Object>>) -> String {
 fn what_is_done_follows_from_the_strategy() {
     let known = |strategy: &str| json!({"runStrategy": strategy});
     let start = |strategy: &str| json!({"runStrategy": strategy, "stateChangeRequests": [{"action": "Start"}]});
-    let stop = |strategy: &str| json!({"runStrategy": strategy, "stateChangeRequests": [{"action": "Stop", "uid": "i"}]});
+    let stop = |strategy: &str| {
+        let requests = json!([{"action": "Stop", "uid": "i"}]);
+        json!({"runStrategy": strategy, "stateChangeRequests": requests})
+    };
     for (strategy, status, phase, expected) in [
         ("Always", known("Always"), None, "create"),
         ("Always", known("Always"), Some("Running"), ""),
