@@ -170,7 +170,8 @@ fn place(plan: &mut Plan, instance: &Object, observed: &Observed, now: Timestamp
         return;
     }
     let Some(node) = choose(instance, observed) else {
-        let why = "no node can run the machine: none is ready for machines, tolerated and selected, \
+        let why = "no node can run the machine: none is ready for machines, tolerated and \
+            selected, \
             with all of its volumes";
         let why = Some(("PodScheduled", "Unschedulable", why));
         plan.status = Some(status(instance, "Pending", why, now));

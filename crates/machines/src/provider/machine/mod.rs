@@ -207,7 +207,8 @@ fn step(
                     plan.create(INSTANCE, make::instance(machine));
                     outcome.requests.retain(|one| one["action"] != "Start");
                     let what = format!(
-                        "Started the virtual machine by creating the new virtual machine instance {}",
+                        "Started the virtual machine by creating the new virtual machine \
+                         instance {}",
                         machine.name.name
                     );
                     plan.notices.push(Notice::normal("SuccessfulCreate", what));

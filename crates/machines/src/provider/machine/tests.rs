@@ -32,8 +32,11 @@ fn done(machine: &Object, instance: Option<Arc<Object>>) -> String {
 #[test]
 fn what_is_done_follows_from_the_strategy() {
     let known = |strategy: &str| json!({"runStrategy": strategy});
-    let start = |strategy: &str| json!({"runStrategy": strategy, "stateChangeRequests": [{"action": "Start"}]});
-    let stop = |strategy: &str| json!({"runStrategy": strategy, "stateChangeRequests": [{"action": "Stop", "uid": "i"}]});
+    let asked = |strategy: &str, request: Value| {
+        json!({"runStrategy": strategy, "stateChangeRequests": [request]})
+    };
+    let start = |strategy: &str| asked(strategy, json!({"action": "Start"}));
+    let stop = |strategy: &str| asked(strategy, json!({"action": "Stop", "uid": "i"}));
     for (strategy, status, phase, expected) in [
         ("Always", known("Always"), None, "create"),
         ("Always", known("Always"), Some("Running"), ""),

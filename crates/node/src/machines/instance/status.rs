@@ -173,7 +173,8 @@ mod tests {
 
     #[test]
     fn an_address_that_the_guest_is_told_to_take_is_shown() {
-        let told = "version: 2\nethernets:\n  lan:\n    match: {macaddress: '02:00:00:00:00:01'}\n    \
+        let told = "version: 2\nethernets:\n  lan:\n    \
+            match: {macaddress: '02:00:00:00:00:01'}\n    \
             addresses: [10.1.2.3/24]\n";
         let told: Value = serde_saphyr::from_str(told).unwrap();
         assert_eq!(static_address(&told, "02:00:00:00:00:01").unwrap(), "10.1.2.3");
