@@ -29,12 +29,14 @@ fn done(machine: &Object, instance: Option<Arc<Object>>) -> String {
     steps.iter().map(word).collect::<Vec<_>>().join(" ")
 }
 
+/// The status of a machine of which something was asked.
+fn asked(strategy: &str, request: Value) -> Value {
+    json!({"runStrategy": strategy, "stateChangeRequests": [request]})
+}
+
 #[test]
 fn what_is_done_follows_from_the_strategy() {
     let known = |strategy: &str| json!({"runStrategy": strategy});
-    let asked = |strategy: &str, request: Value| {
-        json!({"runStrategy": strategy, "stateChangeRequests": [request]})
-    };
     let start = |strategy: &str| asked(strategy, json!({"action": "Start"}));
     let stop = |strategy: &str| asked(strategy, json!({"action": "Stop", "uid": "i"}));
     for (strategy, status, phase, expected) in [
