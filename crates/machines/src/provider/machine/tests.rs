@@ -32,7 +32,10 @@ fn done(machine: &Object, instance: Option<Arc<Object>>) -> String {
 #[test]
 fn what_is_done_follows_from_the_strategy() {
     let known = |strategy: &str| json!({"runStrategy": strategy});
-    let start = |strategy: &str| json!({"runStrategy": strategy, "stateChangeRequests": [{"action": "Start"}]});
+    let start = |strategy: &str| {
+        let requests = json!([{"action": "Start"}]);
+        json!({"runStrategy": strategy, "stateChangeRequests": requests})
+    };
     let stop = |strategy: &str| {
         let requests = json!([{"action": "Stop", "uid": "i"}]);
         json!({"runStrategy": strategy, "stateChangeRequests": requests})
