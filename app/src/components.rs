@@ -209,7 +209,10 @@ fn start_family(
     family: &'static dyn Family,
 ) -> watch::Receiver<bool> {
     let user = embedded::user(family);
-    let elsewhere = embedded::follow_others(tasks, family, shared.context(user.clone(), alone()));
+    let installed = watch::Sender::new(false);
+    let installing = installed.subscribe();
+    let context = shared.context(user.clone(), alone());
+    let elsewhere = embedded::follow_others(tasks, family, context, installing.clone());
     let contexts = family.operators().iter().map(|operator| {
         let term = elect(plan, tasks, shared, (CONTROLLERS_USER, operator.lease));
         let context = shared.context(user.clone(), term);
@@ -225,9 +228,8 @@ fn start_family(
         // Gangs are the scheduler's; whose definitions are there first does not matter.
         also: scheduler::manifests(),
         authority_pem: shared.authority_pem.clone(),
-        installed: watch::Sender::new(false),
+        installed,
     };
-    let installing = given.installed.subscribe();
     tasks.spawn_until_stop(family.name(), embedded::run(given));
     installing
 }

@@ -49,10 +49,17 @@ pub struct Given {
     pub installed: watch::Sender<bool>,
 }
 
-/// Has a family say which namespaces are left to others, for as long as the server lives.
-pub fn follow_others(tasks: &Tasks, family: &'static dyn Family, context: Context) -> Elsewhere {
+/// Has a family say which namespaces are left to others, for as long as the server lives; before
+/// its roles are installed it may not ask.
+pub fn follow_others(
+    tasks: &Tasks,
+    family: &'static dyn Family,
+    context: Context,
+    mut installed: watch::Receiver<bool>,
+) -> Elsewhere {
     let (teller, elsewhere) = Elsewhere::told();
     tasks.spawn_until_stop("others", async move {
+        let _ = installed.wait_for(|is_there| *is_there).await;
         family.follow_others(&context, teller).await;
     });
     elsewhere

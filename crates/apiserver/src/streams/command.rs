@@ -14,7 +14,7 @@ use tokio::sync::{mpsc, watch};
 use super::channels::{self, Inputs};
 use super::handshake::Channels;
 use super::wire::{Form, Frames, Sink, Source, source};
-use super::{CREATION_MAX, FAREWELL_MAX, PIECE_BYTES_MAX, spdy};
+use super::{CREATION_MAX, PIECE_BYTES_MAX, spdy};
 use crate::status::Error;
 
 const STDIN: u8 = 0;
@@ -27,6 +27,8 @@ const OPENED_MAX: usize = 8;
 /// How long the output of a program that ended may be silent before it is taken to be over: what
 /// it left behind may hold it open for ever.
 const SILENCE_MAX: Duration = Duration::from_secs(1);
+/// How long a client of SPDY may take to hang up when all was said; its output may be slow.
+const SPDY_FAREWELL_MAX: Duration = Duration::from_secs(30);
 /// The longest size of a terminal, as JSON.
 const SIZE_BYTES_MAX: usize = 1 << 10;
 
@@ -106,11 +108,13 @@ where
             () = running => true,
             () = reading.as_mut() => false,
         };
+        // Who is told to go, or sees the connection end, drops what it has not handed on yet: a
+        // client hangs up by itself when it has all of it.
+        if is_done {
+            let _ = tokio::time::timeout(SPDY_FAREWELL_MAX, reading).await;
+        }
         let _ = frames.send(spdy::frame::go_away(0, 0)).await;
         frames.end().await;
-        if is_done {
-            let _ = tokio::time::timeout(FAREWELL_MAX, reading).await;
-        }
     };
     tokio::join!(talking, writing);
 }
