@@ -166,7 +166,9 @@ pub fn parse(text: &str) -> Result<BTreeMap<String, String>, String> {
             format!("expected NAME=COUNT such as nvidia.com/gpu=2, found {part:?}")
         })?;
         let name = name.trim();
-        if !name.contains('/') || amount.parse::<u32>().is_err() {
+        // Of what every node has, only the room for pods is a matter of choice.
+        let is_named = name.contains('/') || name == "pods";
+        if !is_named || amount.parse::<u32>().is_err() {
             return Err(format!(
                 "{part:?} is no resource; expected a name with a domain and a whole number, such \
                  as nvidia.com/gpu=2"
