@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
+use crate::installed::{self, Found, Record};
 use crate::machines;
 use crate::node_agent::{self, Closing, Runtime, Settings};
 use crate::operators::{Family, embedded};
@@ -115,11 +116,13 @@ pub fn start(
     if plan.components.controllers {
         start_controllers(plan, tasks, &shared);
     }
+    let gangs = start_gangs(plan, tasks, &shared);
     if plan.components.scheduler {
-        start_scheduler(plan, tasks, &shared);
+        start_scheduler(plan, tasks, &shared, gangs.clone());
     }
     let families = plan.components.operators.iter();
-    let installing = families.map(|family| start_family(plan, tasks, &shared, *family)).collect();
+    let families = families.map(|family| start_family(plan, tasks, &shared, *family, &gangs));
+    let installing = families.chain([gangs.clone()]).collect();
     let mut nodes = Vec::new();
     if let Some(runtime) = plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
@@ -182,10 +185,34 @@ fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     tasks.spawn_until_stop("default-class", install);
 }
 
-fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+/// Installs the kinds of gangs, which the scheduler and some operators know. What is returned
+/// becomes true when they are there.
+fn start_gangs(plan: &Plan, tasks: &Tasks, shared: &Shared) -> watch::Receiver<bool> {
+    let Components { scheduler, operators, .. } = &plan.components;
+    let installed = watch::Sender::new(!*scheduler && operators.is_empty());
+    let installing = installed.subscribe();
+    if *installing.borrow() {
+        return installing;
+    }
+    let installer = shared.context(embedded::installer(), alone());
+    let record = Record::of(&shared.server, &installer, "gangs", &[]);
+    let server = shared.server.clone();
+    tasks.spawn_until_stop("gangs", async move {
+        let found = record.look().await;
+        installed.send_replace(found == Found::There);
+        if found != Found::Unchanged {
+            let manifests = scheduler::manifests();
+            let named = installed::named(&manifests);
+            definitions::install_within(&server, &installer, manifests).await;
+            record.write(&named).await;
+        }
+        installed.send_replace(true);
+    });
+    installing
+}
+
+fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared, mut gangs: watch::Receiver<bool>) {
     let term = elect(plan, tasks, shared, (SCHEDULER_USER, SCHEDULER_LEASE));
-    let installer = User::authenticated("system:setpoint", [GROUP_MASTERS]);
-    let installer = shared.context(installer, alone());
     let context = shared.context(User::authenticated(SCHEDULER_USER, [""; 0]), term);
     let policy = match plan.loaded.config.cluster.scheduler_policy {
         config::Policy::Default => scheduler::Policy::BestScore,
@@ -195,7 +222,7 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     options.profiles.iter_mut().for_each(|profile| profile.policy = policy);
     let run = move |context| scheduler::run(context, options.clone());
     tasks.spawn(SCHEDULER_LEASE, async move {
-        definitions::install(&installer, &scheduler::manifests()).await;
+        let _ = gangs.wait_for(|is_there| *is_there).await;
         supervise(SCHEDULER_LEASE, context, run).await;
     });
 }
@@ -207,6 +234,7 @@ fn start_family(
     tasks: &Tasks,
     shared: &Shared,
     family: &'static dyn Family,
+    gangs: &watch::Receiver<bool>,
 ) -> watch::Receiver<bool> {
     let user = embedded::user(family);
     let installed = watch::Sender::new(false);
@@ -219,14 +247,18 @@ fn start_family(
         (operator, Context { elsewhere: elsewhere.clone(), ..context })
     });
     let contexts = contexts.collect();
+    let installer = shared.context(embedded::installer(), alone());
+    let names: Vec<&str> = family.operators().iter().map(|operator| operator.name).collect();
+    let record = Record::of(&shared.server, &installer, family.name(), &names);
     let context = shared.context(user, alone());
     embedded::connect(&shared.server, family, Context { elsewhere, ..context });
     let given = embedded::Given {
         family,
-        installer: shared.context(embedded::installer(), alone()),
+        server: shared.server.clone(),
+        installer,
         contexts,
-        // Gangs are the scheduler's; whose definitions are there first does not matter.
-        also: scheduler::manifests(),
+        record,
+        gangs: gangs.clone(),
         authority_pem: shared.authority_pem.clone(),
         installed,
     };

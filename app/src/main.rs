@@ -12,6 +12,7 @@ mod definitions;
 mod directories;
 mod doctor;
 mod health;
+mod installed;
 mod instance;
 mod kept_lines;
 mod kubeconfig;

@@ -111,7 +111,7 @@ fn renewed(found: &Value, wanted: &Value) -> Option<Value> {
 
 /// Commits at once, so that one sync of the disk can do for all; false when another process wrote
 /// one of the keys.
-async fn commit_all(
+pub(crate) async fn commit_all(
     store: &dyn Store,
     mut operations: Vec<Operation>,
     environment: &dyn Environment,
