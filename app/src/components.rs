@@ -199,14 +199,14 @@ fn start_gangs(plan: &Plan, tasks: &Tasks, shared: &Shared) -> watch::Receiver<b
     let server = shared.server.clone();
     tasks.spawn_until_stop("gangs", async move {
         let found = record.look().await;
-        installed.send_replace(found == Found::There);
+        installed.send_replace(found != Found::Unknown);
         if found != Found::Unchanged {
             let manifests = scheduler::manifests();
             let named = installed::named(&manifests);
             definitions::install_within(&server, &installer, manifests).await;
+            installed.send_replace(true);
             record.write(&named).await;
         }
-        installed.send_replace(true);
     });
     installing
 }

@@ -66,20 +66,16 @@ pub async fn install(context: &Context, manifests: Vec<Value>) {
 /// The same beside our own server, which can write what is not there yet all at once.
 pub async fn install_within(server: &Arc<Server>, context: &Context, manifests: Vec<Value>) {
     let planter = Planter { user: INSTALLER, manager: MANAGER };
-    for these in in_order(manifests) {
-        let these = match planted::plant(server, &planter, these.clone()).await {
-            Ok(left) => left,
-            Err(error) => {
-                tracing::warn!(error = error.message, "not planted; applied one by one");
-                these
-            }
-        };
+    for mut these in in_order(manifests) {
+        if let Err(error) = planted::plant(server, planter, &mut these).await {
+            tracing::warn!(error = error.message, "not written at once; applied one by one");
+        }
         apply_all(context, these).await;
     }
 }
 
 /// All but what has to wait, and that; each says what it is.
-fn in_order(mut manifests: Vec<Value>) -> [Vec<Value>; 2] {
+fn in_order(mut manifests: Vec<Value>) -> [Vec<Arc<Value>>; 2] {
     for manifest in &mut manifests {
         let digest = format!("{:016x}", fingerprint(manifest.to_string().as_bytes()));
         manifest["metadata"]["annotations"][INSTALLED] = digest.into();
@@ -88,11 +84,11 @@ fn in_order(mut manifests: Vec<Value>) -> [Vec<Value>; 2] {
         let group = kind_of(manifest).map_or("", |kind| kind.group);
         manifest["metadata"]["namespace"].is_null() && group != api::training::GROUP
     };
-    let (first, then) = manifests.into_iter().partition(is_first);
-    [first, then]
+    let (first, then): (Vec<Value>, Vec<Value>) = manifests.into_iter().partition(is_first);
+    [first, then].map(|these| these.into_iter().map(Arc::new).collect())
 }
 
-async fn apply_all(context: &Context, manifests: Vec<Value>) {
+async fn apply_all(context: &Context, manifests: Vec<Arc<Value>>) {
     let mut running = JoinSet::new();
     for manifest in manifests {
         if running.len() == AT_ONCE {
@@ -226,8 +222,9 @@ mod tests {
         let requests = context.requests(MANAGER, Default::default());
         let mut count = 0;
         for these in in_order(all) {
-            let left = planted::plant(&server, &planter, these.clone()).await.unwrap();
-            assert_eq!(left.len(), 0, "{}", left[0]);
+            let mut left = these.clone();
+            planted::plant(&server, planter, &mut left).await.unwrap();
+            assert!(left.is_empty(), "{}", left[0]);
             for manifest in these {
                 let kind = kind_of(&manifest).expect("it is installed");
                 let text = |field: &str| manifest["metadata"][field].as_str().unwrap_or_default();

@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use crate::allocator;
 use crate::components::{self, Components, Started};
 use crate::config::{Loaded, StoreKind};
 use crate::health::Health;
@@ -60,6 +61,7 @@ pub struct Plan {
 
 /// Runs until a signal says to stop.
 pub async fn run(plan: Plan) -> Result<()> {
+    allocator::keep_for_now();
     let mut signals = Signals::listen().context("could not listen for signals")?;
     let mut parts = Parts::since(plan.began);
     let mut claim = Claim::take(&plan.data)?;
@@ -120,6 +122,7 @@ pub async fn run(plan: Plan) -> Result<()> {
         // Whoever reads the output may be gone; that is no reason not to serve.
         warn!(%error, "could not say that it is ready");
     }
+    allocator::give_back_all();
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");

@@ -82,18 +82,16 @@ pub async fn run(given: Given) {
     let (mut gangs, authority_pem, installed) = (given.gangs, given.authority_pem, given.installed);
     let enabled: Vec<&str> = contexts.iter().map(|(operator, _)| operator.name).collect();
     let found = record.look().await;
-    if found == Found::There {
-        // What this very program installed is good enough to begin with.
-        installed.send_replace(true);
-    }
+    // What this very program installed is good enough to begin with.
+    installed.send_replace(found != Found::Unknown);
     if found != Found::Unchanged {
         let mut manifests = family.manifests(&enabled);
         manifests.extend(family.first_objects(&enabled, Nodes::Processes));
         let named = installed::named(&manifests);
         definitions::install_within(&server, &installer, manifests).await;
+        installed.send_replace(true);
         record.write(&named).await;
     }
-    installed.send_replace(true);
     let _ = gangs.wait_for(|is_there| *is_there).await;
     let entrance = Some(Entrance { url: SERVER_OF_PODS.to_owned(), authority_pem });
     let mut running = JoinSet::new();

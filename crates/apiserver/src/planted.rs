@@ -9,6 +9,7 @@ use std::sync::Arc;
 use fields::Force;
 use serde_json::Value;
 use store::{Key, Mutation, Operation, Precondition};
+use tokio::task::JoinSet;
 
 use crate::field_ownership::{Kind, refusal};
 use crate::registry::custom::follow::is_definition;
@@ -17,18 +18,19 @@ use crate::resources::{Registry, Resource};
 use crate::server::{Server, store_failure};
 use crate::status::Error;
 use crate::time::rfc3339;
-use crate::{bootstrap, decode, ids, object, persist, quantity};
+use crate::{decode, ids, object, persist, quantity};
 
 /// Who writes, and as which manager of fields.
-pub struct Planter<'a> {
-    pub user: &'a str,
-    pub manager: &'a str,
+#[derive(Clone, Copy, Debug)]
+pub struct Planter {
+    pub user: &'static str,
+    pub manager: &'static str,
 }
 
 /// An object that is about to be written.
 pub struct Planted {
     resource: Arc<Resource>,
-    key: Key,
+    pub key: Key,
     pub object: Value,
 }
 
@@ -36,49 +38,60 @@ impl Planted {
     pub fn is_definition(&self) -> bool {
         is_definition(&self.resource)
     }
+
+    /// What brings it into being.
+    pub fn operation(&self) -> Operation {
+        let fields = self.resource.field_values(&self.object);
+        let mutation = Mutation::Put(persist::encode(&self.object, &fields));
+        Operation { key: self.key.clone(), mutation, when: Precondition::Absent }
+    }
 }
 
-/// Writes those that are of kinds that are served, and are not there. Answers with the others,
-/// which are to be applied.
+/// Writes those that are of kinds that are served, and are not there. The others are left, and are
+/// to be applied.
 ///
 /// # Errors
-/// The store cannot be read or written, or what is to be written is no object of its kind.
+/// The store cannot be read or written, or what is to be written is no object of its kind; all are
+/// left then.
 pub async fn plant(
     server: &Arc<Server>,
-    planter: &Planter<'_>,
-    manifests: Vec<Value>,
-) -> Result<Vec<Value>, Error> {
+    planter: Planter,
+    manifests: &mut Vec<Arc<Value>>,
+) -> Result<(), Error> {
     let registry = server.registry.now();
-    let (mut planted, mut own, mut others) = (Vec::new(), Vec::new(), Vec::new());
-    for manifest in manifests {
-        let Some((resource, key)) = place(&registry, &manifest) else {
-            others.push(manifest);
-            continue;
-        };
+    let mut running = JoinSet::new();
+    let mut is_new = Vec::new();
+    for (at, manifest) in manifests.iter().enumerate() {
+        let place = place(&registry, manifest);
+        let Some((resource, key)) = place else { continue };
         if server.store.get(&key, None).await.map_err(store_failure)?.is_some() {
-            others.push(manifest);
             continue;
         }
-        let object = prepare(server, planter, &resource, &manifest)?;
-        planted.push(Planted { resource, key, object });
-        own.push(manifest);
+        is_new.push(at);
+        let (server, manifest) = (server.clone(), manifest.clone());
+        // All at once: they are few, and there is more than one processor.
+        running.spawn(async move {
+            let object = prepare(&server, planter, &resource, &manifest)?;
+            Ok(Planted { resource, key, object })
+        });
     }
-    if !planted.is_empty() && !server.definitions.plant(server, planted).await? {
-        // Another process began to do the same.
-        others.append(&mut own);
+    let mut planted = Vec::new();
+    while let Some(prepared) = running.join_next().await {
+        let prepared = prepared.map_err(|error| Error::internal(error.to_string()))?;
+        planted.push(prepared?);
     }
-    Ok(others)
-}
-
-/// Writes them together; false when somebody else wrote one of them.
-pub(crate) async fn commit(server: &Server, planted: Vec<Planted>) -> Result<bool, Error> {
-    let operation = |one: Planted| {
-        let fields = one.resource.field_values(&one.object);
-        let mutation = Mutation::Put(persist::encode(&one.object, &fields));
-        Operation { key: one.key, mutation, when: Precondition::Absent }
-    };
-    let operations = planted.into_iter().map(operation).collect();
-    bootstrap::commit_all(&*server.store, operations, &*server.environment).await
+    // Names are given in this order.
+    planted.sort_by(|one: &Planted, other| one.key.cmp(&other.key));
+    if planted.is_empty() || !server.definitions.plant(server, planted).await? {
+        // There is nothing new, or another process began to do the same.
+        return Ok(());
+    }
+    let mut at = 0;
+    manifests.retain(|_| {
+        at += 1;
+        is_new.binary_search(&(at - 1)).is_err()
+    });
+    Ok(())
 }
 
 /// Where an object of a kind that is stored as it is written has its place.
@@ -95,7 +108,7 @@ fn place(registry: &Registry, manifest: &Value) -> Option<(Arc<Resource>, Key)> 
 /// As `endpoints::apply` and `endpoints::create` make it, in their order.
 fn prepare(
     server: &Server,
-    planter: &Planter<'_>,
+    planter: Planter,
     resource: &Resource,
     manifest: &Value,
 ) -> Result<Value, Error> {

@@ -21,9 +21,10 @@ use super::cleanup;
 use super::conditions;
 use super::definition::Definition;
 use super::names::Taken;
+use crate::bootstrap;
 use crate::object;
 use crate::persist::{self, stored};
-use crate::planted::{self, Planted};
+use crate::planted::Planted;
 use crate::resources::{Registry, Resource};
 use crate::server::{Server, store_failure};
 use crate::status::Error;
@@ -75,6 +76,19 @@ struct Known {
     compiled: Arc<Definition>,
 }
 
+impl Known {
+    /// Of a definition that is settled.
+    fn of(definition: &Value, modified: Revision) -> Known {
+        Known {
+            modified,
+            outline: outline(definition),
+            spec: digest(&definition["spec"]),
+            whole: None,
+            compiled: Arc::new(Definition::read(definition)),
+        }
+    }
+}
+
 impl Definitions {
     /// Brings the registry, and the status of all definitions, up to date.
     ///
@@ -112,7 +126,7 @@ impl Definitions {
         mut planted: Vec<Planted>,
     ) -> Result<bool, Error> {
         // Meanwhile nobody else's names are settled.
-        let state = self.0.lock().await;
+        let mut state = self.0.lock().await;
         let now = rfc3339(server.environment.now());
         for at in 0..planted.len() {
             if !planted[at].is_definition() {
@@ -128,7 +142,17 @@ impl Definitions {
             }
             conditions::settle(&mut planted[at].object, &taken, &now);
         }
-        let is_written = planted::commit(server, planted).await?;
+        let operations = planted.iter().map(Planted::operation).collect();
+        let committed =
+            bootstrap::commit_all(&*server.store, operations, &*server.environment).await?;
+        let is_written = committed.is_some();
+        for (one, modified) in planted.into_iter().zip(committed.unwrap_or_default()) {
+            // What was just written need not be read.
+            if one.is_definition() {
+                state.known.insert(one.key, Known::of(&one.object, modified));
+                state.is_published = false;
+            }
+        }
         drop(state);
         self.catch_up(server).await?;
         Ok(is_written)
