@@ -194,7 +194,7 @@ fn start_gangs(plan: &Plan, tasks: &Tasks, shared: &Shared) -> watch::Receiver<b
     if *installing.borrow() {
         return installing;
     }
-    let installer = shared.context(embedded::installer(), alone());
+    let installer = shared.context(definitions::installer(), alone());
     let record = Record::of(&shared.server, &installer, "gangs", &[]);
     let server = shared.server.clone();
     tasks.spawn_until_stop("gangs", async move {
@@ -247,7 +247,7 @@ fn start_family(
         (operator, Context { elsewhere: elsewhere.clone(), ..context })
     });
     let contexts = contexts.collect();
-    let installer = shared.context(embedded::installer(), alone());
+    let installer = shared.context(definitions::installer(), alone());
     let names: Vec<&str> = family.operators().iter().map(|operator| operator.name).collect();
     let record = Record::of(&shared.server, &installer, family.name(), &names);
     let context = shared.context(user, alone());

@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use apiserver::endpoints::discovery::fingerprint;
+use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::planted::{self, Planter};
 use apiserver::server::Server;
 use reconcile::requests::Requests;
@@ -13,9 +14,7 @@ use tokio::task::JoinSet;
 
 /// Who applies.
 pub const MANAGER: &str = "setpoint";
-/// Who installs what operators need: a part of this program, so that what it writes may call
-/// others.
-pub const INSTALLER: &str = "system:setpoint";
+const INSTALLER: &str = "system:setpoint";
 const RETRY: Duration = Duration::from_secs(1);
 /// More than this machine works at anyhow, so that one sync of the disk does for several.
 const AT_ONCE: usize = 8;
@@ -47,6 +46,14 @@ const KINDS: [Kind; 11] = [
     training::kinds::CLUSTER_TRAINING_RUNTIME,
 ];
 
+/// Who installs what operators need: a part of this program, so that what it writes may call
+/// others.
+pub fn installer() -> User {
+    let mut user = User::component(INSTALLER);
+    user.groups.push(GROUP_MASTERS.into());
+    user
+}
+
 /// The kind of a manifest, of those that are installed.
 pub fn kind_of(manifest: &Value) -> Option<Kind> {
     KINDS.iter().find(|kind| manifest["kind"] == kind.kind).copied()
@@ -65,9 +72,9 @@ pub async fn install(context: &Context, manifests: Vec<Value>) {
 
 /// The same beside our own server, which can write what is not there yet all at once.
 pub async fn install_within(server: &Arc<Server>, context: &Context, manifests: Vec<Value>) {
-    let planter = Planter { user: INSTALLER, manager: MANAGER };
+    let planter = Planter { user: Arc::new(installer()), manager: MANAGER };
     for mut these in in_order(manifests) {
-        if let Err(error) = planted::plant(server, planter, &mut these).await {
+        if let Err(error) = planted::plant(server, &planter, &mut these).await {
             tracing::warn!(error = error.message, "not written at once; applied one by one");
         }
         apply_all(context, these).await;
@@ -189,7 +196,7 @@ mod tests {
         };
         let store = store::backends::memory::open(Default::default(), Arc::new(store::System));
         let server = start::start(options, store, Arc::new(store::System)).await.unwrap().server;
-        let client = local_client(&server, embedded::installer());
+        let client = local_client(&server, installer());
         let environment: Arc<dyn Environment> = Arc::new(environment::System);
         let context = Context {
             caches: Arc::new(Caches::in_process(client.clone(), environment.clone())),
@@ -218,12 +225,12 @@ mod tests {
             all.extend(family.manifests(&names));
             all.extend(family.first_objects(&names, Nodes::Processes));
         }
-        let planter = Planter { user: INSTALLER, manager: MANAGER };
+        let planter = Planter { user: Arc::new(installer()), manager: MANAGER };
         let requests = context.requests(MANAGER, Default::default());
         let mut count = 0;
         for these in in_order(all) {
             let mut left = these.clone();
-            planted::plant(&server, planter, &mut left).await.unwrap();
+            planted::plant(&server, &planter, &mut left).await.unwrap();
             assert!(left.is_empty(), "{}", left[0]);
             for manifest in these {
                 let kind = kind_of(&manifest).expect("it is installed");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use apiserver::beside::Respond;
-use apiserver::identity::{GROUP_MASTERS, User};
+use apiserver::identity::User;
 use apiserver::server::Server;
 use apiserver::webhooks::within::Part;
 use async_trait::async_trait;
@@ -27,13 +27,6 @@ const SERVER_OF_PODS: &str = "https://$(KUBERNETES_SERVICE_HOST):$(KUBERNETES_SE
 pub fn user(family: &dyn Family) -> User {
     let home = family.home();
     User::service_account(home.namespace, home.account, "")
-}
-
-/// Who installs what they need: a part of this program, so that what it writes may call others.
-pub fn installer() -> User {
-    let mut user = User::component(definitions::INSTALLER);
-    user.groups.push(GROUP_MASTERS.into());
-    user
 }
 
 /// What a family is given.

@@ -14,6 +14,7 @@ mod foreground;
 mod inference;
 mod inference_examples;
 mod inference_variants;
+mod installed;
 mod kill;
 mod kubectl;
 mod leader_worker_set;

@@ -12,6 +12,7 @@ use store::{Key, Mutation, Operation, Precondition};
 use tokio::task::JoinSet;
 
 use crate::field_ownership::{Kind, refusal};
+use crate::identity::User;
 use crate::registry::custom::follow::is_definition;
 use crate::registry::strategy::{Context, begin_create};
 use crate::resources::{Registry, Resource};
@@ -21,9 +22,9 @@ use crate::time::rfc3339;
 use crate::{decode, ids, object, persist, quantity};
 
 /// Who writes, and as which manager of fields.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct Planter {
-    pub user: &'static str,
+    pub user: Arc<User>,
     pub manager: &'static str,
 }
 
@@ -55,7 +56,7 @@ impl Planted {
 /// left then.
 pub async fn plant(
     server: &Arc<Server>,
-    planter: Planter,
+    planter: &Planter,
     manifests: &mut Vec<Arc<Value>>,
 ) -> Result<(), Error> {
     let registry = server.registry.now();
@@ -68,10 +69,10 @@ pub async fn plant(
             continue;
         }
         is_new.push(at);
-        let (server, manifest) = (server.clone(), manifest.clone());
+        let (server, planter, manifest) = (server.clone(), planter.clone(), manifest.clone());
         // All at once: they are few, and there is more than one processor.
         running.spawn(async move {
-            let object = prepare(&server, planter, &resource, &manifest)?;
+            let object = prepare(&server, &planter, &resource, &manifest)?;
             Ok(Planted { resource, key, object })
         });
     }
@@ -108,7 +109,7 @@ fn place(registry: &Registry, manifest: &Value) -> Option<(Arc<Resource>, Key)> 
 /// As `endpoints::apply` and `endpoints::create` make it, in their order.
 fn prepare(
     server: &Server,
-    planter: Planter,
+    planter: &Planter,
     resource: &Resource,
     manifest: &Value,
 ) -> Result<Value, Error> {
@@ -135,7 +136,8 @@ fn prepare(
     strategy.default(&mut object);
     object::set_meta(&mut object, "uid", ids::uuid(&*server.environment));
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
-    let context = Context { user: planter.user, now: &now, ..Default::default() };
+    let requester = Some(&*planter.user);
+    let context = Context { user: &planter.user.name, requester, now: &now, subresource: "" };
     begin_create(strategy, &mut object, &context);
     Ok(object)
 }
