@@ -32,4 +32,5 @@ mod streams;
 mod traces;
 mod trained;
 mod training;
+mod vm_images;
 mod volumes;
