@@ -172,12 +172,12 @@ fn operator_rules() -> Value {
 
 fn provider_rules() -> Value {
     json!([
-        rule("kubevirt.io", &["virtualmachines"], &["get", "list", "patch", "watch"]),
+        rule("kubevirt.io", &["virtualmachines"], &["list", "patch", "watch"]),
         rule("kubevirt.io", &["virtualmachines/status"], &["update"]),
         rule("kubevirt.io", &["virtualmachines/finalizers"], &["update"]),
         rule("kubevirt.io", &["virtualmachineinstances"], &MAKE),
         rule("kubevirt.io", &["virtualmachineinstances/status"], &["update"]),
-        rule("cdi.kubevirt.io", &["datavolumes"], &["create", "get", "list", "watch"]),
+        rule("cdi.kubevirt.io", &["datavolumes"], &["create", "list", "watch"]),
         rule("cdi.kubevirt.io", &["datavolumes/status"], &["update"]),
         rule("cdi.kubevirt.io", &["datavolumes/finalizers"], &["update"]),
         rule("snapshot.kubevirt.io", &["virtualmachinerestores"], &["list", "watch"]),

@@ -8,15 +8,16 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout, timeout_at};
 
 use crate::machine::{Guest, GuestInterface, GuestSystem};
 
 /// What one line may have, and all lines of one conversation.
 const LINE_BYTES_MAX: usize = 64 << 10;
 const BYTES_MAX: usize = 512 << 10;
-/// How long one answer may take.
-const ANSWER_MAX: Duration = Duration::from_secs(3);
+/// How long one answer may take, and all of them: whoever asks waits with everything else.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+const ANSWERS_MAX: Duration = Duration::from_secs(10);
 /// What is kept of a text, of a list of interfaces, and of one of addresses.
 const CHARACTERS_MAX: usize = 128;
 const INTERFACES_MAX: usize = 32;
@@ -27,7 +28,8 @@ pub async fn ask<S>(stream: S, number: u32) -> Option<Guest>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let mut talk = Talk { stream, buffer: Vec::new(), left: BYTES_MAX };
+    let until = Instant::now() + ANSWERS_MAX;
+    let mut talk = Talk { stream, buffer: Vec::new(), left: BYTES_MAX, until };
     // What was said to somebody before is not an answer to us.
     let synchronized = async {
         talk.say("guest-sync", json!({"id": number})).await?;
@@ -62,8 +64,9 @@ where
 struct Talk<S> {
     stream: S,
     buffer: Vec<u8>,
-    /// What may still be read.
+    /// What may still be read, and until when.
     left: usize,
+    until: Instant,
 }
 
 impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
@@ -77,11 +80,12 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
 
     /// What is answered; nothing if it is refused, nonsense, or late.
     async fn ask(&mut self, command: &str) -> Value {
+        let until = self.until.min(Instant::now() + ANSWER_MAX);
         let asked = async {
             self.say(command, Value::Null).await?;
             self.line().await
         };
-        let answer = timeout(ANSWER_MAX, asked).await.ok().flatten();
+        let answer = timeout_at(until, asked).await.ok().flatten();
         answer.map(|mut answer| answer["return"].take()).unwrap_or_default()
     }
 

@@ -120,6 +120,9 @@ async fn the_roles_of_those_who_stand_in_suffice_and_say_no_more() {
         &[
             ("kubevirt.io", "virtualmachines/finalizers", "update"),
             ("cdi.kubevirt.io", "datavolumes/finalizers", "update"),
+            // Volumes that come and go while a machine runs, and claims that wait for one.
+            ("kubevirt.io", "virtualmachineinstances", "patch"),
+            ("", "persistentvolumeclaims", "patch"),
             ("", "events", "patch"),
         ],
     );
