@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
+use ::machines::roles;
 use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
@@ -297,15 +298,13 @@ fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
 
 /// What stands in for the add-ons that machines are made of, and runs them on this node.
 fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared) {
-    // They stand in for programs that have the run of the cluster.
-    let user = User::authenticated("system:machine-provider", [GROUP_MASTERS]);
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, MACHINES_LEASE));
-    let provider = shared.context(user.clone(), term);
+    let provider = shared.context(User::authenticated(roles::PROVIDER, [""; 0]), term);
     tasks.spawn_until_stop(MACHINES_LEASE, ::machines::provider::run(provider));
     if !plan.components.node.is_some_and(|runtime| runtime != Runtime::None) {
         return;
     }
-    let context = shared.context(user, alone());
+    let context = shared.context(User::authenticated(roles::LAUNCHER, [""; 0]), alone());
     let (server, node, data) = (shared.server.clone(), plan.node.clone(), plan.data.clone());
     let reach = plan.loaded.config.cluster.images;
     tasks.spawn_until_stop(node::machines::NAME, async move {

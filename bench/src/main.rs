@@ -7,6 +7,7 @@ mod api;
 mod apply;
 mod cluster;
 mod inference;
+mod machines;
 mod node;
 mod statistics;
 mod store;
@@ -36,6 +37,8 @@ enum What {
     Cluster(cluster::Options),
     /// Graphs of model servers on simulated nodes: time, writes, looks, memory.
     Inference(inference::Options),
+    /// Virtual machines: how soon they run, what idle ones cost, how fast images come in.
+    Machines(machines::Options),
     /// This machine as a node: pods that run as processes.
     Node(node::Options),
     /// TrainJobs on simulated nodes: time, writes, memory.
@@ -53,6 +56,7 @@ fn main() -> anyhow::Result<()> {
             What::Api(options) => api::run(options).await,
             What::Cluster(options) => cluster::run(options).await,
             What::Inference(options) => inference::run(options).await,
+            What::Machines(options) => machines::run(options).await,
             What::Node(options) => node::run(options).await,
             What::Training(options) => training::run(options).await,
         }

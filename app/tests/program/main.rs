@@ -33,4 +33,5 @@ mod streams;
 mod traces;
 mod trained;
 mod training;
+mod vm_images;
 mod volumes;

@@ -196,7 +196,9 @@ impl Server {
                 }
                 let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
                 let (group, version) = (group.as_deref(), version.as_deref());
-                discovery::answer(&self.registry.now(), group, version, representation)
+                let extensions = self.beside.extensions();
+                let served = discovery::Served { registry: &self.registry.now(), extensions };
+                discovery::answer(&served, group, version, representation)
             }
             Path::Resource(target) => {
                 let verb = route.verb?;
@@ -254,6 +256,9 @@ impl Server {
     }
 
     fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
+        if let Some(part) = group.and_then(|group| self.beside.extension(group)) {
+            return version.is_none_or(|version| version == part.version());
+        }
         match (group, version) {
             (None | Some(""), None) => true,
             (Some(group), None) => {
