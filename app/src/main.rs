@@ -11,6 +11,7 @@ mod config;
 mod definitions;
 mod directories;
 mod doctor;
+mod foresight;
 mod health;
 mod installed;
 mod instance;

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use crate::answer::Answer;
 use crate::extension::Extend;
+use crate::history::foresight::Foresee;
 use crate::status::Error;
 
 /// Told by whoever runs the other components.
@@ -40,6 +41,7 @@ pub struct Beside(
     Arc<OnceLock<Box<dyn Report>>>,
     Arc<RwLock<Vec<Arc<dyn Respond>>>>,
     Arc<RwLock<Vec<Arc<dyn Extend>>>>,
+    Arc<OnceLock<Arc<dyn Foresee>>>,
 );
 
 impl Beside {
@@ -57,6 +59,16 @@ impl Beside {
     pub fn extension(&self, group: &str) -> Option<Arc<dyn Extend>> {
         let all = self.2.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|extend| extend.group() == group).cloned()
+    }
+
+    /// Says who knows where pods go; only the first counts.
+    pub fn set_foresight(&self, foresight: impl Foresee + 'static) {
+        let _ = self.3.set(Arc::new(foresight));
+    }
+
+    /// Who knows where pods go, if somebody does.
+    pub fn foresight(&self) -> Option<Arc<dyn Foresee>> {
+        self.3.get().cloned()
     }
 
     /// Adds one that answers requests of its own; of two for a request the first counts.
