@@ -55,6 +55,7 @@ pub async fn answer<B>(
 ) -> Answer
 where
     B: http_body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let path = parts.uri.path();
     let answered = match (&parts.method, path) {
@@ -98,6 +99,7 @@ fn code(server: &Server, parts: &Parts, user: Option<Arc<User>>) -> Result<Answe
 async fn exchange<B>(server: &Server, body: B) -> Result<Answer, Error>
 where
     B: http_body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
     let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map(|body| body.to_bytes());
     let asked: Option<Value> = body.ok().and_then(|body| serde_json::from_slice(&body).ok());
