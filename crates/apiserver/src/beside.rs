@@ -14,6 +14,7 @@ use serde_json::Value;
 use crate::answer::Answer;
 use crate::console::Pages;
 use crate::extension::Extend;
+use crate::history::foresight::Foresee;
 use crate::status::Error;
 
 /// Told by whoever runs the other components.
@@ -41,6 +42,7 @@ pub struct Beside(
     Arc<OnceLock<Box<dyn Report>>>,
     Arc<RwLock<Vec<Arc<dyn Respond>>>>,
     Arc<RwLock<Vec<Arc<dyn Extend>>>>,
+    Arc<OnceLock<Arc<dyn Foresee>>>,
     Arc<OnceLock<Box<dyn Pages>>>,
 );
 
@@ -56,6 +58,16 @@ impl Beside {
         all.iter().find(|extend| extend.group() == group).cloned()
     }
 
+    /// Says who knows where pods go; only the first counts.
+    pub fn set_foresight(&self, foresight: impl Foresee + 'static) {
+        let _ = self.3.set(Arc::new(foresight));
+    }
+
+    /// Who knows where pods go, if somebody does.
+    pub fn foresight(&self) -> Option<Arc<dyn Foresee>> {
+        self.3.get().cloned()
+    }
+
     /// Adds one that answers requests of its own; of two for a request the first counts.
     pub fn add_respond(&self, respond: impl Respond + 'static) {
         self.1.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(respond));
@@ -69,11 +81,11 @@ impl Beside {
 
     /// Says who has the files of the console; only the first counts.
     pub fn set_pages(&self, pages: impl Pages + 'static) {
-        let _ = self.3.set(Box::new(pages));
+        let _ = self.4.set(Box::new(pages));
     }
 
     pub fn pages(&self) -> Option<&dyn Pages> {
-        self.3.get().map(|pages| &**pages)
+        self.4.get().map(|pages| &**pages)
     }
 
     /// Says who tells; only the first counts.

@@ -25,6 +25,7 @@ pub mod finish;
 pub mod first_objects;
 pub mod handover;
 pub mod health;
+pub mod history;
 pub mod identity;
 pub mod ids;
 pub mod local;

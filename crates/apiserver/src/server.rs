@@ -26,6 +26,8 @@ use crate::extension;
 use crate::finish::{Wishes, finish};
 use crate::handover::{Carried, Offers};
 use crate::health::{self, Checked};
+use crate::history;
+use crate::history::moment::Moments;
 use crate::identity::User;
 use crate::identity::static_tokens::StaticTokens;
 use crate::identity::tokens::Tokens;
@@ -89,6 +91,8 @@ pub struct Server {
     pub connected: Connected,
     /// What was just written, for those in the process who follow it.
     pub offers: Arc<Offers>,
+    /// When revisions were made, as far as somebody asked.
+    pub moments: Moments,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -206,6 +210,19 @@ impl Server {
                 let (group, version) = (group.as_deref(), version.as_deref());
                 discovery::answer(&self.registry.now(), group, version, representation)
             }
+            Path::Resource(target) if target.group == history::GROUP => {
+                let place = self.traffic.enter("get", &asked.user)?;
+                let asked = history::Asked {
+                    user: asked.user,
+                    id: asked.id,
+                    body: read_body(body).await?,
+                    warnings: asked.warnings,
+                    query: options.all,
+                };
+                let mut answer = history::answer(self, &parts, asked).await?;
+                answer.place = place;
+                Ok(answer)
+            }
             Path::Resource(target) => {
                 let verb = route.verb?;
                 let is_local = parts.extensions.get::<Local>().is_some();
@@ -288,7 +305,7 @@ impl Server {
         paths
     }
 
-    async fn authorize(
+    pub(crate) async fn authorize(
         &self,
         user: &User,
         verb: &str,
@@ -331,7 +348,7 @@ impl Server {
         }
     }
 
-    fn understand(
+    pub(crate) fn understand(
         &self,
         parts: &Parts,
         (verb, target): (&str, Target),
@@ -456,12 +473,19 @@ fn length(uri: &http::Uri) -> usize {
 }
 
 /// Who asks, under which id, and what they sent.
-struct Asked {
+pub(crate) struct Asked {
     user: Arc<User>,
     id: Arc<str>,
     body: Bytes,
     warnings: Warnings,
     carried: Carried,
+}
+
+impl From<history::Asked> for Asked {
+    fn from(asked: history::Asked) -> Asked {
+        let history::Asked { user, id, body, warnings, .. } = asked;
+        Asked { user, id, body, warnings, carried: Carried::default() }
+    }
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {

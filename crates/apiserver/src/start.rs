@@ -159,6 +159,7 @@ pub async fn start_with(
         .map_err(failed("read the webhook configurations"))?;
     let server = Arc::new(Server {
         offers: Arc::default(),
+        moments: Default::default(),
         store,
         registry: Served::new(registry),
         definitions: Default::default(),

@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::request::negotiate::Representation;
-use crate::resources::{Registry, Resource, Subresource};
+use crate::resources::{Listed, Registry, Resource, Subresource};
 use crate::status::Error;
 
 /// `/api`, `/apis` and what is below them.
@@ -78,6 +78,7 @@ fn one_version(registry: &Registry, group: &str, version: &str) -> Result<Answer
             resources.push(describe_subresource(resource, subresource));
         }
     }
+    resources.extend(listed(registry, group, version).map(describe_listed));
     let group_version =
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     Ok(Answer::value(
@@ -89,6 +90,26 @@ fn one_version(registry: &Registry, group: &str, version: &str) -> Result<Answer
             "resources": resources,
         }),
     ))
+}
+
+/// What is no resource and is listed with them.
+fn listed<'a>(
+    registry: &Registry,
+    group: &'a str,
+    version: &'a str,
+) -> impl Iterator<Item = &'static Listed> + use<'a> {
+    let is_there = move |one: &&Listed| one.group == group && one.version == version;
+    registry.listed().iter().filter(is_there)
+}
+
+fn describe_listed(listed: &Listed) -> Value {
+    json!({
+        "name": listed.plural,
+        "singularName": listed.plural,
+        "namespaced": true,
+        "kind": listed.kind,
+        "verbs": listed.verbs,
+    })
 }
 
 fn describe_resource(resource: &Resource) -> Value {
@@ -157,8 +178,20 @@ fn aggregated(registry: &Registry, legacy: bool, beta: bool) -> Answer {
 
 fn aggregated_version(registry: &Registry, group: &str, version: &str) -> Value {
     let served = registry.all().filter(|one| one.group == group && one.version == version);
-    let resources: Vec<_> = served.map(|resource| aggregated_resource(resource)).collect();
+    let listed = listed(registry, group, version).map(aggregated_listed);
+    let resources: Vec<_> =
+        served.map(|resource| aggregated_resource(resource)).chain(listed).collect();
     json!({"version": version, "freshness": "Current", "resources": resources})
+}
+
+fn aggregated_listed(listed: &Listed) -> Value {
+    json!({
+        "resource": listed.plural,
+        "responseKind": kind_of(listed.group, listed.version, listed.kind),
+        "scope": "Namespaced",
+        "singularResource": listed.plural,
+        "verbs": listed.verbs,
+    })
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
