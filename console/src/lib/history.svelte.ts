@@ -15,6 +15,13 @@ export interface Change {
   to?: unknown;
 }
 
+/** The write that led to this one. */
+export interface Cause {
+  revision: number;
+  user?: string;
+  object?: { kind: string; name: string };
+}
+
 export interface Revision {
   revision: number;
   time: string;
@@ -22,7 +29,7 @@ export interface Revision {
   user?: string;
   manager?: string;
   request?: string;
-  cause?: string;
+  cause?: Cause | null;
   changes?: Change[];
 }
 

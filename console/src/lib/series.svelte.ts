@@ -41,15 +41,16 @@ export class Series {
   async recall(path: string) {
     const page = await request(`${HISTORY}/revisions${path}?limit=${REVISIONS_MAX}`);
     const revisions: Revision[] = [...(page.items ?? [])].reverse();
-    let report: Json = {};
+    let status: Json = {};
     for (const revision of revisions) {
       let isTouched = false;
       for (const { path: place, to } of revision.changes ?? []) {
-        const parts = place.split(/[./[\]]+/).filter(Boolean);
-        if (parts[0] !== 'status' || parts[1] !== 'trainerStatus') continue;
-        report = written(report, parts.slice(2), to);
+        const parts = place.split(/[.[\]]+/).filter(Boolean);
+        if (parts[0] !== 'status' || !['trainerStatus', undefined].includes(parts[1])) continue;
+        status = written(status, parts.slice(1), to);
         isTouched = true;
       }
+      const report = status?.trainerStatus;
       if (isTouched && report) this.put(report, report.lastUpdatedTime ?? revision.time);
     }
   }
@@ -64,15 +65,12 @@ export class Series {
 function written(value: Json, path: string[], to: unknown): Json {
   const [first, ...rest] = path;
   if (first === undefined) return to;
-  // Lists may name an item by its place or by a field of it, as in `metrics[name=loss]`.
-  const isPlace = /^\d+$/.test(first);
-  if (Array.isArray(value) || isPlace) {
-    const list = Array.isArray(value) ? [...value] : [];
-    const [key, wanted] = first.split('=');
-    const found = list.findIndex((item) => wanted !== undefined && item?.[key ?? ''] === wanted);
-    const at = isPlace ? Number(first) : found < 0 ? list.length : found;
-    list[at] = written(list[at] ?? {}, rest, to);
-    return list;
+  if (Array.isArray(value)) {
+    // Items of a list are told apart by their name: `metrics[loss].value`.
+    const found = value.findIndex((item) => item?.name === first);
+    const at = found < 0 ? value.length : found;
+    const item = written(value[at] ?? { name: first }, rest, to);
+    return [...value.slice(0, at), item, ...value.slice(at + 1)];
   }
   return { ...(value ?? {}), [first]: written(value?.[first], rest, to) };
 }
