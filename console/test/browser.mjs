@@ -29,14 +29,17 @@ export class Browser {
     browser.base = base;
     browser.pictures = join(directory, 'pictures');
     mkdirSync(browser.pictures, { recursive: true });
-    browser.context = await chromium.launchPersistentContext(mkdtempSync(join(directory, 'user-')), {
-      executablePath: '/usr/bin/chromium',
-      headless: true,
-      ignoreHTTPSErrors: true,
-      viewport: { width: 1_360, height: 860 },
-      reducedMotion: 'reduce',
-      args: FLAGS,
-    });
+    browser.context = await chromium.launchPersistentContext(
+      mkdtempSync(join(directory, 'user-')),
+      {
+        executablePath: '/usr/bin/chromium',
+        headless: true,
+        ignoreHTTPSErrors: true,
+        viewport: { width: 1_360, height: 860 },
+        reducedMotion: 'reduce',
+        args: FLAGS,
+      },
+    );
     browser.context.setDefaultTimeout(PATIENCE);
     browser.page = await browser.context.newPage();
     browser.watch(browser.page);
@@ -52,7 +55,8 @@ export class Browser {
     });
     page.on('request', (request) => {
       const url = new URL(request.url());
-      const isOwn = url.host === new URL(this.base).host || ['data:', 'blob:'].includes(url.protocol);
+      const isOwn =
+        url.host === new URL(this.base).host || ['data:', 'blob:'].includes(url.protocol);
       if (!isOwn) this.complaints.push(`it asked ${url.host}`);
     });
   }
@@ -97,9 +101,13 @@ export class Browser {
           runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'],
         });
         const isSerious = ({ impact }) => ['serious', 'critical'].includes(impact);
-        return violations
-          .filter(isSerious)
-          .map(({ id, nodes }) => `${id}: ${nodes.map((node) => node.html).slice(0, 3).join(' | ')}`);
+        return violations.filter(isSerious).map(
+          ({ id, nodes }) =>
+            `${id}: ${nodes
+              .map((node) => node.html)
+              .slice(0, 3)
+              .join(' | ')}`,
+        );
       });
       assert.deepEqual(found, [], `axe on ${name} in ${theme} colours`);
     }

@@ -27,9 +27,13 @@ export async function past(browser, ask) {
   assert.equal((await ask('PUT', PATH, broken)).code, 200);
   await page.click('[data-testid=tab-history]');
   await browser.see('[data-testid=history] ins >> text="0"');
-  const then = page.locator('[data-testid=history] li', { hasText: `revision ${before.metadata.resourceVersion}` });
+  const then = page.locator('[data-testid=history] li', {
+    hasText: `revision ${before.metadata.resourceVersion}`,
+  });
   await then.getByText('Undo to here').click();
-  await browser.see(`dialog >> text=setpoint undo deployment/hello -n default --to ${before.metadata.resourceVersion}`);
+  await browser.see(
+    `dialog >> text=setpoint undo deployment/hello -n default --to ${before.metadata.resourceVersion}`,
+  );
   await page.click('[data-testid=confirm]');
   const replicas = async () => (await ask('GET', PATH)).body.spec.replicas;
   await browser.until('it is undone', replicas, (count) => count === before.spec.replicas);
@@ -47,7 +51,11 @@ export async function past(browser, ask) {
   await page.click('[data-testid=live]');
   assert.ok(!page.url().includes('at='), 'live has no moment in its address');
   await page.click('[data-testid=earlier]');
-  await browser.until('earlier', async () => page.url(), (url) => url.includes('at='));
+  await browser.until(
+    'earlier',
+    async () => page.url(),
+    (url) => url.includes('at='),
+  );
   await browser.see('[data-row]');
   await browser.go('/');
   await browser.see('h1 >> text=Overview');

@@ -36,7 +36,10 @@ function ask(method, path, body) {
 }
 
 await step('sign-in', async () => {
-  await browser.go('/k/core/v1/pods?ns=default');
+  const answer = await browser.go('/k/core/v1/pods?ns=default');
+  const headers = answer.headers();
+  assert.match(headers['content-security-policy'], /default-src 'none'; script-src 'self';/);
+  assert.equal(headers['x-content-type-options'], 'nosniff');
   await browser.see('text=With a token');
   await browser.inspect('sign-in');
   await page.fill('#token', 'nonsense');
@@ -81,7 +84,11 @@ await step('kind', async () => {
   await ask('DELETE', '/api/v1/namespaces/default/pods/aa-new?gracePeriodSeconds=0');
   await page.locator('[data-row]:has-text("aa-new")').waitFor({ state: 'detached' });
   await page.fill('input[type=search]', 'broken');
-  await browser.until('one row', () => page.locator('[data-row]').count(), (count) => count === 1);
+  await browser.until(
+    'one row',
+    () => page.locator('[data-row]').count(),
+    (count) => count === 1,
+  );
   assert.match(page.url(), /q=broken/, 'a view is an address');
   await browser.inspect('kind');
   await browser.go('/k/batch/v1/cronjobs');
@@ -153,7 +160,11 @@ await step('past', () => past(browser, ask));
 await step('many', async () => {
   await browser.go('/k/core/v1/configmaps?ns=many');
   const all = given.many.toLocaleString('en-US');
-  await browser.until('all are there', () => browser.text('[data-testid=count]'), (text) => text.startsWith(all));
+  await browser.until(
+    'all are there',
+    () => browser.text('[data-testid=count]'),
+    (text) => text.startsWith(all),
+  );
   const frames = await page.evaluate(async () => {
     const area = document.querySelector('[data-testid=rows]');
     const took = [];

@@ -35,7 +35,12 @@ export async function models(browser) {
   await browser.go('/o/nvidia.com/v1beta1/dynamographdeployments/default/split');
   for (const name of ['Frontend', 'Prefill', 'Decode']) {
     const part = page.locator(`[data-testid=component-${name}]`);
-    await browser.until(`${name} is ready`, () => part.getAttribute('data-ready'), (ready) => ready === '1', 240_000);
+    await browser.until(
+      `${name} is ready`,
+      () => part.getAttribute('data-ready'),
+      (ready) => ready === '1',
+      240_000,
+    );
   }
   await browser.see('.state:has-text("serving")');
   // A model is known to the frontend a moment after its workers are ready.
@@ -55,14 +60,23 @@ export async function models(browser) {
   await browser.see('dialog >> text=setpoint serve scale split Decode 2 -n default');
   await page.click('[data-testid=confirm]');
   const wanted = page.locator('[data-testid=component-Decode]');
-  await browser.until('two are wanted', () => wanted.getAttribute('data-wanted'), (count) => count === '2');
+  await browser.until(
+    'two are wanted',
+    () => wanted.getAttribute('data-wanted'),
+    (count) => count === '2',
+  );
   await browser.picture('inference-scaled');
 }
 
 export async function machines(browser, name) {
   const { page } = browser;
   await browser.go(`/o/kubevirt.io/v1/virtualmachines/default/${name}`);
-  await browser.until('it runs', () => browser.text('[data-testid=power]'), (text) => text === 'Running', 120_000);
+  await browser.until(
+    'it runs',
+    () => browser.text('[data-testid=power]'),
+    (text) => text === 'Running',
+    120_000,
+  );
   await browser.see('[data-testid=serial][data-state=connected]');
   // What is typed before the shell is there is lost.
   const serial = page.locator('[data-testid=serial]');
@@ -89,5 +103,10 @@ export async function machines(browser, name) {
   await page.click('[data-testid=vm-stop]');
   await browser.see(`dialog >> text=setpoint vm stop ${name} -n default`);
   await page.click('[data-testid=confirm]');
-  await browser.until('it stops', () => browser.text('[data-testid=power]'), (text) => text === 'Stopped', 120_000);
+  await browser.until(
+    'it stops',
+    () => browser.text('[data-testid=power]'),
+    (text) => text === 'Stopped',
+    120_000,
+  );
 }

@@ -5,7 +5,8 @@ import { session } from './session.svelte';
 
 export const HISTORY = '/apis/history.setpoint.dev/v1';
 const TABLE = 'application/json;as=Table;g=meta.k8s.io;v=v1,application/json';
-const METADATA = 'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json';
+const METADATA =
+  'application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1,application/json';
 
 /* eslint-disable-next-line -- objects of the API have the shape that their kind gives them */
 export type Json = any;

@@ -22,15 +22,42 @@ interface Hint {
 }
 
 const HINTS: Hint[] = [
-  { pattern: /crashloop|backoff restarting/i, hint: 'The program ends again and again. Its last lines say why.' },
-  { pattern: /imagepull|errimage|invalidimage/i, hint: 'The image cannot be had. Check its name, and whether this machine may fetch it.' },
-  { pattern: /unschedulable|failedscheduling/i, hint: 'No node has room or fits. Free some, add a node, or ask for less; Why says what each node lacks.' },
-  { pattern: /oomkilled/i, hint: 'It used more memory than its limit. Raise the limit or make it use less.' },
-  { pattern: /createcontainer|configerror/i, hint: 'Something that the pod refers to is missing: a ConfigMap, a Secret or a key of one.' },
-  { pattern: /failedmount|attachvolume|provision/i, hint: 'A volume is not there yet. Look at the claim that the pod names.' },
-  { pattern: /unhealthy|probe/i, hint: 'It runs and does not answer its probe. Check the port and the path, or give it longer to start.' },
-  { pattern: /notready|nodestatus/i, hint: 'The node does not report. Check that its agent runs: `setpoint status` on that machine.' },
-  { pattern: /deadline|failed/i, hint: 'It ended with a failure. The pod that failed first says why.' },
+  {
+    pattern: /crashloop|backoff restarting/i,
+    hint: 'The program ends again and again. Its last lines say why.',
+  },
+  {
+    pattern: /imagepull|errimage|invalidimage/i,
+    hint: 'The image cannot be had. Check its name, and whether this machine may fetch it.',
+  },
+  {
+    pattern: /unschedulable|failedscheduling/i,
+    hint: 'No node has room or fits. Free some, add a node, or ask for less; Why says what each node lacks.',
+  },
+  {
+    pattern: /oomkilled/i,
+    hint: 'It used more memory than its limit. Raise the limit or make it use less.',
+  },
+  {
+    pattern: /createcontainer|configerror/i,
+    hint: 'Something that the pod refers to is missing: a ConfigMap, a Secret or a key of one.',
+  },
+  {
+    pattern: /failedmount|attachvolume|provision/i,
+    hint: 'A volume is not there yet. Look at the claim that the pod names.',
+  },
+  {
+    pattern: /unhealthy|probe/i,
+    hint: 'It runs and does not answer its probe. Check the port and the path, or give it longer to start.',
+  },
+  {
+    pattern: /notready|nodestatus/i,
+    hint: 'The node does not report. Check that its agent runs: `setpoint status` on that machine.',
+  },
+  {
+    pattern: /deadline|failed/i,
+    hint: 'It ended with a failure. The pod that failed first says why.',
+  },
 ];
 
 export function hintFor(text: string): string {

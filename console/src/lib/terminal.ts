@@ -2,7 +2,8 @@
 // pictures with escapes is left out rather than shown as noise.
 
 const LINES_MAX = 1_000;
-const ESCAPE = /\x1b(?:\[[0-9;?]*[A-Za-z@`]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Za-z0-9]|[=>78cDEHM])/;
+const ESCAPE =
+  /\x1b(?:\[[0-9;?]*[A-Za-z@`]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[()][A-Za-z0-9]|[=>78cDEHM])/;
 
 export class Terminal {
   private lines: string[] = [''];
