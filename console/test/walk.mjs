@@ -185,6 +185,9 @@ await step('many', async () => {
   const at = (part) => frames[Math.floor(frames.length * part)].toFixed(1);
   console.log(`frames of ${given.many} rows: median ${at(0.5)} ms, 95th ${at(0.95)} ms`);
   await browser.inspect('many');
+  await page.fill('input[type=search]', name);
+  await browser.until('one row', () => page.locator('[data-row]').count(), (count) => count === 1);
+  assert.ok((await browser.text('[data-testid=count]')).startsWith(all), 'a filter reads nothing again');
 });
 
 await step('rights', async () => {

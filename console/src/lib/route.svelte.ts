@@ -2,9 +2,25 @@
 
 export const BASE = '/console';
 
+/** What is not well encoded is taken as it stands. */
+function decoded(part: string): string {
+  try {
+    return decodeURIComponent(part);
+  } catch {
+    return part;
+  }
+}
+
 class Route {
   path = $state('/');
   query = $state.raw(new URLSearchParams());
+  /** The parts of the path, decoded. */
+  readonly parts: string[] = $derived(this.path.split('/').filter(Boolean).map(decoded));
+  // Each tells only of its own changes: another word in the filter reads no list again.
+  /** The moment that is shown: a revision or a time; empty is now. */
+  readonly at: string = $derived(this.query.get('at') ?? '');
+  readonly namespace: string = $derived(this.query.get('ns') ?? '');
+  readonly tab: string = $derived(this.query.get('tab') ?? '');
 
   constructor() {
     this.read();
@@ -16,23 +32,6 @@ class Route {
     this.query = new URLSearchParams(location.search);
   }
 
-  /** The parts of the path, decoded. */
-  get parts(): string[] {
-    return this.path.split('/').filter(Boolean).map(decodeURIComponent);
-  }
-
-  /** The moment that is shown: a revision or a time; empty is now. */
-  get at(): string {
-    return this.query.get('at') ?? '';
-  }
-
-  get namespace(): string {
-    return this.query.get('ns') ?? '';
-  }
-
-  get tab(): string {
-    return this.query.get('tab') ?? '';
-  }
 
   go(address: string, replace = false) {
     if (replace) history.replaceState(null, '', address);
