@@ -26,11 +26,6 @@ const MISSING: &str = "<!doctype html><html lang=en><head><meta charset=utf-8>\
     <p>It needs Node.js 20.19 or newer. Everything else works without it: \
     <code>setpoint status</code>, <code>kubectl get all -A</code>.</p></main></body></html>\n";
 
-/// Whether the program was built with its console.
-pub fn is_built() -> bool {
-    find(PAGE).is_some()
-}
-
 pub struct Files;
 
 impl Pages for Files {
