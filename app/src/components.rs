@@ -24,6 +24,7 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
+use crate::foresight::Foresight;
 use crate::machines;
 use crate::node_agent::{self, Closing, Runtime, Settings};
 use crate::operators::{Family, embedded};
@@ -193,6 +194,11 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     };
     let mut options = scheduler::Options::default();
     options.profiles.iter_mut().for_each(|profile| profile.policy = policy);
+    shared.server.beside.set_foresight(Foresight {
+        client: context.client.clone(),
+        verdicts: options.verdicts.clone(),
+        profiles: options.profiles.clone(),
+    });
     let run = move |context| scheduler::run(context, options.clone());
     tasks.spawn(SCHEDULER_LEASE, async move {
         definitions::install(&installer, &scheduler::manifests()).await;

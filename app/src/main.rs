@@ -12,6 +12,7 @@ mod console;
 mod definitions;
 mod directories;
 mod doctor;
+mod foresight;
 mod health;
 mod instance;
 mod kept_lines;

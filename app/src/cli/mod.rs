@@ -5,21 +5,33 @@ mod cluster;
 mod completions;
 mod connect;
 mod controller;
+mod diff;
 mod doctor;
 mod down;
+mod events;
+mod export;
+mod get;
+mod history;
+mod import;
 mod logs;
 mod operator;
+mod past;
+mod plan;
+mod sealed;
 mod serve;
 mod serving;
+mod snapshot;
 mod start;
 mod status;
 mod storage;
 mod train;
 mod ui;
+mod undo;
 mod up;
 mod version;
 mod vm;
 mod web;
+mod why;
 
 use std::ffi::OsString;
 use std::io;
@@ -47,6 +59,8 @@ Examples:
   setpoint train train.py --watch  train, and see how it goes
   setpoint serve -f graph.yaml --watch   serve models; the address when they answer
   setpoint vm create NAME --image URL    a virtual machine; `setpoint vm console NAME` talks to it
+  setpoint why pod/NAME            what led to it, and what it waits for
+  setpoint history deployment/NAME what changed, and who; `setpoint undo` takes it back
   setpoint start --store memory    run in the foreground; nothing is kept
   setpoint operator manifests      what runs our operators on a cluster of yours
 
@@ -55,6 +69,7 @@ Exit codes:
   1  failed; the reason is on stderr
   2  the command line is wrong
   3  status: nothing runs
+  4  why: what is asked about failed
 
 Environment:
   SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
@@ -89,6 +104,16 @@ commands! {
     storage::Storage,
     web::Web,
     apply::Apply,
+    get::Get,
+    plan::Plan,
+    why::Why,
+    history::History,
+    diff::Diff,
+    events::Events,
+    undo::Undo,
+    snapshot::Snapshot,
+    export::Export,
+    import::Import,
     cluster::Cluster,
     train::Train,
     serve::Serve,

@@ -12,6 +12,7 @@ mod defects;
 mod documents;
 mod dynamo_operator;
 mod foreground;
+mod history;
 mod inference;
 mod inference_examples;
 mod inference_variants;

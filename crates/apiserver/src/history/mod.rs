@@ -16,6 +16,7 @@
 
 pub mod at;
 pub mod changes;
+pub mod churn;
 pub mod diff;
 pub mod events;
 pub mod foresight;

@@ -135,7 +135,7 @@ async fn too_old(server: &Server, what: String, oldest: Revision) -> Error {
     let since = since.map(|time| format!(" of {}", text(time))).unwrap_or_default();
     Error::expired(format!(
         "{what} is before the history that is kept, which begins at revision {oldest}{since}; ask \
-         for a later moment, or keep more with history.max_age and history.max_bytes of the \
+         for a later moment, or keep more with storage.history.max_age and max_bytes of the \
          configuration"
     ))
 }
