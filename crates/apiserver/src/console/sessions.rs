@@ -92,7 +92,9 @@ fn put(table: &mut Table, secret: &str, kept: Kept, (max, now): (usize, i64)) {
     table.retain(|_, one| now < one.ends);
     if table.len() >= max {
         let first = table.iter().min_by_key(|(_, one)| one.ends).map(|(key, _)| *key);
-        first.map(|key| table.remove(&key));
+        if let Some(key) = first {
+            table.remove(&key);
+        }
     }
     table.insert(hash(secret), kept);
 }
