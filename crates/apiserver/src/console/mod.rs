@@ -7,12 +7,14 @@
 pub mod sessions;
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use http::request::Parts;
 use http::{HeaderName, Method, header};
 use http_body_util::{BodyExt, Limited};
 use serde_json::{Value, json};
+use tokio::time::timeout;
 
 use crate::answer::Answer;
 use crate::authenticate::{authenticate, bearer_token};
@@ -26,6 +28,8 @@ const CODE: &str = "/console/code";
 const SESSION: &str = "/console/session";
 /// The largest body of a sign-in.
 const BODY_BYTES_MAX: usize = 4 << 10;
+/// How long it may take to come; whoever sends it is not known yet.
+const BODY_MAX: Duration = Duration::from_secs(10);
 
 /// Nothing of another place is loaded, nothing is run that is not a file of ours, and nobody may
 /// put the console into a frame. Canvases become pictures by way of `blob:` and `data:`.
@@ -101,8 +105,9 @@ where
     B: http_body::Body<Data = Bytes>,
     B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
 {
-    let body = Limited::new(body, BODY_BYTES_MAX).collect().await.map(|body| body.to_bytes());
-    let asked: Option<Value> = body.ok().and_then(|body| serde_json::from_slice(&body).ok());
+    let body = timeout(BODY_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await;
+    let body = body.ok().and_then(Result::ok).map(|body| body.to_bytes());
+    let asked: Option<Value> = body.and_then(|body| serde_json::from_slice(&body).ok());
     let code = asked.as_ref().and_then(|asked| asked["code"].as_str());
     let code = code.ok_or_else(|| Error::bad_request("the body must be {\"code\": \"...\"}"))?;
     let Some((token, holder)) = server.sessions.exchange(code, server.now())? else {
