@@ -4,12 +4,18 @@ import type { Json } from './api';
 
 const PLAIN = /^[A-Za-z_./][A-Za-z0-9_./@%+-]*( [A-Za-z0-9_./@%+-]+)*$/;
 const WORDS = /^(true|false|null|yes|no|on|off|y|n|~)$/i;
+const ODD = /[\u007f-\u009f\u2028\u2029\ufeff]/g;
 const NUMBER = /^[-+.]?(\d|inf|nan|0x|0o)/i;
+
+function escaped(character: string): string {
+  return `\\u${character.charCodeAt(0).toString(16).padStart(4, '0')}`;
+}
 
 function scalar(value: Json): string {
   if (typeof value !== 'string') return JSON.stringify(value) ?? 'null';
   if (PLAIN.test(value) && !WORDS.test(value) && !NUMBER.test(value)) return value;
-  return JSON.stringify(value);
+  // JSON leaves breaks of lines and controls as they are that YAML does not.
+  return JSON.stringify(value).replace(ODD, escaped);
 }
 
 function isEmpty(value: Json): boolean {
@@ -24,7 +30,7 @@ function block(text: string, indent: string): string[] {
 
 function isBlock(value: Json): value is string {
   // Lines that begin with a space, or end in several breaks, would need marks that few can read.
-  return typeof value === 'string' && /\n/.test(value) && !/^\s|\n\n$|\r|\t/.test(value);
+  return typeof value === 'string' && /\n/.test(value) && !/^\s|\n\n$|[\r\t]/.test(value) && value.search(ODD) < 0;
 }
 
 function write(value: Json, indent: string): string[] {
