@@ -8,6 +8,7 @@ mod cli;
 mod client;
 mod components;
 mod config;
+mod console;
 mod definitions;
 mod directories;
 mod doctor;

@@ -18,6 +18,7 @@ use tracing::{info, warn};
 use crate::allocator;
 use crate::components::{self, Components, Started};
 use crate::config::{Loaded, StoreKind};
+use crate::console;
 use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
@@ -86,6 +87,7 @@ pub async fn run(plan: Plan) -> Result<()> {
         let note = if plan.listen.is_met_by(listen) { "" } else { "   (the usual port is taken)" };
         parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
+    api.beside.set_pages(console::Files);
     let started = components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
     let (_socket, local) = Socket::listen(&plan.data)?;
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());

@@ -25,6 +25,7 @@ mod start;
 mod status;
 mod storage;
 mod train;
+mod ui;
 mod undo;
 mod up;
 mod version;
@@ -52,6 +53,7 @@ Examples:
   setpoint up                      start in the background and wait until it is ready
   setpoint status                  what runs, and where
   setpoint doctor                  what this machine can do, and what to do about the rest
+  setpoint ui                      open the web console
   setpoint down                    stop it
   setpoint logs --operator dynamo  what an operator wrote to the log
   setpoint train train.py --watch  train, and see how it goes
@@ -95,6 +97,7 @@ commands! {
     up::Up,
     down::Down,
     status::Status,
+    ui::Ui,
     doctor::Doctor,
     logs::Logs,
     controller::Controller,

@@ -6,6 +6,7 @@ mod cluster;
 mod command_line;
 mod commands;
 mod configuration;
+mod console;
 mod controller;
 mod defects;
 mod documents;

@@ -12,6 +12,7 @@ use http::request::Parts;
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::console::Pages;
 use crate::extension::Extend;
 use crate::history::foresight::Foresee;
 use crate::status::Error;
@@ -42,6 +43,7 @@ pub struct Beside(
     Arc<RwLock<Vec<Arc<dyn Respond>>>>,
     Arc<RwLock<Vec<Arc<dyn Extend>>>>,
     Arc<OnceLock<Arc<dyn Foresee>>>,
+    Arc<OnceLock<Box<dyn Pages>>>,
 );
 
 impl Beside {
@@ -80,6 +82,15 @@ impl Beside {
     pub fn responder(&self, method: &Method, path: &str) -> Option<Arc<dyn Respond>> {
         let all = self.1.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|respond| respond.is_for(method, path)).cloned()
+    }
+
+    /// Says who has the files of the console; only the first counts.
+    pub fn set_pages(&self, pages: impl Pages + 'static) {
+        let _ = self.4.set(Box::new(pages));
+    }
+
+    pub fn pages(&self) -> Option<&dyn Pages> {
+        self.4.get().map(|pages| &**pages)
     }
 
     /// Says who tells; only the first counts.

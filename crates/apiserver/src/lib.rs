@@ -12,6 +12,7 @@ pub mod beside;
 pub mod bootstrap;
 pub mod calendar;
 pub mod connected;
+pub mod console;
 pub mod conversion;
 pub mod decode;
 pub mod endpoints;

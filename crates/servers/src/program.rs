@@ -17,6 +17,7 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("pip3", "python3-pip"),
     ("node", "nodejs"),
     ("npm", "npm"),
+    ("chromium", "chromium"),
     ("mpirun", "openmpi-bin"),
     ("sshd", "openssh-server"),
     ("ssh", "openssh-client"),
