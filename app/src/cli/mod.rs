@@ -7,6 +7,7 @@ mod connect;
 mod controller;
 mod doctor;
 mod down;
+mod image;
 mod logs;
 mod operator;
 mod runtime;
@@ -88,6 +89,7 @@ commands! {
     web::Web,
     apply::Apply,
     cluster::Cluster,
+    image::Image,
     train::Train,
     serve::Serve,
     vm::Vm,

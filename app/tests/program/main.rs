@@ -10,6 +10,7 @@ mod controller;
 mod defects;
 mod documents;
 mod dynamo_operator;
+mod engines;
 mod foreground;
 mod inference;
 mod inference_examples;

@@ -1,7 +1,8 @@
-//! The runtimes: one folder each.
+//! The runtimes there are.
 
 pub mod docker;
 pub mod fake;
+pub mod pause;
 pub mod process;
 
 /// Who answered on a socket.

@@ -10,9 +10,8 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
 use http::{Method, Request, Response, StatusCode, header};
-use http_body_util::combinators::BoxBody;
+use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, Limited, StreamBody};
 use hyper::body::{Frame, Incoming};
 use hyper::client::conn::http1;
@@ -30,7 +29,7 @@ const ANSWER_BYTES_MAX: usize = 64 << 20;
 const PIECE_BYTES: usize = 256 << 10;
 const PIECES_MAX: usize = 4;
 
-type Body = BoxBody<Bytes, io::Error>;
+type Body = UnsyncBoxBody<Bytes, io::Error>;
 
 /// An engine, by its socket.
 #[derive(Clone, Debug)]
@@ -185,11 +184,11 @@ async fn refused(answer: Response<Incoming>) -> Error {
 }
 
 fn empty() -> Body {
-    Empty::new().map_err(|never| match never {}).boxed()
+    Empty::new().map_err(|never| match never {}).boxed_unsync()
 }
 
 fn full(bytes: Bytes) -> Body {
-    Full::new(bytes).map_err(|never| match never {}).boxed()
+    Full::new(bytes).map_err(|never| match never {}).boxed_unsync()
 }
 
 /// A file, read by a thread of its own.
@@ -214,7 +213,7 @@ fn pieces(path: &Path) -> io::Result<Body> {
         let piece = take.recv().await?;
         Some((piece.map(Frame::data), take))
     });
-    Ok(BodyExt::boxed(StreamBody::new(stream.boxed().map(|piece| piece))))
+    Ok(BodyExt::boxed_unsync(StreamBody::new(stream)))
 }
 
 /// A text as a part of a query.
