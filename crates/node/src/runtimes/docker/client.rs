@@ -57,7 +57,7 @@ impl Error {
 
     /// Somebody else has the name. Podman tells it in words only.
     pub fn is_taken(&self) -> bool {
-        self.status == Some(409) || self.message.contains("that name is already in use")
+        self.status == Some(409) || self.message.contains("already in use")
     }
 }
 

@@ -19,13 +19,16 @@ pub const ATTEMPT: &str = "io.kubernetes.container.restartCount";
 pub const IMAGE: &str = "setpoint.image";
 pub const FAILURES: &str = "setpoint.failures";
 pub const STOP_SIGNAL: &str = "setpoint.stop-signal";
+pub const HOST_NETWORK: &str = "setpoint.host-network";
 pub const SANDBOX: &str = "podsandbox";
 pub const CONTAINER: &str = "container";
 /// In which time a quota of processor time is.
 const CPU_PERIOD: u64 = 100_000;
 /// What the engine keeps of the output besides us.
 const LOG_SIZE: &str = "10m";
-/// The shared memory of a pod that asked for none.
+/// What Podman keeps of it, in our place.
+const LOG_SIZE_MAX: &str = "50mb";
+/// What holds a pod is the last to be killed when memory is short.
 const OOM_SCORE_OF_PAUSE: i32 = -998;
 
 /// What holds for all containers of an engine.
@@ -82,6 +85,7 @@ pub fn sandbox(engine: &Engine, spec: &SandboxSpec, network: &str) -> Value {
             POD_NAME: spec.pod_name,
             POD_NAMESPACE: spec.namespace,
             NAME: "POD",
+            HOST_NETWORK: spec.host_network.to_string(),
         },
         "HostConfig": host,
     });
@@ -160,7 +164,7 @@ fn host(
         "RestartPolicy": {"Name": "no"},
         "AutoRemove": false,
         "LogConfig": match engine.is_podman {
-            true => json!({"Type": "k8s-file", "Config": {"path": log}}),
+            true => json!({"Type": "k8s-file", "Config": {"path": log, "max-size": LOG_SIZE_MAX}}),
             false => json!({"Type": "json-file", "Config": {"max-size": LOG_SIZE, "max-file": "2"}}),
         },
     });
@@ -172,8 +176,8 @@ fn host(
         (None, Processes::Own) => {}
     }
     // Podman gives every container a name of its own.
-    if engine.is_podman && !joined.host_network {
-        host["UTSMode"] = json!(pod);
+    if engine.is_podman {
+        host["UTSMode"] = json!(if joined.host_network { "host" } else { &pod });
     }
     if security.unmasked {
         host["MaskedPaths"] = json!([]);

@@ -3,7 +3,7 @@
 //! back.
 
 use std::collections::BTreeSet;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{PoisonError, Weak};
 use std::time::Duration;
 
 use http::Method;
@@ -14,7 +14,7 @@ use super::client::{Error, encode};
 use super::{Docker, create};
 
 /// How often everything is looked at.
-const LOOK: Duration = Duration::from_secs(5);
+const LOOK: Duration = Duration::from_secs(10);
 /// How long until an engine that does not answer is asked again.
 const RETRY: Duration = Duration::from_millis(500);
 /// The longest event.
@@ -36,12 +36,8 @@ pub async fn follow(runtime: Weak<Docker>) {
                 continue;
             }
         }
-        let listening = docker.clone();
+        let listen = listen(runtime.clone(), docker.events_path(since));
         drop(docker);
-        let listen = listen(Arc::downgrade(&listening), listening.events_path(since));
-        let client = listening.client.clone();
-        drop(listening);
-        let _ = client;
         // Events end with the connection; a look follows either way.
         let _ = tokio::time::timeout(LOOK, listen).await;
     }
@@ -89,6 +85,10 @@ impl Docker {
         let believed = self.believed_running();
         for native in believed.iter().filter(|native| !running.contains(native.as_str())) {
             self.settle(native).await;
+        }
+        let left = std::mem::take(&mut self.lock().left);
+        for native in left {
+            self.delete(&native).await;
         }
         if let Ok(images) = self.images.list().await {
             self.lock().images = images;

@@ -93,6 +93,8 @@ struct Held {
     /// What pods are held by, by UID.
     pauses: BTreeMap<String, Pause>,
     images: Vec<Image>,
+    /// Containers that were to be removed when the engine did not answer.
+    left: BTreeSet<String>,
     /// Why the engine does not answer.
     trouble: Option<String>,
 }
@@ -185,8 +187,7 @@ impl Docker {
         }
         if label(create::KIND) == create::SANDBOX {
             let pid = state["Pid"].as_i64().and_then(|pid| i32::try_from(pid).ok()).unwrap_or(0);
-            let network = told["HostConfig"]["NetworkMode"].as_str();
-            let host_network = network == Some("host");
+            let host_network = label(create::HOST_NETWORK) == "true";
             let is_running = state["Running"] == true;
             let pod = label(create::POD_UID);
             let is_known = self.options.network.as_ref().is_none_or(|it| it.find(pod).is_some());
@@ -310,6 +311,7 @@ impl Docker {
             && !error.is_missing()
         {
             tracing::warn!(container = native, error = error.message, "not removed");
+            self.lock().left.insert(native.to_owned());
         }
     }
 
