@@ -60,6 +60,7 @@ Environment:
   SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
   CONFIG_PATH         the configuration file, unless --config is given
   NODE_NAME           the name of this node; the host's name when it is not set
+  SETPOINT_RUNTIME    what runs containers, unless --runtime is given
   SETPOINT_LOG        what to log, such as `debug` or `store=trace`; RUST_LOG works as well
   NO_COLOR            when set, nothing is coloured";
 

@@ -42,6 +42,7 @@ impl Engine {
             "--ip6tables=false".to_owned(),
             "--ip-forward=false".to_owned(),
             "--ip-masq=false".to_owned(),
+            "--shutdown-timeout=1".to_owned(),
             "--storage-driver=vfs".to_owned(),
         ];
         Engine::start("docker", ("dockerd", arguments), directory)

@@ -21,6 +21,7 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+use super::tasks;
 use crate::runtime::START_MAX;
 
 /// The longest answer that is no stream.
@@ -143,7 +144,7 @@ impl Client {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(Error::silent)?;
         // It ends with what it carries.
-        tokio::spawn(connection.with_upgrades());
+        tasks::spawn(connection.with_upgrades());
         let mut request = Request::builder()
             .method(method)
             .uri(path)

@@ -238,3 +238,64 @@ impl Engine {
         json!([one("nofile", self.files_max), one("nproc", self.processes_max)])
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::confinement::Share;
+    use crate::contract;
+
+    fn engine(is_podman: bool) -> Engine {
+        let cluster = "c".to_owned();
+        Engine { cluster, is_podman, oom_score_min: 0, files_max: 20_000, processes_max: 100 }
+    }
+
+    fn told(engine: &Engine, spec: &ContainerSpec) -> Value {
+        let joined =
+            Joined { sandbox: "pause".to_owned(), processes_of: None, host_network: false };
+        container(engine, spec, &joined, (&[], "/log"))
+    }
+
+    #[test]
+    fn a_command_takes_the_place_of_the_entrypoint_and_arguments_that_of_the_command() {
+        let mut spec = contract::shell("web", "exit 0");
+        assert_eq!(container_name(&spec), "k8s_default_web_main");
+        let both = told(&engine(false), &spec);
+        assert_eq!(both["Entrypoint"], json!(["sh", "-c", "exit 0"]));
+        assert_eq!(both["Cmd"], json!([]));
+        (spec.command, spec.arguments) = (Vec::new(), vec!["-v".to_owned()]);
+        let arguments = told(&engine(false), &spec);
+        assert!(arguments["Entrypoint"].is_null());
+        assert_eq!(arguments["Cmd"], json!(["-v"]));
+        spec.arguments.clear();
+        let neither = told(&engine(false), &spec);
+        assert!(neither["Entrypoint"].is_null() && neither["Cmd"].is_null());
+    }
+
+    #[test]
+    fn limits_and_rights_are_said_in_the_engines_words() {
+        let mut spec = contract::shell("web", "exit 0");
+        spec.limits.own =
+            Share { cpu_shares: Some(102), cpu_quota: Some(20_000), memory_bytes: Some(1 << 26) };
+        spec.limits.oom_score = -997;
+        spec.security.no_new_privileges = true;
+        spec.security.add = vec!["NET_ADMIN".to_owned()];
+        (spec.user, spec.group) = (Some(1000), Some(2000));
+        let told_to_docker = told(&engine(false), &spec);
+        let host = &told_to_docker["HostConfig"];
+        assert_eq!(told_to_docker["User"], "1000:2000");
+        assert_eq!((&host["CpuShares"], &host["CpuQuota"]), (&json!(102), &json!(20_000)));
+        assert_eq!((&host["Memory"], &host["MemorySwap"]), (&json!(1 << 26), &json!(1 << 26)));
+        // Who may not lower a score does not try.
+        assert_eq!(host["OomScoreAdj"], 0);
+        assert_eq!(host["SecurityOpt"], json!(["no-new-privileges", "seccomp=unconfined"]));
+        assert_eq!(host["CapAdd"], json!(["NET_ADMIN"]));
+        assert_eq!(host["NetworkMode"], "container:pause");
+        assert!(host["UTSMode"].is_null());
+        let told_to_podman = told(&engine(true), &spec);
+        let host = &told_to_podman["HostConfig"];
+        assert_eq!(host["UTSMode"], "container:pause");
+        assert_eq!(host["Ulimits"][0], json!({"Name": "nofile", "Soft": 20_000, "Hard": 20_000}));
+        assert_eq!(host["LogConfig"]["Config"]["path"], "/log");
+    }
+}

@@ -11,7 +11,7 @@ use http_body_util::BodyExt;
 use serde_json::{Value, json};
 
 use super::client::{Error, encode};
-use super::{Docker, create};
+use super::{Docker, create, tasks};
 
 /// How often everything is looked at.
 const LOOK: Duration = Duration::from_secs(10);
@@ -26,7 +26,7 @@ const ENDS: [&str; 6] = ["die", "died", "destroy", "remove", "cleanup", "stop"];
 pub async fn follow(runtime: Weak<Docker>) {
     loop {
         let Some(docker) = runtime.upgrade() else { return };
-        let since = k8s_openapi::jiff::Timestamp::now().as_second() - 1;
+        let since = tasks::now().as_second() - 1;
         match docker.look_at_all().await {
             Ok(()) => docker.is_well(),
             Err(error) => {
@@ -60,7 +60,7 @@ async fn listen(runtime: Weak<Docker>, path: String) {
                 let Some(docker) = runtime.upgrade() else { return };
                 // One that takes its time holds up nobody.
                 let native = native.to_owned();
-                tokio::spawn(async move { docker.settle(&native).await });
+                tasks::spawn(async move { docker.settle(&native).await });
             }
         }
         if held.len() > LINE_BYTES_MAX {

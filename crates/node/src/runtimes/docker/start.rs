@@ -3,13 +3,12 @@
 use std::fs;
 use std::path::PathBuf;
 
-use k8s_openapi::jiff::Timestamp;
 use serde_json::Value;
 use tokio::sync::watch;
 
 use super::client::{Error, encode};
 use super::create::{self, Joined};
-use super::{Docker, Run, has_not_run, retrying, state_of};
+use super::{Docker, Run, has_not_run, retrying, state_of, tasks};
 use crate::confinement::Filter;
 use crate::runtime::{Container, ContainerId, ContainerSpec, Mount, Refusal, State};
 use crate::volumes::pinned;
@@ -81,7 +80,7 @@ impl Docker {
                 image_id: String::new(),
                 native_id: Some(native.clone()),
                 failures: spec.failures,
-                state: State::Running { since: Timestamp::now() },
+                state: State::Running { since: tasks::now() },
             },
             output: self.follow_output(&native, &log, is_terminal),
             native: native.clone(),

@@ -9,7 +9,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt, DuplexStream, ReadHalf, WriteHalf};
 use tokio::task::JoinSet;
 
 use super::client::{Client, Error};
-use super::frames;
+use super::{frames, tasks};
 use crate::runtimes::process::system;
 
 /// What of a stream waits between the engine and who takes part in it.
@@ -84,7 +84,7 @@ pub async fn attach(client: &Client, native: &str, wanted: &Streams) -> Result<P
 fn resizing(client: Client, path: String) -> Resize {
     Box::new(move |width, height| {
         let (client, path) = (client.clone(), format!("{path}?h={height}&w={width}"));
-        tokio::spawn(async move { client.post(&path, None).await });
+        tasks::spawn(async move { client.post(&path, None).await });
     })
 }
 
@@ -188,7 +188,7 @@ impl Drop for Running {
         }
         let (client, id) = (self.client.clone(), self.id.clone());
         // The engine knows no way to end it.
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let told: Value = client.get(&format!("/exec/{id}/json")).await.unwrap_or_default();
             let pid = told["Pid"].as_i64().and_then(|pid| i32::try_from(pid).ok());
             let Some(pid) = pid.filter(|pid| *pid > 1 && told["Running"] == true) else { return };
