@@ -165,8 +165,13 @@ async fn preload(settings: &Settings, store: &dyn ImageStore) {
 }
 
 /// How many containers of a data directory run. Nothing is changed.
-pub fn count_containers(data: &Path) -> usize {
-    process::count_running(&data.join(DIRECTORY))
+pub async fn count_containers(data: &Path) -> usize {
+    let directory = data.join(DIRECTORY);
+    let of_engine = match engine_of(&directory) {
+        Some(socket) => docker::count_running(&directory, &socket).await,
+        None => 0,
+    };
+    process::count_running(&directory) + of_engine
 }
 
 /// Ends all containers of a data directory whose program has stopped; how many there were.

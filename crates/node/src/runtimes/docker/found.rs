@@ -3,11 +3,12 @@
 use std::path::{Path, PathBuf};
 
 use k8s_openapi::jiff::Timestamp;
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use super::{Docker, Pause, Run, create, logs, tasks};
+use super::client::{Client, encode};
+use super::{Docker, Pause, Run, create, logs, machine, tasks};
 use crate::runtime::{Container, ContainerId, Exit, State};
 
 impl Docker {
@@ -104,4 +105,17 @@ pub fn state_of(state: &Value) -> State {
 pub fn vanished(began: Timestamp) -> Exit {
     let ended = tasks::now().max(began);
     Exit { began, ended, code: 137, signal: None, reason: Some("ContainerStatusUnknown") }
+}
+
+/// How many containers of a node go on. Nothing is changed.
+pub async fn count_running(directory: &Path, socket: &Path) -> usize {
+    let cluster = machine::engine(directory, false).cluster;
+    let labels = [
+        format!("{}={cluster}", create::CLUSTER),
+        format!("{}={}", create::KIND, create::CONTAINER),
+    ];
+    let filters = json!({"label": labels}).to_string();
+    let client = Client { socket: socket.to_owned() };
+    let list = client.get(&format!("/containers/json?filters={}", encode(&filters))).await;
+    list.ok().and_then(|list| list.as_array().map(Vec::len)).unwrap_or(0)
 }

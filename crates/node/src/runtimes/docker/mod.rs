@@ -49,6 +49,7 @@ use crate::runtime::{
 use crate::volumes::pinned;
 use client::{Client, Error, encode};
 use create::Engine;
+pub use found::count_running;
 use found::{has_not_run, state_of, vanished};
 pub use images::Images;
 
