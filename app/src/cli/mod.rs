@@ -12,11 +12,13 @@ mod events;
 mod export;
 mod get;
 mod history;
+mod image;
 mod import;
 mod logs;
 mod operator;
 mod past;
 mod plan;
+mod runtime;
 mod sealed;
 mod serve;
 mod serving;
@@ -75,6 +77,7 @@ Environment:
   SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
   CONFIG_PATH         the configuration file, unless --config is given
   NODE_NAME           the name of this node; the host's name when it is not set
+  SETPOINT_RUNTIME    what runs containers, unless --runtime is given
   SETPOINT_LOG        what to log, such as `debug` or `store=trace`; RUST_LOG works as well
   NO_COLOR            when set, nothing is coloured";
 
@@ -115,6 +118,7 @@ commands! {
     export::Export,
     import::Import,
     cluster::Cluster,
+    image::Image,
     train::Train,
     serve::Serve,
     vm::Vm,

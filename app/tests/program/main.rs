@@ -11,6 +11,7 @@ mod controller;
 mod defects;
 mod documents;
 mod dynamo_operator;
+mod engines;
 mod foreground;
 mod history;
 mod inference;
