@@ -9,6 +9,7 @@ use anyhow::{Context, Result, bail};
 
 use servers::{Etcd, MariaDb};
 
+use crate::console;
 use crate::kubectl;
 use crate::packages;
 use crate::tidy;
@@ -53,6 +54,7 @@ fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     report.step("packages", packages::install_missing)?;
     let kubectl = report.step("kubectl", kubectl::build_missing)?;
     report.step("libraries", install_libraries)?;
+    report.step("console", console::run)?;
     // Stopped when this function is left, on whatever way.
     let servers = report.step("servers", Servers::start)?;
     report.step("fmt", || check(&mut cargo(&["fmt", "--all", "--check"])))?;

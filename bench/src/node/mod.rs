@@ -1,5 +1,6 @@
 //! This machine as a node: how soon pods run as processes, and what they cost.
 
+mod engine;
 mod services;
 
 use std::path::PathBuf;
@@ -39,6 +40,9 @@ pub struct Options {
     /// Where the started server keeps its data; the disk of this directory is what is measured.
     #[arg(long, default_value = ".")]
     directory: PathBuf,
+    /// Only pods in containers of a private Docker, beside what Docker itself takes.
+    #[arg(long)]
+    docker: bool,
 }
 
 impl Options {
@@ -54,10 +58,17 @@ impl Options {
         let arguments = ["--runtime", "process", "--node-resources", ROOM];
         Target::launch(self.program.as_deref(), directory, &arguments).map(Arc::new)
     }
+
+    fn launch_with(&self, arguments: &[&str]) -> Result<Arc<Target>> {
+        Target::launch(self.program.as_deref(), self.new_directory(), arguments).map(Arc::new)
+    }
 }
 
 pub async fn run(options: Options) -> Result<()> {
     let mut report = Report::begin();
+    if options.docker {
+        return engine::run(&options, &mut report).await;
+    }
     first_pod(&options, &mut report).await?;
     let target = options.launch()?;
     let mut connection = Connection::open(&target, Http::One).await?;
