@@ -38,7 +38,7 @@ fn is_guest(pid: u64) -> bool {
 }
 
 /// A program whose guests go with the test, whatever becomes of it.
-struct Host(Machine);
+pub struct Host(pub Machine);
 
 impl Drop for Host {
     fn drop(&mut self) {
@@ -49,7 +49,7 @@ impl Drop for Host {
 }
 
 /// Serves one file to whoever asks.
-fn serve(file: &Path) -> String {
+pub fn serve(file: &Path) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let address = listener.local_addr().expect("an address");
     let bytes = std::fs::read(file).expect("the image of a guest");
@@ -149,7 +149,7 @@ impl Console {
     }
 }
 
-fn manifests(machine: &Machine, url: &str) -> String {
+pub fn manifests(machine: &Machine, url: &str) -> String {
     let place = machine.sandbox.work().join("volumes");
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
         "metadata": {"name": "disks"}, "provisioner": "setpoint.dev/local-path",

@@ -82,6 +82,7 @@ pub async fn start_server(
         documents: Default::default(),
         tokens: Tokens::load_or_create(&prepared.keys, ISSUER).expect("the keys must be there"),
         known_tokens: Default::default(),
+        sessions: Default::default(),
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
         webhook_client: Default::default(),
@@ -90,6 +91,7 @@ pub async fn start_server(
         beside: Default::default(),
         connected: Default::default(),
         profile: Default::default(),
+        moments: Default::default(),
         stop,
     });
     let roles = roles.map_err(|error| error.message).expect("the first roles must be readable");

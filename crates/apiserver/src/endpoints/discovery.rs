@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::answer::Answer;
 use crate::extension::Extend;
 use crate::request::negotiate::Representation;
-use crate::resources::{Registry, Resource, Subresource};
+use crate::resources::{Listed, Registry, Resource, Subresource};
 use crate::status::Error;
 
 /// Everything that is served.
@@ -110,6 +110,7 @@ fn one_version(served: &Served<'_>, group: &str, version: &str) -> Result<Answer
             resources.push(describe_subresource(resource, subresource));
         }
     }
+    resources.extend(listed(registry, group, version).map(describe_listed));
     let group_version =
         if group.is_empty() { version.to_owned() } else { format!("{group}/{version}") };
     Ok(Answer::value(
@@ -121,6 +122,26 @@ fn one_version(served: &Served<'_>, group: &str, version: &str) -> Result<Answer
             "resources": resources,
         }),
     ))
+}
+
+/// What is no resource and is listed with them.
+fn listed<'a>(
+    registry: &Registry,
+    group: &'a str,
+    version: &'a str,
+) -> impl Iterator<Item = &'static Listed> + use<'a> {
+    let is_there = move |one: &&Listed| one.group == group && one.version == version;
+    registry.listed().iter().filter(is_there)
+}
+
+fn describe_listed(listed: &Listed) -> Value {
+    json!({
+        "name": listed.plural,
+        "singularName": listed.plural,
+        "namespaced": true,
+        "kind": listed.kind,
+        "verbs": listed.verbs,
+    })
 }
 
 fn describe_resource(resource: &Resource) -> Value {
@@ -192,7 +213,9 @@ fn aggregated(served: &Served<'_>, legacy: bool, beta: bool) -> Answer {
 
 fn aggregated_version(registry: &Registry, group: &str, version: &str) -> Value {
     let served = registry.all().filter(|one| one.group == group && one.version == version);
-    let resources: Vec<_> = served.map(|resource| aggregated_resource(resource)).collect();
+    let listed = listed(registry, group, version).map(aggregated_listed);
+    let resources: Vec<_> =
+        served.map(|resource| aggregated_resource(resource)).chain(listed).collect();
     json!({"version": version, "freshness": "Current", "resources": resources})
 }
 
@@ -220,6 +243,16 @@ fn aggregated_part(part: &dyn Extend) -> Value {
         }
     }
     json!({"version": version, "freshness": "Current", "resources": resources})
+}
+
+fn aggregated_listed(listed: &Listed) -> Value {
+    json!({
+        "resource": listed.plural,
+        "responseKind": kind_of(listed.group, listed.version, listed.kind),
+        "scope": "Namespaced",
+        "singularResource": listed.plural,
+        "verbs": listed.verbs,
+    })
 }
 
 fn aggregated_resource(resource: &Resource) -> Value {
