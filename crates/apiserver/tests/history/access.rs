@@ -94,7 +94,8 @@ async fn no_secret_is_in_any_answer() {
         "metadata": {"name": "s", "annotations": applied}, "data": {"password": SECRETS[1]}});
     let made = api.admin(&format!("POST {path}"), secret.clone()).await;
     let change = json!({"data": {"password": SECRETS[3], "user": SECRETS[1]},
-        "metadata": {"annotations": {"kubectl.kubernetes.io/last-applied-configuration": SECRETS[3]}}});
+        "metadata": {"annotations":
+            {"kubectl.kubernetes.io/last-applied-configuration": SECRETS[3]}}});
     api.admin(&format!("PATCH {path}/s"), change).await;
     let at = revision(&made);
     let table = [("accept", "application/json;as=Table;v=v1;g=meta.k8s.io")];
