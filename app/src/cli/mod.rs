@@ -12,11 +12,13 @@ mod events;
 mod export;
 mod get;
 mod history;
+mod image;
 mod import;
 mod logs;
 mod operator;
 mod past;
 mod plan;
+mod runtime;
 mod sealed;
 mod serve;
 mod serving;
@@ -25,6 +27,7 @@ mod start;
 mod status;
 mod storage;
 mod train;
+mod ui;
 mod undo;
 mod up;
 mod version;
@@ -52,6 +55,7 @@ Examples:
   setpoint up                      start in the background and wait until it is ready
   setpoint status                  what runs, and where
   setpoint doctor                  what this machine can do, and what to do about the rest
+  setpoint ui                      open the web console
   setpoint down                    stop it
   setpoint logs --operator dynamo  what an operator wrote to the log
   setpoint train train.py --watch  train, and see how it goes
@@ -73,6 +77,7 @@ Environment:
   SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
   CONFIG_PATH         the configuration file, unless --config is given
   NODE_NAME           the name of this node; the host's name when it is not set
+  SETPOINT_RUNTIME    what runs containers, unless --runtime is given
   SETPOINT_LOG        what to log, such as `debug` or `store=trace`; RUST_LOG works as well
   NO_COLOR            when set, nothing is coloured";
 
@@ -95,6 +100,7 @@ commands! {
     up::Up,
     down::Down,
     status::Status,
+    ui::Ui,
     doctor::Doctor,
     logs::Logs,
     controller::Controller,
@@ -112,6 +118,7 @@ commands! {
     export::Export,
     import::Import,
     cluster::Cluster,
+    image::Image,
     train::Train,
     serve::Serve,
     vm::Vm,

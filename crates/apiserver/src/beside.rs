@@ -12,6 +12,7 @@ use http::request::Parts;
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::console::Pages;
 use crate::extension::Extend;
 use crate::history::foresight::Foresee;
 use crate::status::Error;
@@ -42,12 +43,18 @@ pub struct Beside(
     Arc<RwLock<Vec<Arc<dyn Respond>>>>,
     Arc<RwLock<Vec<Arc<dyn Extend>>>>,
     Arc<OnceLock<Arc<dyn Foresee>>>,
+    Arc<OnceLock<Box<dyn Pages>>>,
 );
 
 impl Beside {
     /// Adds one that answers for a group.
     pub fn add_extend(&self, extend: impl Extend + 'static) {
         self.2.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(extend));
+    }
+
+    /// Everybody who answers for a group.
+    pub fn extensions(&self) -> Vec<Arc<dyn Extend>> {
+        self.2.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Who answers for a group, if it is not the server itself.
@@ -75,6 +82,15 @@ impl Beside {
     pub fn responder(&self, method: &Method, path: &str) -> Option<Arc<dyn Respond>> {
         let all = self.1.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|respond| respond.is_for(method, path)).cloned()
+    }
+
+    /// Says who has the files of the console; only the first counts.
+    pub fn set_pages(&self, pages: impl Pages + 'static) {
+        let _ = self.4.set(Box::new(pages));
+    }
+
+    pub fn pages(&self) -> Option<&dyn Pages> {
+        self.4.get().map(|pages| &**pages)
     }
 
     /// Says who tells; only the first counts.

@@ -20,6 +20,7 @@ use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
 use crate::beside::{self, Beside};
 use crate::connected::Connected;
+use crate::console::{self, sessions::Sessions};
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::extension;
 use crate::finish::{Wishes, finish};
@@ -74,6 +75,8 @@ pub struct Server {
     pub tokens: Tokens,
     /// Tokens that are known beforehand.
     pub known_tokens: StaticTokens,
+    /// Who is signed in to the console.
+    pub sessions: Sessions,
     pub quota_turns: Turns,
     /// Who is asked about writes besides the plugins.
     pub webhooks: Arc<Webhooks>,
@@ -124,6 +127,11 @@ impl Server {
         let wishes = Wishes::of(&parts);
         let route = Route::of(&parts);
         let counted = self.count(&route);
+        if console::is_for(self, parts.uri.path()) {
+            let answer = console::answer(self, &parts, body, user).await;
+            counted.end(answer.code);
+            return answer.into_response();
+        }
         if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
             let answer = beside::ask(&*responder, &parts, read_body(body).await).await;
             counted.end(answer.code);
@@ -200,7 +208,9 @@ impl Server {
                 }
                 let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
                 let (group, version) = (group.as_deref(), version.as_deref());
-                discovery::answer(&self.registry.now(), group, version, representation)
+                let extensions = self.beside.extensions();
+                let served = discovery::Served { registry: &self.registry.now(), extensions };
+                discovery::answer(&served, group, version, representation)
             }
             Path::Resource(target) if target.group == history::GROUP => {
                 let place = self.traffic.enter("get", &asked.user)?;
@@ -266,6 +276,9 @@ impl Server {
     }
 
     fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
+        if let Some(part) = group.and_then(|group| self.beside.extension(group)) {
+            return version.is_none_or(|version| version == part.version());
+        }
         match (group, version) {
             (None | Some(""), None) => true,
             (Some(group), None) => {

@@ -168,6 +168,7 @@ pub async fn start_with(
         documents: Default::default(),
         tokens,
         known_tokens: Default::default(),
+        sessions: Default::default(),
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
         webhook_client: Default::default(),
