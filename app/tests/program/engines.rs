@@ -1,5 +1,5 @@
-//! Pods in containers of real engines, Docker and Podman, used through kubectl. The image is made of
-//! the machine's busybox; no registry is asked.
+//! Pods in containers of real engines, Docker and Podman, used through kubectl. The image is made
+//! of the machine's busybox; no registry is asked.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -63,12 +63,12 @@ fn everything(engine: &Engine, name: &str) {
     streams(&machine);
     refusals(&machine);
     services(&machine);
-    let told =
-        "get pod hello -o jsonpath={.status.containerStatuses[0]['containerID','restartCount']}";
-    let before = machine.until(told, |told| told.starts_with(&format!("{name}://")));
+    let fields = "['containerID','restartCount']";
+    let told = format!("get pod hello -o jsonpath={{.status.containerStatuses[0]{fields}}}");
+    let before = machine.until(&told, |told| told.starts_with(&format!("{name}://")));
     machine.restart();
     machine.until("exec hello -- echo again", |said| said == "again");
-    assert_eq!(machine.until(told, |told| !told.is_empty()), before);
+    assert_eq!(machine.until(&told, |told| !told.is_empty()), before);
     training(&machine);
     machine.kubectl(&["delete", "trainjob,deployment,pod", "--all", "--timeout=60s"], "");
     let left = || engine.ask(("GET", "/containers/json?all=1"), b"").expect("it answers").1;
