@@ -206,6 +206,7 @@ impl Run {
                 false => FirstObjects::Made,
             },
             certificate_life_seconds: self.certificate_seconds,
+            mounted: said.mounted.clone(),
             file,
             only: watch_namespace.map(Only::of).or(said.only.clone()),
             output: context.output,
