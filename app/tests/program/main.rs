@@ -2,12 +2,15 @@
 
 mod background;
 mod booted;
+mod chart;
 mod cluster;
 mod command_line;
 mod commands;
 mod configuration;
 mod controller;
+mod conventions;
 mod defects;
+mod demo;
 mod documents;
 mod dynamo_operator;
 mod foreground;
@@ -32,4 +35,5 @@ mod streams;
 mod traces;
 mod trained;
 mod training;
+mod training_examples;
 mod volumes;

@@ -1,6 +1,6 @@
 //! `setpoint vm`: virtual machines, from the command line.
 
-mod cluster;
+pub(in crate::cli) mod cluster;
 mod connection;
 mod create;
 mod image;
