@@ -1,15 +1,58 @@
-//! Tells the program how it was built. The commit is looked up for releases only: a change of it
-//! would otherwise build the program again after every commit.
+//! Tells the program how it was built, and puts the built console into it, compressed. Node is not needed for that: where
+//! `cargo xtask console` has not been run there is nothing to put, and the program says so.
 
-use std::env;
+use std::fs;
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
-fn main() {
+use flate2::Compression;
+use flate2::write::GzEncoder;
+
+/// Where the console is built; the directory is always there.
+const BUILT: &str = "../console/dist";
+
+fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
+    tell_how();
+    println!("cargo::rerun-if-changed={BUILT}");
+    let out = std::env::var_os("OUT_DIR").map(PathBuf::from);
+    let out = out.ok_or_else(|| io::Error::other("cargo must say where to write"))?;
+    let mut files = Vec::new();
+    collect(Path::new(BUILT), &mut files)?;
+    files.sort();
+    let mut table = "&[\n".to_owned();
+    for (number, path) in files.iter().enumerate() {
+        let compressed = out.join(format!("console-{number}.gz"));
+        let mut encoder = GzEncoder::new(fs::File::create(&compressed)?, Compression::best());
+        encoder.write_all(&fs::read(path)?)?;
+        encoder.finish()?;
+        let name = path.strip_prefix(BUILT).map_err(io::Error::other)?;
+        table += &format!("    ({name:?}, include_bytes!({compressed:?})),\n");
+    }
+    table += "]\n";
+    fs::write(out.join("console.rs"), table)
+}
+
+fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
+    for entry in fs::read_dir(directory)? {
+        let entry = entry?;
+        if entry.file_type()?.is_dir() {
+            collect(&entry.path(), files)?;
+        } else if !entry.file_name().to_string_lossy().starts_with('.') {
+            files.push(entry.path());
+        }
+    }
+    Ok(())
+}
+
+/// How it was built. The commit is looked up for releases only: a change of it would otherwise
+/// build the program again after every commit.
+fn tell_how() {
     println!("cargo::rerun-if-env-changed=SETPOINT_COMMIT");
-    let variable = |name: &str| env::var(name).unwrap_or_default();
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
     let (profile, target) = (variable("PROFILE"), variable("TARGET"));
-    let commit = match env::var("SETPOINT_COMMIT") {
+    let commit = match std::env::var("SETPOINT_COMMIT") {
         Ok(commit) => commit,
         Err(_) if profile == "release" => git(&["rev-parse", "HEAD"]),
         Err(_) => String::new(),

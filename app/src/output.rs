@@ -73,16 +73,20 @@ impl Serialize for Told<'_> {
 
 /// What things are called: `kind/name` where they say their kind.
 fn names(value: &Value) -> String {
-    match value {
-        Value::Array(items) => items.iter().map(names).collect(),
-        Value::Object(fields) => match fields.get("name").and_then(Value::as_str) {
-            Some(name) => match fields.get("kind").and_then(Value::as_str) {
-                Some(kind) => format!("{}/{name}\n", kind.to_lowercase()),
-                None => format!("{name}\n"),
-            },
-            None => String::new(),
-        },
-        _ => String::new(),
+    names_of(value, value["kind"].as_str().and_then(|kind| kind.strip_suffix("List")))
+}
+
+/// The same; items of a list may leave to it what they are.
+fn names_of(value: &Value, usual: Option<&str>) -> String {
+    let items = value.as_array().or_else(|| value["items"].as_array());
+    if let Some(items) = items {
+        return items.iter().map(|item| names_of(item, usual)).collect();
+    }
+    let name = value["name"].as_str().or_else(|| value["metadata"]["name"].as_str());
+    match (name, value["kind"].as_str().or(usual)) {
+        (Some(name), Some(kind)) => format!("{}/{name}\n", kind.to_lowercase()),
+        (Some(name), None) => format!("{name}\n"),
+        (None, _) => String::new(),
     }
 }
 
@@ -235,5 +239,7 @@ mod tests {
     fn names_are_a_line_each_with_their_kind_where_it_is_said() {
         let list = serde_json::json!([{"name": "a", "kind": "Pod"}, {"name": "b"}, 3]);
         assert_eq!(names(&list), "pod/a\nb\n");
+        let pods = serde_json::json!({"kind": "PodList", "items": [{"metadata": {"name": "a"}}]});
+        assert_eq!(names(&pods), "pod/a\n");
     }
 }

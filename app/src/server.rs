@@ -15,8 +15,10 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use crate::allocator;
 use crate::components::{self, Components, Started};
 use crate::config::{Loaded, StoreKind};
+use crate::console;
 use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
@@ -28,6 +30,7 @@ use crate::output::Output;
 use crate::page;
 use crate::parts::Parts;
 use crate::ready::Ready;
+use crate::runtimes::Runtime;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
 use crate::socket::Socket;
 
@@ -61,6 +64,7 @@ pub struct Plan {
 
 /// Runs until a signal says to stop.
 pub async fn run(plan: Plan) -> Result<()> {
+    allocator::keep_for_now();
     let mut signals = Signals::listen().context("could not listen for signals")?;
     let mut parts = Parts::since(plan.began);
     let mut claim = Claim::take(&plan.data)?;
@@ -85,6 +89,7 @@ pub async fn run(plan: Plan) -> Result<()> {
         let note = if plan.listen.is_met_by(listen) { "" } else { "   (the usual port is taken)" };
         parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
+    api.beside.set_pages(console::Files);
     let started = components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
     let (_socket, local) = Socket::listen(&plan.data)?;
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());
@@ -122,6 +127,7 @@ pub async fn run(plan: Plan) -> Result<()> {
         warn!(%error, "could not say that it is ready");
     }
     notify::tell(notify::READY);
+    allocator::give_back_all();
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");
@@ -184,19 +190,22 @@ async fn wait_for_operators(plan: &Plan, started: &Started, parts: &mut Parts) {
 
 /// Ready means that a pod can run: the node is there, and known to be.
 async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
-    let Some(runtime) = plan.components.node else { return };
-    parts.add("runtime", runtime.why());
+    if plan.components.node.is_none() {
+        return;
+    }
     let is_up = started.health.reaches(node::agent::NAME, &reconcile::health::State::Running);
     let node = &plan.node;
     if timeout(NODE_MAX, is_up).await.is_err() {
         return parts.add_unwell("node", format!("{node}   not registered yet; see the log"));
     }
-    match runtime {
-        node_agent::Runtime::None => parts.add_unwell("node", format!("{node}   NotReady")),
-        _ => {
+    let Some(chosen) = started.chosen.get() else { return };
+    parts.add("runtime", chosen.to_string());
+    match (chosen.runtime, chosen.version.is_some()) {
+        (Runtime::Process, _) | (_, true) => {
             let told = node_agent::describe(&plan.data, &plan.components.node_resources);
             parts.add("node", format!("{node}   Ready   {told}"));
         }
+        _ => parts.add_unwell("node", format!("{node}   NotReady")),
     }
 }
 

@@ -1,10 +1,11 @@
-//! What a developer runs: `cargo xtask test`, `tidy`, `bench`, `sim`, `codegen`. Ships nothing.
+//! What a developer runs: `cargo xtask test`, `tidy`, `bench`, `sim`, `codegen`, `console`. Ships nothing.
 //!
 //! This file reads the command line; each command has a file of its own.
 
 mod bench;
 mod codegen;
 mod codegen_schemas;
+mod console;
 mod kubectl;
 mod packages;
 mod sbom;
@@ -40,6 +41,7 @@ cargo xtask COMMAND
   codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
                           files kinds.json and types.json in DIR.
   sbom [FILE]             Lists everything that is linked into the program, as CycloneDX JSON.
+  console                 Builds the web console with npm; the next build of the program has it.
   help                    This text.
 ";
 
@@ -51,6 +53,7 @@ enum Command {
     Sim(sim::Options),
     Codegen(PathBuf),
     Sbom(Option<PathBuf>),
+    Console,
     Help,
 }
 
@@ -73,6 +76,7 @@ fn run(command: Command) -> Result<()> {
         Command::Sim(options) => sim::run(&options),
         Command::Codegen(facts) => codegen::run(&facts),
         Command::Sbom(file) => sbom::run(file.as_deref()),
+        Command::Console => console::run(),
         Command::Help => {
             print!("{HELP}");
             Ok(())
@@ -94,6 +98,7 @@ fn parse(arguments: &[String]) -> Result<Command> {
         ["sbom"] => Command::Sbom(None),
         ["sbom", file] if !file.starts_with('-') => Command::Sbom(Some(PathBuf::from(file))),
         ["codegen", ..] => bail!("`codegen` needs `--facts DIR`"),
+        ["console"] => Command::Console,
         _ => bail!("`{}` is not a command; see `cargo xtask help`", words.join(" ")),
     })
 }

@@ -83,8 +83,8 @@ fn rank(data: &Path, runs: bool, is_named: bool, variable: Option<OsString>) -> 
     }
 }
 
-/// A client that writes under a name.
-pub async fn connect(target: &Target, manager: &'static str) -> Result<Requests> {
+/// How a cluster is reached, and as whom.
+pub async fn config(target: &Target) -> Result<kube::Config> {
     let (path, config) = match target.choose()? {
         Chosen::Local(path) | Chosen::File(path) => {
             let config = Kubeconfig::read_from(&path);
@@ -97,8 +97,13 @@ pub async fn connect(target: &Target, manager: &'static str) -> Result<Requests>
     let context = target.context.clone();
     let options = KubeConfigOptions { context, ..KubeConfigOptions::default() };
     let config = kube::Config::from_custom_kubeconfig(config.with_context(reading)?, &options);
-    let client =
-        kube::Client::try_from(config.await.with_context(reading)?).with_context(reading)?;
+    config.await.with_context(reading)
+}
+
+/// A client that writes under a name.
+pub async fn connect(target: &Target, manager: &'static str) -> Result<Requests> {
+    let config = config(target).await?;
+    let client = kube::Client::try_from(config).context("could not use the kubeconfig")?;
     let (origin, place) = (Origin::default(), Place::Elsewhere);
     Ok(Requests { client, manager, origin, place, is_brief: false })
 }

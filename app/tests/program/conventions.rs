@@ -37,7 +37,7 @@ fn exit_codes_are_told_and_slips_are_answered_with_the_word() {
 fn where_there_is_no_cluster_that_is_said_and_nobody_else_is_asked() {
     let sandbox = with_path();
     let said = "No cluster configured. Start one with `setpoint up`, or set KUBECONFIG.";
-    for words in [&["get", "pods"][..], &["train", "ls"], &["serve", "ls"], &["vm", "ls"]] {
+    for words in [&["describe", "pods"][..], &["get", "pods"], &["train", "ls"], &["serve", "ls"], &["vm", "ls"]] {
         let ended = sandbox.run(words);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains(said), "{ended:?}");
@@ -165,8 +165,10 @@ fn kubectl_does_what_is_not_ours_and_waiting_tells_why() {
     let run = |words: &[&str]| machine.sandbox.run(words);
     let nodes = run(&["get", "nodes", "-o", "name"]);
     assert!(nodes.code == Some(0) && nodes.stdout.starts_with("node/"), "{nodes:?}");
-    assert!(run(&["-o", "json", "get", "nodes"]).json()["items"].is_array());
-    let missing = run(&["get", "pod", "nothing"]);
+    let described = run(&["describe", "nodes"]);
+    assert!(described.code == Some(0) && described.stdout.contains("Capacity:"), "{described:?}");
+    assert!(run(&["-o", "json", "create", "namespace", "tried"]).json()["kind"] == "Namespace");
+    let missing = run(&["describe", "pod", "nothing"]);
     assert_eq!(missing.code, Some(1), "kubectl's own code: {missing:?}");
     is_a_plugin(&machine);
     waits(&machine);

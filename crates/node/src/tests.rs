@@ -32,6 +32,7 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         address: Ipv4Addr::new(10, 1, 2, 3).into(),
         heartbeat: Default::default(),
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
+        absence: String::new(),
         devices: Arc::new(Devices::open(&directory, &Default::default())),
         network: None,
     };

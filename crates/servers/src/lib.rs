@@ -10,6 +10,7 @@
 mod clock;
 mod cutter;
 mod directory;
+mod engine;
 mod error;
 mod etcd;
 mod guest;
@@ -22,6 +23,7 @@ mod server;
 mod shared;
 
 pub use cutter::{Admit, Cutter};
+pub use engine::Engine;
 pub use error::Error;
 pub use etcd::Etcd;
 pub use guest::guest_image;
