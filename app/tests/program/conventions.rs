@@ -37,7 +37,13 @@ fn exit_codes_are_told_and_slips_are_answered_with_the_word() {
 fn where_there_is_no_cluster_that_is_said_and_nobody_else_is_asked() {
     let sandbox = with_path();
     let said = "No cluster configured. Start one with `setpoint up`, or set KUBECONFIG.";
-    for words in [&["describe", "pods"][..], &["get", "pods"], &["train", "ls"], &["serve", "ls"], &["vm", "ls"]] {
+    for words in [
+        &["describe", "pods"][..],
+        &["get", "pods"],
+        &["train", "ls"],
+        &["serve", "ls"],
+        &["vm", "ls"],
+    ] {
         let ended = sandbox.run(words);
         assert_eq!(ended.code, Some(1), "{ended:?}");
         assert!(ended.stderr.contains(said), "{ended:?}");
