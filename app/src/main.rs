@@ -22,6 +22,7 @@ mod listener;
 mod machines;
 mod node_agent;
 mod node_name;
+mod notify;
 mod operators;
 mod output;
 mod page;

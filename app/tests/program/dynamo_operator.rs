@@ -284,7 +284,7 @@ fn an_operator_is_configured_by_the_file_that_its_users_have() {
 fn the_log_of_an_operator_is_read_by_its_name() {
     let sandbox = Sandbox::new();
     let nothing = sandbox.run(&["logs", "--operator", "dynamo"]);
-    assert_eq!(nothing.code, Some(3), "{nothing:?}");
+    assert_eq!(nothing.code, Some(5), "{nothing:?}");
     let unknown = sandbox.run(&["logs", "--operator", "dinamo"]);
     let expected = "there is no operator \"dinamo\"; there are trainer, jobset, dynamo, lws";
     assert!(unknown.code == Some(2) && unknown.stderr.contains(expected), "{unknown:?}");
