@@ -18,6 +18,7 @@ mod kubeconfig;
 mod listener;
 mod machines;
 mod node_agent;
+mod node_listener;
 mod node_name;
 mod operators;
 mod output;

@@ -118,6 +118,7 @@ pub async fn open(
         directory,
         api,
         address: machine::address(),
+        port: None,
         heartbeat: settings.heartbeat,
         runtime,
         devices: Arc::new(devices),

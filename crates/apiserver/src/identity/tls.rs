@@ -124,7 +124,7 @@ impl Holder {
     }
 }
 
-fn certified(issued: &Issued) -> Result<Arc<CertifiedKey>, Error> {
+pub(super) fn certified(issued: &Issued) -> Result<Arc<CertifiedKey>, Error> {
     let provider: &CryptoProvider = &provider::default_provider();
     let chain = vec![issued.certificate.clone()];
     CertifiedKey::from_der(chain, issued.private_key(), provider)

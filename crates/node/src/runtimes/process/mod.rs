@@ -23,7 +23,7 @@ mod record;
 mod root;
 mod sandbox;
 pub mod shim;
-mod streams;
+pub(crate) mod streams;
 pub(crate) mod system;
 mod terminal;
 mod world;
