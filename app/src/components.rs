@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
@@ -25,9 +25,10 @@ use tokio::sync::watch;
 use crate::config::{self, StoreKind};
 use crate::definitions;
 use crate::machines;
-use crate::node_agent::{self, Closing, Runtime, Settings};
+use crate::node_agent::{self, Closing, Settings};
 use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
+use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
 
@@ -48,7 +49,7 @@ pub struct Components {
     pub operators: Vec<&'static dyn Family>,
     pub fake_nodes: simulated::Options,
     /// How pods run on this machine, if it is a node.
-    pub node: Option<Runtime>,
+    pub node: Option<Wanted>,
     /// What it is said to have besides what it has.
     pub node_resources: BTreeMap<String, String>,
 }
@@ -56,6 +57,8 @@ pub struct Components {
 /// What the components share.
 struct Shared {
     server: Arc<Server>,
+    /// The name of this node.
+    node: String,
     caches: Arc<Caches>,
     environment: Arc<dyn Environment>,
     metrics: Arc<Metrics>,
@@ -73,6 +76,8 @@ pub struct Started {
     pub controllers: usize,
     /// Become true when what operators need is there.
     installing: Vec<watch::Receiver<bool>>,
+    /// What runs the containers of this machine, once that is known.
+    pub chosen: Arc<OnceLock<Chosen>>,
     /// Who speaks for the nodes that live here, and their names.
     nodes: Vec<(Context, &'static str, Vec<String>)>,
 }
@@ -105,6 +110,7 @@ pub fn start(
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
         server: server.clone(),
+        node: plan.node.clone(),
         caches: Arc::new(Caches::in_process(reader, environment.clone())),
         environment,
         metrics: Arc::default(),
@@ -122,7 +128,8 @@ pub fn start(
     let families = plan.components.operators.iter();
     let installing = families.map(|family| start_family(plan, tasks, &shared, *family)).collect();
     let mut nodes = Vec::new();
-    if let Some(runtime) = plan.components.node {
+    let chosen: Arc<OnceLock<Chosen>> = Arc::default();
+    if let Some(wanted) = &plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
         let cluster = &plan.loaded.config.cluster;
         let heartbeat = match cluster.profile {
@@ -137,8 +144,17 @@ pub fn start(
         ));
         let resources = plan.components.node_resources.clone();
         let domain = cluster.domain.clone();
-        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
-        start_node(tasks, &shared, settings);
+        let asked = Asked { wanted: wanted.clone(), chosen: chosen.clone() };
+        let settings = move |runtime| Settings {
+            node,
+            data,
+            api: listen,
+            heartbeat,
+            runtime,
+            resources,
+            domain,
+        };
+        start_node(tasks, &shared, asked, settings);
     }
     if plan.components.operators.iter().any(|family| family.name() == machines::FAMILY) {
         start_machines(plan, tasks, &shared);
@@ -155,7 +171,7 @@ pub fn start(
     }
     let controllers = if plan.components.controllers { controllers::ALL.len() } else { 0 };
     let Shared { caches, health, .. } = shared;
-    Started { caches, health, controllers, installing, nodes }
+    Started { caches, health, controllers, installing, nodes, chosen }
 }
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
@@ -235,30 +251,53 @@ fn start_family(
     installing
 }
 
+/// What is asked to run containers, and where to say what does.
+struct Asked {
+    wanted: Wanted,
+    chosen: Arc<OnceLock<Chosen>>,
+}
+
 /// This machine as a node. What takes time begins after the server answers.
-fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
-    let context = shared.context(User::node(&settings.node), alone());
+fn start_node(
+    tasks: &Tasks,
+    shared: &Shared,
+    asked: Asked,
+    settings: impl FnOnce(Chosen) -> Settings + Send + 'static,
+) {
+    let node = shared.node.clone();
+    let context = shared.context(User::node(&node), alone());
     let server = shared.server.clone();
     let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
     let installer = shared.context(user, alone());
     let reader = shared.context(User::authenticated(CONTROLLERS_USER, [""; 0]), alone());
     tasks.spawn_until_stop(node::agent::NAME, async move {
+        let chosen = asked.wanted.choose().await;
+        tracing::info!(runtime = %chosen, "RuntimeController({})", chosen.runtime.name());
+        let _ = asked.chosen.set(chosen.clone());
+        let settings = settings(chosen);
         let api = match settings.api {
             Some(api) => api,
             None => node_agent::find_api(&reader).await,
         };
         let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
-        let mut options = match node_agent::open(&settings, api, network).await {
-            Ok(options) => options,
-            Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "this machine is no node");
-                return;
+        loop {
+            let mut options = match node_agent::open(&settings, api, network.clone()).await {
+                Ok(options) => options,
+                Err(error) => {
+                    tracing::error!(error = format!("{error:#}"), "this machine is no node");
+                    return;
+                }
+            };
+            let answering = answer_servers(&server, &mut options).await;
+            let is_absent = options.runtime.is_none();
+            let run = move |context| node_agent::run(context, options.clone());
+            let run = supervise(node::agent::NAME, context.clone(), run);
+            tokio::select! {
+                _ = async { tokio::join!(run, answering) } => return,
+                () = node_agent::appears(&settings), if is_absent => {}
             }
-        };
-        let answering = answer_servers(&server, &mut options).await;
-        let run = move |context| node_agent::run(context, options.clone());
-        tokio::join!(supervise(node::agent::NAME, context, run), answering);
+        }
     });
 }
 
@@ -302,7 +341,7 @@ fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, MACHINES_LEASE));
     let provider = shared.context(user.clone(), term);
     tasks.spawn_until_stop(MACHINES_LEASE, ::machines::provider::run(provider));
-    if !plan.components.node.is_some_and(|runtime| runtime != Runtime::None) {
+    if !plan.components.node.as_ref().is_some_and(|it| it.runtime != Runtime::None) {
         return;
     }
     let context = shared.context(user, alone());

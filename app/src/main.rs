@@ -26,6 +26,7 @@ mod page;
 mod parts;
 mod process;
 mod ready;
+mod runtimes;
 mod server;
 mod shutdown;
 mod socket;

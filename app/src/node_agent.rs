@@ -13,17 +13,21 @@ use node::machine;
 use node::network::{self, Connected, DOMAIN, Network};
 use node::register::Heartbeat;
 use node::runtime::{PodRuntime, START_MAX};
+use node::runtimes::cri::{self, Cri};
 use node::runtimes::process::{self, Process};
 use node::simulated::NODE;
 use reconcile::{Context, Kind, Name};
 
 use crate::listener;
+use crate::runtimes::{self, Chosen, Runtime};
 
 const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 /// In the data directory: records of containers, their logs, volumes.
 const DIRECTORY: &str = "node";
 /// What containers get to end when all are asked to.
 const STOP_GRACE: Duration = Duration::from_secs(30);
+/// How long until a runtime that did not answer is asked again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the objects of DNS may take to be written.
 const INSTALL_MAX: Duration = Duration::from_secs(5);
 /// The argument that makes this program the shim of a container.
@@ -32,39 +36,6 @@ const SHIM: &str = "container-shim";
 const KVM: &str = "/dev/kvm";
 /// The file of this program, even when another has taken its place.
 const PROGRAM: &str = "/proc/self/exe";
-
-/// What runs containers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Runtime {
-    /// The best there is: processes.
-    Auto,
-    /// Every container is a process of this machine; images are not pulled.
-    Process,
-    /// Nothing runs here; the node is there, but not ready.
-    None,
-}
-
-impl Runtime {
-    /// As the command line has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Runtime::Auto => "auto",
-            Runtime::Process => "process",
-            Runtime::None => "none",
-        }
-    }
-}
-
-impl Runtime {
-    /// For people: what was chosen, and why.
-    pub fn why(self) -> &'static str {
-        match self {
-            Runtime::Auto => "plain processes   (chosen by itself: they need nothing installed)",
-            Runtime::Process => "plain processes   (as asked by --runtime)",
-            Runtime::None => "none   (as asked by --runtime): pods are not run here",
-        }
-    }
-}
 
 /// For people: what this machine has to give.
 pub fn describe(data: &Path, resources: &BTreeMap<String, String>) -> String {
@@ -85,7 +56,7 @@ pub struct Settings {
     /// Where this process serves the API, if it does.
     pub api: Option<SocketAddr>,
     pub heartbeat: Heartbeat,
-    pub runtime: Runtime,
+    pub runtime: Chosen,
     /// What the node is said to have besides what it has.
     pub resources: BTreeMap<String, String>,
     /// Of the names that DNS answers for.
@@ -106,9 +77,10 @@ pub async fn open(
 ) -> Result<Options> {
     let directory = settings.data.join(DIRECTORY);
     let of_pods = network.as_ref().map(|connected| connected.network.clone());
-    let runtime = match settings.runtime {
-        Runtime::Auto | Runtime::Process => Some(open_process(&directory, of_pods)?),
-        Runtime::None => None,
+    let (runtime, absence) = match open_runtime(settings, of_pods).await {
+        Ok(runtime) => (Some(runtime), String::new()),
+        Err(Unopened::Absent(why)) => (None, why),
+        Err(Unopened::Failed(error)) => return Err(error),
     };
     let (kept, resources) = (directory.clone(), settings.resources.clone());
     // It asks a program.
@@ -121,9 +93,52 @@ pub async fn open(
         port: None,
         heartbeat: settings.heartbeat,
         runtime,
+        absence,
         devices: Arc::new(devices),
         network,
     })
+}
+
+/// Why there is no runtime.
+enum Unopened {
+    /// It does not answer, or there is to be none; the rest works on.
+    Absent(String),
+    Failed(anyhow::Error),
+}
+
+async fn open_runtime(
+    settings: &Settings,
+    network: Option<Arc<Network>>,
+) -> Result<Arc<dyn PodRuntime>, Unopened> {
+    let directory = settings.data.join(DIRECTORY);
+    let Chosen { runtime, socket, .. } = &settings.runtime;
+    let absent = |why: String| Unopened::Absent(format!("{}: {why}", runtime.name()));
+    match (runtime, socket) {
+        (Runtime::Process | Runtime::Auto, _) => {
+            open_process(&directory, network).map_err(Unopened::Failed)
+        }
+        (Runtime::Docker | Runtime::Podman, Some(socket)) => {
+            Err(absent(format!("this program cannot run containers at {}", socket.display())))
+        }
+        (Runtime::Containerd | Runtime::CriO, Some(socket)) => {
+            let cluster = mark(&directory, &settings.node);
+            let socket = socket.clone();
+            let start_max = START_MAX;
+            let options = cri::Options { socket, directory, cluster, start_max, network };
+            let opened = Cri::open(options).await.map_err(absent)?;
+            Ok(Arc::new(opened))
+        }
+        (_, None) => Err(Unopened::Absent("runtime is none".to_owned())),
+        (Runtime::None, Some(_)) => Err(Unopened::Absent("runtime is none".to_owned())),
+    }
+}
+
+/// What marks the containers of this node among those of a runtime: the same for as long as its
+/// data are where they are.
+fn mark(directory: &Path, node: &str) -> String {
+    let _ = std::fs::create_dir_all(directory);
+    let place = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    reconcile::names::digest(&[&place.to_string_lossy(), node])
 }
 
 /// How many containers of a data directory run. Nothing is changed.
@@ -164,7 +179,7 @@ pub async fn connect(
     settings: &Settings,
     (own, installer): (&Context, &Context),
 ) -> Option<Connected> {
-    if settings.runtime == Runtime::None {
+    if settings.runtime.runtime == Runtime::None {
         return None;
     }
     match try_connect(settings, (own, installer)).await {
@@ -224,6 +239,19 @@ fn open_process(directory: &Path, network: Option<Arc<Network>>) -> Result<Arc<d
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))
+}
+
+/// Returns when a runtime that did not answer does.
+pub async fn appears(settings: &Settings) {
+    let Chosen { runtime, socket: Some(socket), .. } = &settings.runtime else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        if runtimes::ask(*runtime, socket.clone()).await.is_ok() {
+            return;
+        }
+    }
 }
 
 /// Where the servers of this cluster say they are, for a process that serves nobody itself.

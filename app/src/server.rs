@@ -27,6 +27,7 @@ use crate::output::Output;
 use crate::page;
 use crate::parts::Parts;
 use crate::ready::Ready;
+use crate::runtimes::Runtime;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
 use crate::socket::Socket;
 
@@ -181,19 +182,22 @@ async fn wait_for_operators(plan: &Plan, started: &Started, parts: &mut Parts) {
 
 /// Ready means that a pod can run: the node is there, and known to be.
 async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
-    let Some(runtime) = plan.components.node else { return };
-    parts.add("runtime", runtime.why());
+    if plan.components.node.is_none() {
+        return;
+    }
     let is_up = started.health.reaches(node::agent::NAME, &reconcile::health::State::Running);
     let node = &plan.node;
     if timeout(NODE_MAX, is_up).await.is_err() {
         return parts.add_unwell("node", format!("{node}   not registered yet; see the log"));
     }
-    match runtime {
-        node_agent::Runtime::None => parts.add_unwell("node", format!("{node}   NotReady")),
-        _ => {
+    let Some(chosen) = started.chosen.get() else { return };
+    parts.add("runtime", chosen.to_string());
+    match (chosen.runtime, chosen.version.is_some()) {
+        (Runtime::Process, _) | (_, true) => {
             let told = node_agent::describe(&plan.data, &plan.components.node_resources);
             parts.add("node", format!("{node}   Ready   {told}"));
         }
+        _ => parts.add_unwell("node", format!("{node}   NotReady")),
     }
 }
 

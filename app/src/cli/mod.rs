@@ -9,6 +9,7 @@ mod doctor;
 mod down;
 mod logs;
 mod operator;
+mod runtime;
 mod serve;
 mod serving;
 mod start;

@@ -147,7 +147,12 @@ impl Up {
         }
         let components: Vec<_> = self.serving.components.iter().map(|one| one.name()).collect();
         command.arg("--components").arg(components.join(","));
-        command.args(["--runtime", self.serving.runtime.name()]);
+        if let Some(runtime) = self.serving.runtime.runtime {
+            command.args(["--runtime", runtime.name()]);
+        }
+        if let Some(socket) = &self.serving.runtime.container_runtime_endpoint {
+            command.arg("--container-runtime-endpoint").arg(socket);
+        }
         if !self.serving.node_resources.text.is_empty() {
             command.args(["--node-resources", &self.serving.node_resources.text]);
         }

@@ -22,6 +22,7 @@ pub use file::Source;
 pub use storage::{Storage, StoreKind};
 
 use crate::operators;
+use crate::runtimes::{self, Runtime, Wanted};
 use crate::telemetry::Format;
 use section::Section;
 use tree::Document;
@@ -35,6 +36,8 @@ pub struct Config {
     pub operators_off: BTreeSet<&'static str>,
     pub log_level: LogLevel,
     pub log_format: Format,
+    /// `runtime` and `container_runtime_endpoint`: what runs containers.
+    pub runtime: Wanted,
     /// `web.port`: where `setpoint web` serves its page.
     pub web_port: Option<u16>,
 }
@@ -92,9 +95,11 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let (log_level, log_format) =
         (log_level.unwrap_or(unless_said), log_format.unwrap_or_default());
     let web_port = read_web(root.section("web")?, &mut remarks)?;
+    let runtime = read_runtime(&mut root)?;
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
-    let config = Config { storage, cluster, operators_off, log_level, log_format, web_port };
+    let config =
+        Config { storage, cluster, operators_off, log_level, log_format, runtime, web_port };
     Ok((config, remarks))
 }
 
@@ -110,6 +115,14 @@ fn read_operators(
     }
     section.finish(remarks);
     Ok(off)
+}
+
+fn read_runtime(root: &mut Section<'_>) -> Result<Wanted> {
+    let expected = "auto, docker, podman, containerd, cri-o, process or none";
+    let runtime = root.read("runtime", expected, Runtime::parse)?;
+    let expected = "a path of a socket, with or without unix:// before it";
+    let socket = root.read("container_runtime_endpoint", expected, runtimes::parse_socket)?;
+    Ok(Wanted { runtime: runtime.unwrap_or_default(), socket })
 }
 
 /// The port of the page for people.

@@ -166,9 +166,14 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
         || "none://".to_owned(),
         |runtime| format!("{}://{}", runtime.name(), runtime.version()),
     );
-    let ready = match &options.runtime {
-        Some(_) => (Truth::True, "KubeletReady", "kubelet is posting ready status"),
-        None => (Truth::False, "KubeletNotReady", "container runtime is not available"),
+    let trouble = match &options.runtime {
+        Some(runtime) => runtime.trouble().map(|why| format!("container runtime is down: {why}")),
+        None if options.absence.is_empty() => Some("container runtime is not available".to_owned()),
+        None => Some(format!("container runtime is not available: {}", options.absence)),
+    };
+    let ready = match &trouble {
+        None => (Truth::True, "KubeletReady", "kubelet is posting ready status"),
+        Some(why) => (Truth::False, "KubeletNotReady", why.as_str()),
     };
     let mut list = node.value["status"]["conditions"].as_array().cloned().unwrap_or_default();
     for (kind, (status, reason, message)) in [

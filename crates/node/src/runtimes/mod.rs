@@ -1,4 +1,14 @@
-//! The runtimes there are.
+//! The runtimes: one folder each.
 
+pub mod cri;
+pub mod docker;
 pub mod fake;
 pub mod process;
+
+/// Who answered on a socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Answer {
+    /// `docker`, `podman`, `containerd` or `cri-o`.
+    pub name: &'static str,
+    pub version: String,
+}

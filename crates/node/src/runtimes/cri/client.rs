@@ -89,7 +89,8 @@ impl Client {
             let what = format!("{method} did not answer within {} s", limit.as_secs());
             Status::deadline_exceeded(what)
         };
-        let call = self.call(&format!("{RUNTIME}{method}"), request);
+        let path = format!("{RUNTIME}{method}");
+        let call = self.call(&path, request);
         tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
     }
 
@@ -149,9 +150,4 @@ fn path_of(text: &str) -> Result<PathAndQuery, Status> {
 pub fn is_missing(status: &Status) -> bool {
     // Some say it in words only.
     status.code() == Code::NotFound || status.message().contains("not found")
-}
-
-/// Whether nobody answered.
-pub fn is_away(status: &Status) -> bool {
-    matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
 }

@@ -12,8 +12,8 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{Inner, archive};
 use super::messages::{StatusRequest, StatusResponse};
+use super::{Inner, archive};
 
 /// How long a runtime may take to notice its plugin.
 const NOTICE_MAX: Duration = Duration::from_secs(10);

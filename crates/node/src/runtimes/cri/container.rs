@@ -80,7 +80,12 @@ pub fn image_name(image: &str) -> String {
 }
 
 /// What to make. `target` is the container whose processes it sees, if there is one.
-pub fn config(cluster: &str, spec: &ContainerSpec, host_network: bool, target: &str) -> ContainerConfig {
+pub fn config(
+    cluster: &str,
+    spec: &ContainerSpec,
+    host_network: bool,
+    target: &str,
+) -> ContainerConfig {
     let id = &spec.id;
     let mut marks = labels::of_pod(cluster, (&id.pod, &spec.namespace, &spec.pod_name));
     marks.insert(labels::CONTAINER.to_owned(), id.name.clone());
@@ -94,10 +99,8 @@ pub fn config(cluster: &str, spec: &ContainerSpec, host_network: bool, target: &
     if let Some(signal) = spec.stop_signal {
         notes.insert(labels::STOP_SIGNAL.to_owned(), signal.to_string());
     }
-    let envs = spec.env.iter().map(|(key, value)| KeyValue {
-        key: key.clone(),
-        value: value.clone(),
-    });
+    let envs =
+        spec.env.iter().map(|(key, value)| KeyValue { key: key.clone(), value: value.clone() });
     ContainerConfig {
         metadata: Some(ContainerMetadata { name: id.name.clone(), attempt: id.attempt }),
         image: Some(ImageSpec { image: image_name(&spec.image) }),

@@ -94,8 +94,7 @@ impl Inner {
             runs.filter(|(id, _)| id.name == *name).map(|(_, run)| run.native.clone()).last()
         });
         let target = target.unwrap_or_default();
-        let config =
-            container::config(&self.options.cluster, spec, sandbox.host_network, &target);
+        let config = container::config(&self.options.cluster, spec, sandbox.host_network, &target);
         let mut of_pod = self.sandbox_config(&pod, (sandbox.attempt, sandbox.host_network));
         if let Some(context) =
             of_pod.linux.as_mut().and_then(|linux| linux.security_context.as_mut())
@@ -134,10 +133,9 @@ impl Inner {
             stopped = self.stop_native(&run.native, Duration::ZERO).await;
         }
         match stopped {
-            Err(status) if !is_missing(&status) => Err(Refusal {
-                reason: "KillContainerError",
-                message: status.message().to_owned(),
-            }),
+            Err(status) if !is_missing(&status) => {
+                Err(Refusal { reason: "KillContainerError", message: status.message().to_owned() })
+            }
             _ => self.look().await.map_err(|status| failed(&status)),
         }
     }
@@ -216,9 +214,8 @@ impl Inner {
         let container_id = self.running(id, "ExecError")?;
         let request = ExecSyncRequest { container_id, cmd: command.to_vec(), timeout: 0 };
         let executed = self.client.runtime_within("ExecSync", request, EXEC_MAX).await;
-        let ExecSyncResponse { stdout, stderr, exit_code } = executed.map_err(|status| Refusal {
-            reason: "ExecError",
-            message: status.message().to_owned(),
+        let ExecSyncResponse { stdout, stderr, exit_code } = executed.map_err(|status| {
+            Refusal { reason: "ExecError", message: status.message().to_owned() }
         })?;
         let mut output = [stdout, stderr].concat();
         output.truncate(OUTPUT_BYTES_MAX);

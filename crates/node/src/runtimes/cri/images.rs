@@ -76,9 +76,9 @@ impl Inner {
         command.args(["images", "import", "--all-platforms"]).arg(archive);
         command.stdin(Stdio::null());
         let ended = tokio::task::spawn_blocking(move || command.output()).await;
-        let ended = ended.map_err(|error| error.to_string())?.map_err(|error| {
-            format!("could not run ctr, which comes with containerd: {error}")
-        })?;
+        let ended = ended
+            .map_err(|error| error.to_string())?
+            .map_err(|error| format!("could not run ctr, which comes with containerd: {error}"))?;
         let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
         if !ended.status.success() {
             return Err(said(&ended.stderr));

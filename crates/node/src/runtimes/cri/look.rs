@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::pin::pin;
-use std::sync::{Arc, PoisonError, Weak};
+use std::sync::{PoisonError, Weak};
 use std::time::Duration;
 
 use futures::future::{Either, select};

@@ -41,8 +41,8 @@ use super::Answer;
 use crate::image::ImageStore;
 use crate::network::{Mode, Network};
 use crate::runtime::{
-    Container, ContainerId, ContainerSpec, Executed, Image, Listener, PodRuntime, Refusal,
-    Sandbox, SandboxSpec,
+    Container, ContainerId, ContainerSpec, Executed, Image, Listener, PodRuntime, Refusal, Sandbox,
+    SandboxSpec,
 };
 use client::Client;
 use look::Held;
@@ -95,10 +95,8 @@ pub async fn ask(socket: &Path) -> Result<Answer, String> {
 
 async fn ask_client(client: &Client) -> Result<Answer, String> {
     let request = VersionRequest { version: API_VERSION.to_owned() };
-    let version: VersionResponse = client
-        .runtime("Version", request)
-        .await
-        .map_err(|status| status.message().to_owned())?;
+    let version: VersionResponse =
+        client.runtime("Version", request).await.map_err(|status| status.message().to_owned())?;
     let name = match version.runtime_name.as_str() {
         "containerd" => "containerd",
         "cri-o" => "cri-o",

@@ -9,10 +9,9 @@ use tonic::Status;
 use super::container::labels;
 use super::look::Made;
 use super::messages::{
-    Empty, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Map, NamespaceMode,
-    NamespaceOption, PodSandboxConfig, PodSandboxMetadata, PodSandboxStatusRequest,
-    PodSandboxStatusResponse, ProfileType, RunPodSandboxRequest, RunPodSandboxResponse,
-    SandboxRequest, SecurityProfile,
+    Empty, LinuxPodSandboxConfig, LinuxSandboxSecurityContext, Map, NamespaceMode, NamespaceOption,
+    PodSandboxConfig, PodSandboxMetadata, PodSandboxStatusRequest, PodSandboxStatusResponse,
+    ProfileType, RunPodSandboxRequest, RunPodSandboxResponse, SandboxRequest, SecurityProfile,
 };
 use super::{Inner, cni};
 use crate::runtime::{Refusal, Sandbox, SandboxSpec};
@@ -144,10 +143,8 @@ impl Inner {
 
     async fn stop_sandbox(&self, id: &str) -> Result<(), Status> {
         let request = SandboxRequest { pod_sandbox_id: id.to_owned() };
-        let _: Empty = self
-            .client
-            .runtime_within("StopPodSandbox", request, self.options.start_max)
-            .await?;
+        let _: Empty =
+            self.client.runtime_within("StopPodSandbox", request, self.options.start_max).await?;
         Ok(())
     }
 
@@ -155,10 +152,8 @@ impl Inner {
     pub async fn remove_sandbox(&self, id: &str) -> Result<(), Status> {
         self.stop_sandbox(id).await?;
         let request = SandboxRequest { pod_sandbox_id: id.to_owned() };
-        let _: Empty = self
-            .client
-            .runtime_within("RemovePodSandbox", request, self.options.start_max)
-            .await?;
+        let _: Empty =
+            self.client.runtime_within("RemovePodSandbox", request, self.options.start_max).await?;
         Ok(())
     }
 

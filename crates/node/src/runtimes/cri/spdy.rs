@@ -25,8 +25,14 @@ pub const PIECE_BYTES_MAX: usize = 32 << 10;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Frame {
     /// A piece of a stream; `is_last` if nothing follows.
-    Data { stream: u32, bytes: Vec<u8>, is_last: bool },
-    Reset { stream: u32 },
+    Data {
+        stream: u32,
+        bytes: Vec<u8>,
+        is_last: bool,
+    },
+    Reset {
+        stream: u32,
+    },
     Ping(u32),
     GoAway,
     /// Of no meaning to us.
@@ -157,11 +163,8 @@ mod tests {
         ]
         .concat();
         let mut reader = Reader::new(&bytes[..]);
-        let piece = |stream, bytes: &[u8], is_last| Frame::Data {
-            stream,
-            bytes: bytes.to_vec(),
-            is_last,
-        };
+        let piece =
+            |stream, bytes: &[u8], is_last| Frame::Data { stream, bytes: bytes.to_vec(), is_last };
         for expected in [
             piece(1, b"hi", false),
             piece(3, &long[1..], false),

@@ -104,9 +104,9 @@ enum End {
 
 /// Connects to an address of the runtime, and leaves HTTP.
 async fn connect(url: &str) -> io::Result<TcpStream> {
-    let rest = url.strip_prefix("http://").ok_or_else(|| {
-        io::Error::other(format!("{url} is not an address of plain HTTP"))
-    })?;
+    let rest = url
+        .strip_prefix("http://")
+        .ok_or_else(|| io::Error::other(format!("{url} is not an address of plain HTTP")))?;
     let (host, path) = rest.split_once('/').unwrap_or((rest, ""));
     let mut stream = TcpStream::connect(host).await?;
     stream.set_nodelay(true)?;
@@ -254,7 +254,11 @@ async fn hear(
                 if status.len() + bytes.len() <= STATUS_BYTES_MAX {
                     status.extend_from_slice(&bytes);
                 }
-                if is_last && let Some(ended) = ended.take() {
+                // Some close the connection behind it, and the stream never.
+                let is_whole = serde_json::from_slice::<Value>(&status).is_ok();
+                if (is_last || is_whole)
+                    && let Some(ended) = ended.take()
+                {
                     let _ = ended.send(code(&status, of));
                 }
             }

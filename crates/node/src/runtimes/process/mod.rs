@@ -156,6 +156,8 @@ impl Process {
         let container = Container {
             id: spec.id.clone(),
             image: spec.image.clone(),
+            image_id: String::new(),
+            native_id: None,
             failures: spec.failures,
             state,
         };

@@ -302,14 +302,6 @@ pub struct AttachRequest {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct PortForwardRequest {
-    #[prost(string, tag = "1")]
-    pub pod_sandbox_id: String,
-    #[prost(int32, repeated, tag = "2")]
-    pub port: Vec<i32>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
 pub struct StreamResponse {
     #[prost(string, tag = "1")]
     pub url: String,

@@ -1,6 +1,6 @@
 //! Images.
 
-use super::{Int64Value, PodSandboxConfig, UInt64Value};
+use super::{Int64Value, PodSandboxConfig};
 
 #[derive(Clone, PartialEq, prost::Message)]
 pub struct ImageSpec {
@@ -73,30 +73,4 @@ pub struct PullImageRequest {
 pub struct PullImageResponse {
     #[prost(string, tag = "1")]
     pub image_ref: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct RemoveImageRequest {
-    #[prost(message, optional, tag = "1")]
-    pub image: Option<ImageSpec>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct FilesystemIdentifier {
-    #[prost(string, tag = "1")]
-    pub mountpoint: String,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct FilesystemUsage {
-    #[prost(message, optional, tag = "2")]
-    pub fs_id: Option<FilesystemIdentifier>,
-    #[prost(message, optional, tag = "3")]
-    pub used_bytes: Option<UInt64Value>,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
-pub struct ImageFsInfoResponse {
-    #[prost(message, repeated, tag = "1")]
-    pub image_filesystems: Vec<FilesystemUsage>,
 }

@@ -104,12 +104,6 @@ pub struct Int64Value {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
-pub struct UInt64Value {
-    #[prost(uint64, tag = "1")]
-    pub value: u64,
-}
-
-#[derive(Clone, PartialEq, prost::Message)]
 pub struct SecurityProfile {
     #[prost(enumeration = "ProfileType", tag = "1")]
     pub profile_type: i32,
