@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use ::machines::roles;
 use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
@@ -24,6 +25,8 @@ use tokio::sync::watch;
 
 use crate::config::{self, StoreKind};
 use crate::definitions;
+use crate::foresight::Foresight;
+use crate::installed::{self, Found, Record};
 use crate::machines;
 use crate::node_agent::{self, Closing, Settings};
 use crate::node_listener::Listener;
@@ -122,11 +125,13 @@ pub fn start(
     if plan.components.controllers {
         start_controllers(plan, tasks, &shared);
     }
+    let gangs = start_gangs(plan, tasks, &shared);
     if plan.components.scheduler {
-        start_scheduler(plan, tasks, &shared);
+        start_scheduler(plan, tasks, &shared, gangs.clone());
     }
     let families = plan.components.operators.iter();
-    let installing = families.map(|family| start_family(plan, tasks, &shared, *family)).collect();
+    let families = families.map(|family| start_family(plan, tasks, &shared, *family, &gangs));
+    let installing = families.chain([gangs.clone()]).collect();
     let mut nodes = Vec::new();
     let chosen: Arc<OnceLock<Chosen>> = Arc::default();
     if let Some(wanted) = &plan.components.node {
@@ -199,10 +204,34 @@ fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     tasks.spawn_until_stop("default-class", install);
 }
 
-fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+/// Installs the kinds of gangs, which the scheduler and some operators know. What is returned
+/// becomes true when they are there.
+fn start_gangs(plan: &Plan, tasks: &Tasks, shared: &Shared) -> watch::Receiver<bool> {
+    let Components { scheduler, operators, .. } = &plan.components;
+    let installed = watch::Sender::new(!*scheduler && operators.is_empty());
+    let installing = installed.subscribe();
+    if *installing.borrow() {
+        return installing;
+    }
+    let installer = shared.context(definitions::installer(), alone());
+    let record = Record::of(&shared.server, &installer, "gangs", &[]);
+    let server = shared.server.clone();
+    tasks.spawn_until_stop("gangs", async move {
+        let found = record.look().await;
+        installed.send_replace(found != Found::Unknown);
+        if found != Found::Unchanged {
+            let manifests = scheduler::manifests();
+            let named = installed::named(&manifests);
+            definitions::install_within(&server, &installer, manifests).await;
+            installed.send_replace(true);
+            record.write(&named).await;
+        }
+    });
+    installing
+}
+
+fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared, mut gangs: watch::Receiver<bool>) {
     let term = elect(plan, tasks, shared, (SCHEDULER_USER, SCHEDULER_LEASE));
-    let installer = User::authenticated("system:setpoint", [GROUP_MASTERS]);
-    let installer = shared.context(installer, alone());
     let context = shared.context(User::authenticated(SCHEDULER_USER, [""; 0]), term);
     let policy = match plan.loaded.config.cluster.scheduler_policy {
         config::Policy::Default => scheduler::Policy::BestScore,
@@ -210,9 +239,14 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     };
     let mut options = scheduler::Options::default();
     options.profiles.iter_mut().for_each(|profile| profile.policy = policy);
+    shared.server.beside.set_foresight(Foresight {
+        client: context.client.clone(),
+        verdicts: options.verdicts.clone(),
+        profiles: options.profiles.clone(),
+    });
     let run = move |context| scheduler::run(context, options.clone());
     tasks.spawn(SCHEDULER_LEASE, async move {
-        definitions::install(&installer, &scheduler::manifests()).await;
+        let _ = gangs.wait_for(|is_there| *is_there).await;
         supervise(SCHEDULER_LEASE, context, run).await;
     });
 }
@@ -224,6 +258,7 @@ fn start_family(
     tasks: &Tasks,
     shared: &Shared,
     family: &'static dyn Family,
+    gangs: &watch::Receiver<bool>,
 ) -> watch::Receiver<bool> {
     let user = embedded::user(family);
     let installed = watch::Sender::new(false);
@@ -236,14 +271,18 @@ fn start_family(
         (operator, Context { elsewhere: elsewhere.clone(), ..context })
     });
     let contexts = contexts.collect();
+    let installer = shared.context(definitions::installer(), alone());
+    let names: Vec<&str> = family.operators().iter().map(|operator| operator.name).collect();
+    let record = Record::of(&shared.server, &installer, family.name(), &names);
     let context = shared.context(user, alone());
     embedded::connect(&shared.server, family, Context { elsewhere, ..context });
     let given = embedded::Given {
         family,
-        installer: shared.context(embedded::installer(), alone()),
+        server: shared.server.clone(),
+        installer,
         contexts,
-        // Gangs are the scheduler's; whose definitions are there first does not matter.
-        also: scheduler::manifests(),
+        record,
+        gangs: gangs.clone(),
         authority_pem: shared.authority_pem.clone(),
         installed,
     };
@@ -336,15 +375,13 @@ async fn answer_servers(
 
 /// What stands in for the add-ons that machines are made of, and runs them on this node.
 fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared) {
-    // They stand in for programs that have the run of the cluster.
-    let user = User::authenticated("system:machine-provider", [GROUP_MASTERS]);
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, MACHINES_LEASE));
-    let provider = shared.context(user.clone(), term);
+    let provider = shared.context(User::authenticated(roles::PROVIDER, [""; 0]), term);
     tasks.spawn_until_stop(MACHINES_LEASE, ::machines::provider::run(provider));
     if !plan.components.node.as_ref().is_some_and(|it| it.runtime != Runtime::None) {
         return;
     }
-    let context = shared.context(user, alone());
+    let context = shared.context(User::authenticated(roles::LAUNCHER, [""; 0]), alone());
     let (server, node, data) = (shared.server.clone(), plan.node.clone(), plan.data.clone());
     let reach = plan.loaded.config.cluster.images;
     tasks.spawn_until_stop(node::machines::NAME, async move {

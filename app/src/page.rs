@@ -48,6 +48,7 @@ fn page(status: &Status, api: &str) -> String {
     };
     row("health", &status.health);
     row("API", api);
+    row("console", &format!("{api}/console/   (`setpoint ui` signs you in)"));
     row("revision", &status.revision.to_string());
     if let Some(census) = &status.census {
         row("nodes", &format!("{} of {} ready", census.nodes_ready, census.nodes));

@@ -128,7 +128,7 @@ impl Wanted {
                 let why = "as asked".to_owned();
                 Chosen { runtime: Runtime::Process, socket: None, version: None, why }
             }
-            Runtime::Auto => self.look().await,
+            Runtime::Auto => self.look(Runtime::sockets).await,
             named => self.ask_for(named).await,
         }
     }
@@ -151,11 +151,11 @@ impl Wanted {
         Chosen { runtime, socket, version: None, why }
     }
 
-    async fn look(&self) -> Chosen {
+    async fn look(&self, usual: impl Fn(Runtime) -> Vec<PathBuf>) -> Chosen {
         for runtime in LOOKED_FOR {
             let sockets = match &self.socket {
                 Some(socket) => vec![socket.clone()],
-                None => runtime.sockets(),
+                None => usual(runtime),
             };
             for socket in sockets {
                 if let Ok(answer) = ask(runtime, socket.clone()).await {
@@ -201,4 +201,73 @@ pub async fn ask(runtime: Runtime, socket: PathBuf) -> Result<Answer, String> {
 pub fn parse_socket(text: &str) -> Option<PathBuf> {
     let path = text.strip_prefix("unix://").unwrap_or(text);
     (path.starts_with('/') && path.len() > 1).then(|| PathBuf::from(path))
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+    use tokio::net::UnixListener;
+
+    use super::*;
+
+    const DOCKER: &str = r#"{"Version": "1.0", "Components": [{"Name": "Engine"}]}"#;
+    const PODMAN: &str = r#"{"Version": "2.0", "Components": [{"Name": "Podman Engine"}]}"#;
+
+    /// Says the same to everybody who connects.
+    fn answer(path: &PathBuf, body: &'static str) -> tokio::task::JoinHandle<()> {
+        let listener = UnixListener::bind(path).expect("a socket");
+        tokio::spawn(async move {
+            while let Ok((mut stream, _)) = listener.accept().await {
+                let mut asked = [0; 1024];
+                let _ = stream.read(&mut asked).await;
+                let length = body.len();
+                let text = format!("HTTP/1.1 200 OK\r\nContent-Length: {length}\r\n\r\n{body}");
+                let _ = stream.write_all(text.as_bytes()).await;
+            }
+        })
+    }
+
+    #[tokio::test]
+    async fn the_first_that_answers_is_chosen() {
+        let name = format!("setpoint-runtimes-{}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        for presence in 0..4_u8 {
+            std::fs::create_dir_all(&directory).expect("a directory");
+            let socket = |runtime: Runtime| directory.join(runtime.name());
+            let mut servers = Vec::new();
+            if presence & 1 != 0 {
+                servers.push(answer(&socket(Runtime::Docker), DOCKER));
+            } else {
+                // Somebody was there, and nobody is.
+                drop(std::os::unix::net::UnixListener::bind(socket(Runtime::Docker)));
+            }
+            if presence & 2 != 0 {
+                servers.push(answer(&socket(Runtime::Podman), PODMAN));
+            }
+            let chosen = Wanted::default().look(|runtime| vec![socket(runtime)]).await;
+            let expected = match presence {
+                0 => (Runtime::Process, None),
+                2 => (Runtime::Podman, Some("2.0")),
+                _ => (Runtime::Docker, Some("1.0")),
+            };
+            assert_eq!((chosen.runtime, chosen.version.as_deref()), expected, "{chosen}");
+            // One that is named and does not answer is chosen all the same, and says so.
+            let named = Wanted { runtime: Runtime::Podman, socket: Some(socket(Runtime::Docker)) };
+            let chosen = named.choose().await;
+            assert_eq!((chosen.runtime, chosen.version.is_some()), (Runtime::Podman, false));
+            assert!(chosen.to_string().contains("does not answer yet"), "{chosen}");
+            servers.iter().for_each(|server| server.abort());
+            std::fs::remove_dir_all(&directory).expect("it goes");
+        }
+    }
+
+    #[test]
+    fn names_are_those_of_the_configuration() {
+        for name in ["auto", "docker", "podman", "containerd", "cri-o", "process", "none"] {
+            assert_eq!(Runtime::parse(name).map(Runtime::name), Some(name));
+        }
+        assert_eq!(Runtime::parse("rkt"), None);
+        assert_eq!(parse_socket("unix:///run/a.sock"), Some(PathBuf::from("/run/a.sock")));
+        assert_eq!(parse_socket("tcp://here"), None);
+    }
 }

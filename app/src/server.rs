@@ -15,8 +15,10 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use crate::allocator;
 use crate::components::{self, Components, Started};
 use crate::config::{Loaded, StoreKind};
+use crate::console;
 use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
@@ -61,6 +63,7 @@ pub struct Plan {
 
 /// Runs until a signal says to stop.
 pub async fn run(plan: Plan) -> Result<()> {
+    allocator::keep_for_now();
     let mut signals = Signals::listen().context("could not listen for signals")?;
     let mut parts = Parts::since(plan.began);
     let mut claim = Claim::take(&plan.data)?;
@@ -85,6 +88,7 @@ pub async fn run(plan: Plan) -> Result<()> {
         let note = if plan.listen.is_met_by(listen) { "" } else { "   (the usual port is taken)" };
         parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
+    api.beside.set_pages(console::Files);
     let started = components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
     let (_socket, local) = Socket::listen(&plan.data)?;
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());
@@ -121,6 +125,7 @@ pub async fn run(plan: Plan) -> Result<()> {
         // Whoever reads the output may be gone; that is no reason not to serve.
         warn!(%error, "could not say that it is ready");
     }
+    allocator::give_back_all();
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");

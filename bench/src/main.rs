@@ -6,7 +6,9 @@
 mod api;
 mod apply;
 mod cluster;
+mod history;
 mod inference;
+mod machines;
 mod node;
 mod statistics;
 mod store;
@@ -34,8 +36,12 @@ enum What {
     Api(api::Options),
     /// A cluster of simulated nodes: scheduling, Deployments, Jobs, gangs, deletion.
     Cluster(cluster::Options),
+    /// The past: what keeping it costs, lists at a revision, traces.
+    History(history::Options),
     /// Graphs of model servers on simulated nodes: time, writes, looks, memory.
     Inference(inference::Options),
+    /// Virtual machines: how soon they run, what idle ones cost, how fast images come in.
+    Machines(machines::Options),
     /// This machine as a node: pods that run as processes.
     Node(node::Options),
     /// TrainJobs on simulated nodes: time, writes, memory.
@@ -52,7 +58,9 @@ fn main() -> anyhow::Result<()> {
             What::Store(options) => store::run(options).await,
             What::Api(options) => api::run(options).await,
             What::Cluster(options) => cluster::run(options).await,
+            What::History(options) => history::run(options).await,
             What::Inference(options) => inference::run(options).await,
+            What::Machines(options) => machines::run(options).await,
             What::Node(options) => node::run(options).await,
             What::Training(options) => training::run(options).await,
         }

@@ -1,10 +1,11 @@
-//! What a developer runs: `cargo xtask test`, `tidy`, `bench`, `sim`, `codegen`. Ships nothing.
+//! What a developer runs: `cargo xtask test`, `tidy`, `bench`, `sim`, `codegen`, `console`. Ships nothing.
 //!
 //! This file reads the command line; each command has a file of its own.
 
 mod bench;
 mod codegen;
 mod codegen_schemas;
+mod console;
 mod kubectl;
 mod packages;
 mod sim;
@@ -38,6 +39,7 @@ cargo xtask COMMAND
                           plants one defect after the other and expects each to be found.
   codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
                           files kinds.json and types.json in DIR.
+  console                 Builds the web console with npm; the next build of the program has it.
   help                    This text.
 ";
 
@@ -48,6 +50,7 @@ enum Command {
     Bench(Vec<String>),
     Sim(sim::Options),
     Codegen(PathBuf),
+    Console,
     Help,
 }
 
@@ -69,6 +72,7 @@ fn run(command: Command) -> Result<()> {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Sim(options) => sim::run(&options),
         Command::Codegen(facts) => codegen::run(&facts),
+        Command::Console => console::run(),
         Command::Help => {
             print!("{HELP}");
             Ok(())
@@ -88,6 +92,7 @@ fn parse(arguments: &[String]) -> Result<Command> {
         ["sim", rest @ ..] => Command::Sim(parse_sim(rest)?),
         ["codegen", "--facts", facts] => Command::Codegen(PathBuf::from(facts)),
         ["codegen", ..] => bail!("`codegen` needs `--facts DIR`"),
+        ["console"] => Command::Console,
         _ => bail!("`{}` is not a command; see `cargo xtask help`", words.join(" ")),
     })
 }

@@ -152,7 +152,7 @@ async fn resource_of(client: &kube::Client, object: &Value) -> Result<(ApiResour
 }
 
 /// The files that are meant, in the order of their names.
-fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
+pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
@@ -169,7 +169,7 @@ fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
     Ok(files)
 }
 
-fn read(path: &Path) -> Result<Vec<Value>> {
+pub(super) fn read(path: &Path) -> Result<Vec<Value>> {
     let reading = || format!("could not read {}", path.display());
     let text = match path.to_str() {
         Some("-") => {

@@ -28,8 +28,8 @@ pub struct Target {
     pub namespace: String,
 }
 
-/// A client that writes under a name.
-pub async fn connect(target: &Target, manager: &'static str) -> Result<Requests> {
+/// How a cluster is reached, and as whom.
+pub async fn config(target: &Target) -> Result<kube::Config> {
     let path = match &target.kubeconfig {
         Some(path) => path.clone(),
         None => kubeconfig::in_data(&directories::data(target.data_dir.as_deref())?),
@@ -40,8 +40,13 @@ pub async fn connect(target: &Target, manager: &'static str) -> Result<Requests>
     let reading = || format!("could not read the kubeconfig {}", path.display());
     let config = Kubeconfig::read_from(&path).with_context(reading)?;
     let options = KubeConfigOptions::default();
-    let config = kube::Config::from_custom_kubeconfig(config, &options).await;
-    let client = kube::Client::try_from(config.with_context(reading)?).with_context(reading)?;
+    kube::Config::from_custom_kubeconfig(config, &options).await.with_context(reading)
+}
+
+/// A client that writes under a name.
+pub async fn connect(target: &Target, manager: &'static str) -> Result<Requests> {
+    let config = config(target).await?;
+    let client = kube::Client::try_from(config).context("could not use the kubeconfig")?;
     let (origin, place) = (Origin::default(), Place::Elsewhere);
     Ok(Requests { client, manager, origin, place, is_brief: false })
 }

@@ -5,21 +5,35 @@ mod cluster;
 mod completions;
 mod connect;
 mod controller;
+mod diff;
 mod doctor;
 mod down;
+mod events;
+mod export;
+mod get;
+mod history;
+mod image;
+mod import;
 mod logs;
 mod operator;
+mod past;
+mod plan;
 mod runtime;
+mod sealed;
 mod serve;
 mod serving;
+mod snapshot;
 mod start;
 mod status;
 mod storage;
 mod train;
+mod ui;
+mod undo;
 mod up;
 mod version;
 mod vm;
 mod web;
+mod why;
 
 use std::ffi::OsString;
 use std::io;
@@ -41,11 +55,14 @@ Examples:
   setpoint up                      start in the background and wait until it is ready
   setpoint status                  what runs, and where
   setpoint doctor                  what this machine can do, and what to do about the rest
+  setpoint ui                      open the web console
   setpoint down                    stop it
   setpoint logs --operator dynamo  what an operator wrote to the log
   setpoint train train.py --watch  train, and see how it goes
   setpoint serve -f graph.yaml --watch   serve models; the address when they answer
   setpoint vm create NAME --image URL    a virtual machine; `setpoint vm console NAME` talks to it
+  setpoint why pod/NAME            what led to it, and what it waits for
+  setpoint history deployment/NAME what changed, and who; `setpoint undo` takes it back
   setpoint start --store memory    run in the foreground; nothing is kept
   setpoint operator manifests      what runs our operators on a cluster of yours
 
@@ -54,11 +71,13 @@ Exit codes:
   1  failed; the reason is on stderr
   2  the command line is wrong
   3  status: nothing runs
+  4  why: what is asked about failed
 
 Environment:
   SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
   CONFIG_PATH         the configuration file, unless --config is given
   NODE_NAME           the name of this node; the host's name when it is not set
+  SETPOINT_RUNTIME    what runs containers, unless --runtime is given
   SETPOINT_LOG        what to log, such as `debug` or `store=trace`; RUST_LOG works as well
   NO_COLOR            when set, nothing is coloured";
 
@@ -81,13 +100,25 @@ commands! {
     up::Up,
     down::Down,
     status::Status,
+    ui::Ui,
     doctor::Doctor,
     logs::Logs,
     controller::Controller,
     storage::Storage,
     web::Web,
     apply::Apply,
+    get::Get,
+    plan::Plan,
+    why::Why,
+    history::History,
+    diff::Diff,
+    events::Events,
+    undo::Undo,
+    snapshot::Snapshot,
+    export::Export,
+    import::Import,
     cluster::Cluster,
+    image::Image,
     train::Train,
     serve::Serve,
     vm::Vm,

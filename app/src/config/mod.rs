@@ -330,6 +330,11 @@ mod tests {
                 "c.yaml:1:29: storage.mysql.password is a list; expected text",
             ),
             ("- a\n", "c.yaml:1:1: the file is a list; expected keys and values"),
+            (
+                "runtime: rkt\n",
+                "c.yaml:1:10: runtime is \"rkt\"; expected auto, docker, podman, containerd, cri-o, \
+                 process or none",
+            ),
             ("profile: k3\n", "c.yaml:1:10: profile is \"k3\"; expected kubernetes or mission"),
             (
                 "scheduler: {policy: last}\n",

@@ -6,8 +6,9 @@ use std::time::Duration;
 
 use anyhow::{Result, bail};
 
-use store::Retention;
+use apiserver::history::churn::is_churn;
 use store::backends::{self, embedded, etcd, mysql};
+use store::{Retention, Thinning};
 
 use super::section::{Expected, Section};
 use super::{Remarks, duration, size};
@@ -83,6 +84,9 @@ pub struct Etcd {
 pub struct History {
     pub max_age: Duration,
     pub max_bytes: u64,
+    /// When changes of the status alone are thinned out, and to one in which time.
+    pub thin_after: Duration,
+    pub thin_to: Duration,
 }
 
 /// Text that is never printed.
@@ -134,7 +138,12 @@ impl Default for Etcd {
 impl Default for History {
     fn default() -> History {
         let Retention { age_max, bytes_max, .. } = Retention::default();
-        History { max_age: age_max, max_bytes: bytes_max }
+        History {
+            max_age: age_max,
+            max_bytes: bytes_max,
+            thin_after: Duration::from_secs(60 * 60),
+            thin_to: Duration::from_secs(60),
+        }
     }
 }
 
@@ -154,8 +163,14 @@ impl Storage {
     }
 
     pub fn retention(&self) -> Retention {
-        let History { max_age, max_bytes } = self.history;
-        Retention { age_max: max_age, bytes_max: max_bytes, ..Retention::default() }
+        let History { max_age, max_bytes, thin_after, thin_to } = self.history;
+        let thinning = Thinning { after: thin_after, interval: thin_to, is_churn };
+        Retention {
+            age_max: max_age,
+            bytes_max: max_bytes,
+            thinning: Some(thinning),
+            ..Retention::default()
+        }
     }
 
     pub(super) fn read(mut section: Section<'_>, remarks: &mut Remarks) -> Result<Storage> {
@@ -280,8 +295,12 @@ impl History {
         let default = History::default();
         let max_age = section.read("max_age", duration::EXPECTED, duration::parse)?;
         let max_bytes = section.read("max_bytes", size::EXPECTED, size::parse)?;
+        let thin_after = section.read("thin_after", duration::EXPECTED, duration::parse)?;
+        let thin_to = section.read("thin_to", duration::EXPECTED, duration::parse)?;
         section.finish(remarks);
         Ok(History {
+            thin_after: thin_after.unwrap_or(default.thin_after),
+            thin_to: thin_to.unwrap_or(default.thin_to),
             max_age: max_age.unwrap_or(default.max_age),
             max_bytes: max_bytes.unwrap_or(default.max_bytes),
         })

@@ -244,7 +244,7 @@ fn keep_certificates(
     let (shared, install) = (shared.clone(), plan.install);
     tasks.spawn_until_stop("certificates", async move {
         if install == Install::Here {
-            definitions::install(&context, &shared.installation.prerequisites()).await;
+            definitions::install(&context, shared.installation.prerequisites()).await;
         }
         certificates::keep(keeper, &shared.readiness, told).await;
     });

@@ -75,6 +75,11 @@ fn training_does_what_it_says() {
 }
 
 #[test]
+fn history_does_what_it_says() {
+    type_all("docs/history.md");
+}
+
+#[test]
 fn operators_does_what_it_says() {
     type_all("docs/operators.md");
 }

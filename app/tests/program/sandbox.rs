@@ -58,7 +58,9 @@ impl Sandbox {
         for directory in ["home", "work"] {
             fs::create_dir_all(root.join(directory)).expect("the sandbox must be made");
         }
-        Sandbox { root, variables: Vec::new(), user: None }
+        // Whatever else the machine has, pods are processes unless a test says otherwise.
+        let variables = vec![("SETPOINT_RUNTIME".to_owned(), "process".to_owned())];
+        Sandbox { root, variables, user: None }
     }
 
     /// A place where another user runs the program; to be called by root. It has a copy of the

@@ -2,16 +2,20 @@
 //!
 //! A credential that is not believed is an error, never anonymous.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
+use base64::Engine;
+use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 use futures::FutureExt;
 use http::HeaderMap;
-use http::header::AUTHORIZATION;
+use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 
+use crate::console::sessions::is_session;
 use crate::identity::User;
 use crate::identity::impersonation;
 use crate::identity::token_requests::Bearer;
-use crate::identity::tokens::Live;
+use crate::identity::tokens::{Live, Verified};
 use crate::object;
 use crate::persist::stored;
 use crate::server::Server;
@@ -20,6 +24,9 @@ use crate::timestamp;
 
 /// How long a token outlives the moment at which what it is bound to should have been gone.
 const GONE_SECONDS: i64 = 60;
+
+/// Before the token in the name of a protocol; what follows is in the alphabet of URLs.
+pub const WEBSOCKET_TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
 
 /// The user of a request: named by its token, else by the connection's certificate, else nobody.
 pub fn authenticate(
@@ -36,22 +43,52 @@ pub fn authenticate(
                 live: &live,
                 now: server.now(),
             };
-            let verified = bearer.authenticate(token, &[]).map_err(|why| {
-                tracing::debug!(why, "a token was refused");
-                Error::unauthorized()
-            })?;
-            Arc::new(verified.user)
+            let verify = |token: &str| {
+                bearer.authenticate(token, &[]).map_err(|why| {
+                    tracing::debug!(why, "a token was refused");
+                    Error::unauthorized()
+                })
+            };
+            match is_session(&token) {
+                true => of_session(server, &token, verify)?,
+                false => Arc::new(verify(&token)?.user),
+            }
         }
         None => certificate.unwrap_or_else(|| Arc::new(User::anonymous())),
     };
     impersonate(server, headers, user)
 }
 
-/// The token of a request, if it has one.
-pub fn bearer_token(headers: &HeaderMap) -> Option<&str> {
-    let value = headers.get(AUTHORIZATION)?.to_str().ok()?;
-    let (scheme, token) = value.split_once(' ')?;
-    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())
+/// Whose session of the console it is, while the credential that began it still holds.
+fn of_session(
+    server: &Server,
+    token: &str,
+    verify: impl Fn(&str) -> Result<Verified, Error>,
+) -> Result<Arc<User>, Error> {
+    let holder = server.sessions.find(token, server.now()).ok_or_else(Error::unauthorized)?;
+    if let Some(token) = &holder.token {
+        verify(token)?;
+    }
+    Ok(holder.user)
+}
+
+/// The token of a request, if it has one. Browsers cannot say it of a WebSocket but by the name of
+/// a protocol.
+pub fn bearer_token(headers: &HeaderMap) -> Option<Cow<'_, str>> {
+    let Some(value) = headers.get(AUTHORIZATION) else { return websocket_token(headers) };
+    let (scheme, token) = value.to_str().ok()?.split_once(' ')?;
+    scheme.eq_ignore_ascii_case("bearer").then(|| token.trim().into())
+}
+
+/// Upstream: apiserver/pkg/authentication/request/websocket/protocol.go
+fn websocket_token(headers: &HeaderMap) -> Option<Cow<'static, str>> {
+    let values = headers.get_all(SEC_WEBSOCKET_PROTOCOL).iter();
+    let values = values.filter_map(|value| value.to_str().ok());
+    let mut protocols = values.flat_map(|value| value.split(',')).map(str::trim);
+    let encoded = protocols.find_map(|name| name.strip_prefix(WEBSOCKET_TOKEN))?;
+    let token = BASE64_URL_SAFE_NO_PAD.decode(encoded).unwrap_or_default();
+    // What cannot be read is a token that is not believed, not none.
+    Some(Cow::Owned(String::from_utf8(token).unwrap_or_default()))
 }
 
 /// The user that is impersonated, once everything it takes is allowed.

@@ -12,7 +12,9 @@ use http::request::Parts;
 use serde_json::Value;
 
 use crate::answer::Answer;
+use crate::console::Pages;
 use crate::extension::Extend;
+use crate::history::foresight::Foresee;
 use crate::status::Error;
 
 /// Told by whoever runs the other components.
@@ -40,6 +42,8 @@ pub struct Beside(
     Arc<OnceLock<Box<dyn Report>>>,
     Arc<RwLock<Vec<Arc<dyn Respond>>>>,
     Arc<RwLock<Vec<Arc<dyn Extend>>>>,
+    Arc<OnceLock<Arc<dyn Foresee>>>,
+    Arc<OnceLock<Box<dyn Pages>>>,
 );
 
 impl Beside {
@@ -48,10 +52,25 @@ impl Beside {
         self.2.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(extend));
     }
 
+    /// Everybody who answers for a group.
+    pub fn extensions(&self) -> Vec<Arc<dyn Extend>> {
+        self.2.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Who answers for a group, if it is not the server itself.
     pub fn extension(&self, group: &str) -> Option<Arc<dyn Extend>> {
         let all = self.2.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|extend| extend.group() == group).cloned()
+    }
+
+    /// Says who knows where pods go; only the first counts.
+    pub fn set_foresight(&self, foresight: impl Foresee + 'static) {
+        let _ = self.3.set(Arc::new(foresight));
+    }
+
+    /// Who knows where pods go, if somebody does.
+    pub fn foresight(&self) -> Option<Arc<dyn Foresee>> {
+        self.3.get().cloned()
     }
 
     /// Adds one that answers requests of its own; of two for a request the first counts.
@@ -63,6 +82,15 @@ impl Beside {
     pub fn responder(&self, method: &Method, path: &str) -> Option<Arc<dyn Respond>> {
         let all = self.1.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|respond| respond.is_for(method, path)).cloned()
+    }
+
+    /// Says who has the files of the console; only the first counts.
+    pub fn set_pages(&self, pages: impl Pages + 'static) {
+        let _ = self.4.set(Box::new(pages));
+    }
+
+    pub fn pages(&self) -> Option<&dyn Pages> {
+        self.4.get().map(|pages| &**pages)
     }
 
     /// Says who tells; only the first counts.

@@ -146,6 +146,11 @@ impl Stored {
         find(&self.fields, name)
     }
 
+    /// The JSON without its revision.
+    pub fn text(&self) -> &[u8] {
+        &self.json
+    }
+
     /// How long the JSON is, about.
     pub fn length(&self) -> usize {
         self.json.len() + 48

@@ -9,6 +9,7 @@ use store::{Key, KeyRange};
 use crate::conversion::{self, Conversion};
 use crate::facts::{self, Type, TypeId};
 use crate::field_ownership::Shape;
+use crate::history;
 use crate::registry::builtin;
 use crate::registry::custom;
 use crate::registry::strategy::Strategy;
@@ -184,6 +185,16 @@ impl Resource {
     }
 }
 
+/// Something that is asked for below a group and is no kind of object: only discovery knows it.
+#[derive(Clone, Copy, Debug)]
+pub struct Listed {
+    pub group: &'static str,
+    pub version: &'static str,
+    pub plural: &'static str,
+    pub kind: &'static str,
+    pub verbs: &'static [&'static str],
+}
+
 /// The registry as it is now. Readers take it whole and keep what they took.
 pub struct Served(RwLock<Arc<Registry>>);
 
@@ -244,6 +255,19 @@ impl Registry {
         self.together.get(&resource.prefix).map_or(&[], Vec::as_slice)
     }
 
+    /// The resource whose objects are stored below a prefix, in its preferred version.
+    pub fn stored_at(&self, prefix: &str) -> Option<Arc<Resource>> {
+        let versions = self.together.get(prefix)?;
+        // Where what is stored is served as it is, that is the version to read it by.
+        let as_stored = versions.iter().find(|one| one.conversion.is_none());
+        as_stored.or(versions.first()).cloned()
+    }
+
+    /// What is asked for below groups without being a resource.
+    pub fn listed(&self) -> &'static [Listed] {
+        history::LISTED
+    }
+
     pub fn lookup(&self, target: &Target) -> Option<Arc<Resource>> {
         let path = (target.group.clone(), target.version.clone(), target.resource.clone());
         self.resources.get(&path).cloned()
@@ -261,7 +285,9 @@ impl Registry {
     }
 
     pub fn has_group_version(&self, group: &str, version: &str) -> bool {
-        self.all().any(|one| one.group == group && one.version == version)
+        let is_listed = |one: &Listed| one.group == group && one.version == version;
+        self.listed().iter().any(is_listed)
+            || self.all().any(|one| one.group == group && one.version == version)
     }
 
     /// Groups with their versions, the core group first, the preferred version first.
@@ -272,6 +298,11 @@ impl Registry {
                 Some((_, versions)) if versions.contains(&resource.version) => {}
                 Some((_, versions)) => versions.push(resource.version.clone()),
                 None => groups.push((resource.group.clone(), vec![resource.version.clone()])),
+            }
+        }
+        for listed in self.listed() {
+            if groups.iter().all(|(group, _)| group != listed.group) {
+                groups.push((listed.group.to_owned(), vec![listed.version.to_owned()]));
             }
         }
         for (_, versions) in &mut groups {

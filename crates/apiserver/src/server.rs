@@ -20,11 +20,14 @@ use crate::answer::{Answer, Body};
 use crate::authenticate::authenticate;
 use crate::beside::{self, Beside};
 use crate::connected::Connected;
+use crate::console::{self, sessions::Sessions};
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::extension;
 use crate::finish::{Wishes, finish};
 use crate::handover::{Carried, Offers};
 use crate::health::{self, Checked};
+use crate::history;
+use crate::history::moment::Moments;
 use crate::identity::User;
 use crate::identity::static_tokens::StaticTokens;
 use crate::identity::tokens::Tokens;
@@ -72,6 +75,8 @@ pub struct Server {
     pub tokens: Tokens,
     /// Tokens that are known beforehand.
     pub known_tokens: StaticTokens,
+    /// Who is signed in to the console.
+    pub sessions: Sessions,
     pub quota_turns: Turns,
     /// Who is asked about writes besides the plugins.
     pub webhooks: Arc<Webhooks>,
@@ -86,6 +91,8 @@ pub struct Server {
     pub connected: Connected,
     /// What was just written, for those in the process who follow it.
     pub offers: Arc<Offers>,
+    /// When revisions were made, as far as somebody asked.
+    pub moments: Moments,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }
@@ -120,6 +127,11 @@ impl Server {
         let wishes = Wishes::of(&parts);
         let route = Route::of(&parts);
         let counted = self.count(&route);
+        if console::is_for(self, parts.uri.path()) {
+            let answer = console::answer(self, &parts, body, user).await;
+            counted.end(answer.code);
+            return answer.into_response();
+        }
         if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
             let answer = beside::ask(&*responder, &parts, read_body(body).await).await;
             counted.end(answer.code);
@@ -196,7 +208,22 @@ impl Server {
                 }
                 let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
                 let (group, version) = (group.as_deref(), version.as_deref());
-                discovery::answer(&self.registry.now(), group, version, representation)
+                let extensions = self.beside.extensions();
+                let served = discovery::Served { registry: &self.registry.now(), extensions };
+                discovery::answer(&served, group, version, representation)
+            }
+            Path::Resource(target) if target.group == history::GROUP => {
+                let place = self.traffic.enter("get", &asked.user)?;
+                let asked = history::Asked {
+                    user: asked.user,
+                    id: asked.id,
+                    body: read_body(body).await?,
+                    warnings: asked.warnings,
+                    query: options.all,
+                };
+                let mut answer = history::answer(self, &parts, asked).await?;
+                answer.place = place;
+                Ok(answer)
             }
             Path::Resource(target) => {
                 let verb = route.verb?;
@@ -254,6 +281,9 @@ impl Server {
     }
 
     fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
+        if let Some(part) = group.and_then(|group| self.beside.extension(group)) {
+            return version.is_none_or(|version| version == part.version());
+        }
         match (group, version) {
             (None | Some(""), None) => true,
             (Some(group), None) => {
@@ -280,7 +310,7 @@ impl Server {
         paths
     }
 
-    async fn authorize(
+    pub(crate) async fn authorize(
         &self,
         user: &User,
         verb: &str,
@@ -323,7 +353,7 @@ impl Server {
         }
     }
 
-    fn understand(
+    pub(crate) fn understand(
         &self,
         parts: &Parts,
         (verb, target): (&str, Target),
@@ -448,12 +478,19 @@ fn length(uri: &http::Uri) -> usize {
 }
 
 /// Who asks, under which id, and what they sent.
-struct Asked {
+pub(crate) struct Asked {
     user: Arc<User>,
     id: Arc<str>,
     body: Bytes,
     warnings: Warnings,
     carried: Carried,
+}
+
+impl From<history::Asked> for Asked {
+    fn from(asked: history::Asked) -> Asked {
+        let history::Asked { user, id, body, warnings, .. } = asked;
+        Asked { user, id, body, warnings, carried: Carried::default() }
+    }
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {

@@ -163,6 +163,7 @@ pub async fn start_with(
         .map_err(failed("read the webhook configurations"))?;
     let server = Arc::new(Server {
         offers: Arc::default(),
+        moments: Default::default(),
         store,
         registry: Served::new(registry),
         definitions: Default::default(),
@@ -171,6 +172,7 @@ pub async fn start_with(
         documents: Default::default(),
         tokens,
         known_tokens: Default::default(),
+        sessions: Default::default(),
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
         webhook_client: Default::default(),

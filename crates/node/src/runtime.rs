@@ -32,6 +32,9 @@ pub struct SandboxSpec {
     pub host_network: bool,
     pub host_ports: Vec<HostPort>,
     pub dns: Dns,
+    /// Settings of the kernel for all containers.
+    #[serde(default)]
+    pub sysctls: Vec<(String, String)>,
 }
 
 /// A port of the machine that leads to one of the pod.

@@ -8,6 +8,7 @@ use std::process::Command;
 
 use crate::clock::Look;
 use crate::directory::Directory;
+use crate::engine::shell_root;
 use crate::error::Error;
 use crate::port;
 use crate::process;
@@ -18,6 +19,16 @@ use crate::server::{Recipe, Server};
 pub const SANDBOX_IMAGE: &str = "setpoint.test/sandbox:1";
 /// Mounts may hide others below them.
 const UNMOUNTS_MAX: usize = 1_000;
+
+/// Makes an archive as `docker save` does, of one layer.
+const MAKE_IMAGE: &str = r#"
+sum=$(sha256sum layer.tar | cut -d' ' -f1)
+printf '{"architecture":"%s","os":"linux","config":{"Env":["PATH=/bin"]},' \
+  "$(uname -m | sed 's/x86_64/amd64/;s/aarch64/arm64/')" > config.json
+printf '"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' "$sum" >> config.json
+printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$0" > manifest.json
+tar cf image.tar config.json layer.tar manifest.json
+"#;
 
 /// A containerd with data of its own.
 ///
@@ -74,6 +85,28 @@ impl Containerd {
     /// What the daemon wrote, for a test that failed.
     pub fn log(&self) -> String {
         fs::read_to_string(self.directory.path().join("containerd.log")).unwrap_or_default()
+    }
+
+    /// Makes an image of busybox, under a name with a tag.
+    pub fn make_shell(&self, name: &str) -> Result<(), Error> {
+        let doing = || "make an image of busybox".to_owned();
+        let place = self.directory.path().join("image");
+        fs::create_dir_all(&place).map_err(Error::io(doing()))?;
+        let layer = place.join("layer.tar");
+        shell_root(&self.directory.path().join("shell"), &layer).map_err(Error::io(doing()))?;
+        let made = Command::new("sh").args(["-ec", MAKE_IMAGE, name]).current_dir(&place).output();
+        let made = made.map_err(Error::io(doing()))?;
+        let archive = place.join("image.tar").display().to_string();
+        let import = self.ctr(&["images", "import", &archive]).output();
+        let import = import.map_err(Error::io(doing()))?;
+        match made.status.success() && import.status.success() {
+            true => Ok(()),
+            false => {
+                let said = [made.stderr, import.stderr].concat();
+                let said = String::from_utf8_lossy(&said).into_owned();
+                Err(Error::io(doing())(io::Error::other(said)))
+            }
+        }
     }
 
     /// `ctr` for what CRI has made.

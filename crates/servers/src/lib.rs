@@ -11,6 +11,7 @@ mod clock;
 mod containerd;
 mod cutter;
 mod directory;
+mod engine;
 mod error;
 mod etcd;
 mod guest;
@@ -24,6 +25,7 @@ mod shared;
 
 pub use containerd::{Containerd, SANDBOX_IMAGE};
 pub use cutter::{Admit, Cutter};
+pub use engine::Engine;
 pub use error::Error;
 pub use etcd::Etcd;
 pub use guest::guest_image;

@@ -18,6 +18,7 @@ mod revision;
 mod sequence;
 mod state;
 mod tasks;
+mod thinning;
 mod topics;
 mod tree;
 mod watch;
@@ -39,6 +40,7 @@ pub use page::{PAGE_ENTRIES_MAX, Page, PageRequest};
 pub use provenance::{Provenance, Timestamp};
 pub use retention::Retention;
 pub use revision::Revision;
+pub use thinning::Thinning;
 pub use topics::{Facet, Interest};
 pub use watch::{Visit, Watch};
 
@@ -56,7 +58,9 @@ pub use watch::{Visit, Watch};
 ///    older than any commit acknowledged before the call began.
 /// 5. `compact(c)` leaves the state at `c` and later, and the changes from `c` on, as they were.
 ///    What is older answers [`Error::Compacted`], never a part of the truth.
-/// 6. Every method except [`Store::commit`] can be dropped and called again without effect.
+/// 6. Where [`Retention::thinning`] is given, changes that are old enough and churn may be missing,
+///    if a later one of the same key is there: a watch that begins among them is told of both as one.
+/// 7. Every method except [`Store::commit`] can be dropped and called again without effect.
 ///
 /// # Assumptions
 ///

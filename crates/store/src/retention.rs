@@ -2,6 +2,8 @@
 
 use std::time::Duration;
 
+use crate::Thinning;
+
 /// The window of history: whatever is older, or beyond the size, is compacted in the background.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -11,6 +13,8 @@ pub struct Retention {
     pub interval: Duration,
     /// Changes are kept in memory up to this size, for watches and recent reads.
     pub recent_bytes_max: u64,
+    /// What of the older history may go before its time.
+    pub thinning: Option<Thinning>,
 }
 
 impl Default for Retention {
@@ -20,6 +24,7 @@ impl Default for Retention {
             bytes_max: 256 << 20,
             interval: Duration::from_secs(60),
             recent_bytes_max: 32 << 20,
+            thinning: None,
         }
     }
 }

@@ -82,6 +82,7 @@ pub async fn start_server(
         documents: Default::default(),
         tokens: Tokens::load_or_create(&prepared.keys, ISSUER).expect("the keys must be there"),
         known_tokens: Default::default(),
+        sessions: Default::default(),
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
         webhook_client: Default::default(),

@@ -5,6 +5,7 @@ use super::list::revision_for;
 use super::representations::{metadata_only, table_of_object};
 use crate::answer::Answer;
 use crate::conversion;
+use crate::history::redact;
 use crate::persist::stored;
 use crate::request::negotiate::{Encoding, Representation};
 use crate::request::options::Freshness;
@@ -19,11 +20,17 @@ pub async fn get(server: &Server, request: &Request) -> Result<Answer, Error> {
         Some(0) => Freshness::Any,
         Some(revision) => Freshness::NotOlderThan(revision),
     };
-    let at = revision_for(server, freshness).await?;
+    let at = match request.options.past {
+        Some(past) => Some(past.revision),
+        None => revision_for(server, freshness).await?,
+    };
     let key = resource.key(&target.namespace, &target.name)?;
     let entry = server.store.get(&key, at).await.map_err(store_failure)?;
     let entry = entry.ok_or_else(|| Error::not_found(resource.about(), &target.name))?;
-    let entry = conversion::served_entry(resource, entry).await?;
+    let mut entry = conversion::served_entry(resource, entry).await?;
+    if request.options.past.is_some() {
+        entry = redact::entry(resource, entry);
+    }
     let stored = stored(&entry);
     if let Representation::Object(Encoding::Json) = request.representation {
         return Ok(Answer::json(200, stored.json(entry.modified)));
@@ -40,7 +47,7 @@ pub fn represent(
 ) -> Answer {
     match request.representation {
         Representation::Table { beta, .. } => {
-            Answer::value(code, &table_of_object(request, object, beta, server.now()))
+            Answer::value(code, &table_of_object(request, object, beta, request.now(server)))
         }
         Representation::Metadata { beta, .. } => Answer::value(code, &metadata_only(object, beta)),
         _ => Answer::value(code, object),

@@ -14,6 +14,7 @@ use super::Request;
 use super::selection::Selection;
 use crate::answer::{Answer, JSON};
 use crate::conversion;
+use crate::history::redact;
 use crate::persist::stored;
 use crate::request::negotiate::Representation;
 use crate::request::options::Freshness;
@@ -41,9 +42,12 @@ pub async fn list(server: &Server, request: &Request) -> Result<Answer, Error> {
     let selection = Selection::parse(&request.options, resource)?;
     let mut found = find(server, request, &selection).await?;
     found.entries = conversion::served(resource, found.entries).await?;
+    if request.options.past.is_some() {
+        found.entries = redact::entries(resource, found.entries);
+    }
     match request.representation {
         Representation::Table { beta, .. } => {
-            Ok(super::representations::table_of_list(request, found, beta, server.now()))
+            Ok(super::representations::table_of_list(request, found, beta, request.now(server)))
         }
         Representation::Metadata { beta, .. } => {
             Ok(super::representations::metadata_of_list(found, beta))
@@ -66,6 +70,7 @@ pub async fn find(
         Some(token) => (token.revision, Some(token.key(resource)?)),
         None => (revision_for(server, freshness).await?, None),
     };
+    at = request.options.past.map(|past| past.revision).or(at);
     let limit = match freshness {
         // What is at hand is cheap to send whole.
         Freshness::Any => usize::MAX,

@@ -28,6 +28,7 @@ use crate::request::negotiate::Representation;
 use crate::request::options::Options;
 use crate::request::path::Target;
 use crate::resources::Resource;
+use crate::server::Server;
 use crate::streams::handshake::Upgrade;
 
 /// A request for a resource, understood.
@@ -72,6 +73,11 @@ impl Warnings {
 }
 
 impl Request {
+    /// Seconds since 1970, for ages: now, or when that was which is asked for.
+    pub fn now(&self, server: &Server) -> i64 {
+        self.options.past.map_or_else(|| server.now(), |past| past.seconds)
+    }
+
     /// Who owns the fields that are written: named, or what the client calls itself.
     pub fn manager(&self) -> &str {
         match self.options.field_manager.as_str() {

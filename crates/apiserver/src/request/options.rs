@@ -1,5 +1,7 @@
 //! The options of a request: what follows the question mark, checked.
 
+use store::Revision;
+
 use crate::field_error::FieldError;
 use crate::status::Error;
 
@@ -24,8 +26,18 @@ pub struct Options {
     pub force: Option<bool>,
     pub pretty: bool,
     pub include_object: IncludeObject,
+    /// Set where the past is read; no client can.
+    pub past: Option<Past>,
     /// Everything, for verbs with options of their own.
     pub all: Vec<(String, String)>,
+}
+
+/// A moment of the past.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Past {
+    pub revision: Revision,
+    /// When it was, in seconds since 1970.
+    pub seconds: i64,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -146,6 +146,26 @@ impl Network {
         Ok(network)
     }
 
+    /// Makes the network of a pod in the namespace of a process that somebody else started.
+    pub async fn make_in(
+        self: &Arc<Network>,
+        spec: &SandboxSpec,
+        process: i32,
+    ) -> Result<Sandbox, Refusal> {
+        if self.mode == Mode::Namespaces && !spec.host_network {
+            let refused = |error: io::Error| Refusal {
+                reason: "CreatePodSandboxError",
+                message: format!("could not take up the network of the pod: {error}"),
+            };
+            let record = self.record(spec).map_err(refused)?;
+            let (network, uid) = (self.clone(), spec.pod.clone());
+            let adopt = move || pods::adopt(&network.marks, (&uid, record.address), process);
+            let adopted = tokio::task::spawn_blocking(adopt).await;
+            adopted.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(refused)?;
+        }
+        self.make(spec).await
+    }
+
     /// Makes the network of a pod, or finds it again.
     pub async fn make(self: &Arc<Network>, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
         if spec.host_network {

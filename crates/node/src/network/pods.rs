@@ -82,6 +82,19 @@ pub fn make(network: &Network, record: &Record, (file, whose): (&Path, Whose)) -
     })
 }
 
+/// Takes the namespace of a process for that of a pod; what another had goes.
+pub fn adopt(marks: &Marks, (uid, address): (&str, Ipv4Addr), process: i32) -> io::Result<()> {
+    let (theirs, file) = (format!("/proc/{process}/ns/net"), namespace(marks, uid));
+    let number = |path: &Path| fs::metadata(path).map(|found| (found.dev(), found.ino()));
+    if is_mounted(&file) {
+        if number(&file)? == number(Path::new(&theirs))? {
+            return Ok(());
+        }
+        remove(marks, uid, address)?;
+    }
+    keep(&file, &std::ffi::CString::new(theirs)?)
+}
+
 /// The side of the pod.
 fn inside(
     (file, whose): (&Path, Whose),
@@ -93,7 +106,7 @@ fn inside(
         system::enter_network(&File::open(file)?)?;
     } else {
         system::own_network()?;
-        keep(file)?;
+        keep(file, c"/proc/thread-self/ns/net")?;
     }
     let mut links = Links::open()?;
     links.set_up(LOOPBACK)?;
@@ -113,12 +126,12 @@ fn inside(
     Ok(())
 }
 
-/// Lets the namespace of this thread outlive it.
-fn keep(file: &Path) -> io::Result<()> {
+/// Lets a namespace outlive those who are in it.
+fn keep(file: &Path, namespace: &std::ffi::CStr) -> io::Result<()> {
     fs::create_dir_all(DIRECTORY)?;
     File::create(file)?;
     let target = std::ffi::CString::new(file.as_os_str().as_bytes())?;
-    mount(c"/proc/thread-self/ns/net", &target, (None, libc::MS_BIND)).inspect_err(|_| {
+    mount(namespace, &target, (None, libc::MS_BIND)).inspect_err(|_| {
         let _ = fs::remove_file(file);
     })
 }

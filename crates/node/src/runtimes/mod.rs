@@ -1,8 +1,9 @@
-//! The runtimes: one folder each.
+//! The runtimes there are.
 
 pub mod cri;
 pub mod docker;
 pub mod fake;
+pub mod pause;
 pub mod process;
 
 /// Who answered on a socket.

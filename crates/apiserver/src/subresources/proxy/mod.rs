@@ -14,7 +14,7 @@ use bytes::Bytes;
 use futures::StreamExt;
 use http::header::{
     AUTHORIZATION, CONNECTION, CONTENT_LENGTH, CONTENT_TYPE, HOST, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, TRANSFER_ENCODING, UPGRADE,
+    HeaderValue, LOCATION, SEC_WEBSOCKET_PROTOCOL, TRANSFER_ENCODING, UPGRADE,
 };
 use http::request::Parts;
 use http::{Method, Uri};
@@ -27,6 +27,7 @@ use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 use crate::answer::{Answer, Content};
+use crate::authenticate::WEBSOCKET_TOKEN;
 use crate::object;
 use crate::persist::stored;
 use crate::registry::checks;
@@ -328,13 +329,25 @@ async fn carry(client: impl Duplex, other: impl Duplex) {
     let _ = tokio::join!(to_client.shutdown(), to_other.shutdown());
 }
 
+/// A list of protocols without the one that is a token.
+fn without_token(value: &HeaderValue) -> Option<HeaderValue> {
+    let names = value.to_str().unwrap_or_default().split(',').map(str::trim);
+    let names: Vec<&str> = names.filter(|name| !name.starts_with(WEBSOCKET_TOKEN)).collect();
+    HeaderValue::from_str(&names.join(", ")).ok().filter(|value| !value.is_empty())
+}
+
 /// The headers that go on.
 fn forwarded(parts: &Parts, to: SocketAddr) -> HeaderMap {
     let mut headers = HeaderMap::new();
     for (name, value) in &parts.headers {
         let is_ours = name == AUTHORIZATION || name == HOST || name == CONTENT_LENGTH;
         let is_impersonation = name.as_str().starts_with(IMPERSONATION);
-        if !is_ours && !is_impersonation && !HOP_HEADERS.contains(&name.as_str()) {
+        let is_token = name == SEC_WEBSOCKET_PROTOCOL
+            && value.to_str().is_ok_and(|value| value.contains(WEBSOCKET_TOKEN));
+        if is_token {
+            // The other names of the list are what the two speak; the token is for us.
+            headers.extend(without_token(value).map(|value| (name.clone(), value)));
+        } else if !is_ours && !is_impersonation && !HOP_HEADERS.contains(&name.as_str()) {
             headers.append(name, value.clone());
         }
     }

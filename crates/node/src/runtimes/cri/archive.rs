@@ -7,24 +7,21 @@ use serde_json::json;
 const BLOCK: usize = 512;
 
 /// A file of an image.
-#[derive(Clone, Copy, Default)]
-pub struct File<'a> {
-    pub path: &'a str,
-    pub mode: u32,
-    pub bytes: &'a [u8],
-    /// Where it leads, if it is a link.
-    pub link: &'a str,
+struct File<'a> {
+    path: &'a str,
+    mode: u32,
+    bytes: &'a [u8],
 }
 
 /// The image of sandboxes under a name, if this kind of machine has one.
 pub fn pause(name: &str) -> Option<Vec<u8>> {
     let program = program()?;
-    let files = [File { path: "pause", mode: 0o755, bytes: &program, link: "" }];
+    let files = [File { path: "pause", mode: 0o755, bytes: &program }];
     Some(image(name, &files, &["/pause"]))
 }
 
 /// An archive of one image of one layer.
-pub fn image(name: &str, files: &[File<'_>], entrypoint: &[&str]) -> Vec<u8> {
+fn image(name: &str, files: &[File<'_>], entrypoint: &[&str]) -> Vec<u8> {
     let layer = tar(files);
     let architecture = if cfg!(target_arch = "aarch64") { "arm64" } else { "amd64" };
     let config = json!({
@@ -39,7 +36,7 @@ pub fn image(name: &str, files: &[File<'_>], entrypoint: &[&str]) -> Vec<u8> {
     let manifest =
         json!([{"Config": config_name, "RepoTags": [name], "Layers": ["layer/layer.tar"]}]);
     let manifest = manifest.to_string().into_bytes();
-    let file = |path, bytes| File { path, mode: 0o644, bytes, link: "" };
+    let file = |path, bytes| File { path, mode: 0o644, bytes };
     tar(&[
         file(&config_name, &config),
         file("layer/layer.tar", &layer),
@@ -66,13 +63,7 @@ fn tar(files: &[File<'_>]) -> Vec<u8> {
         put(136, b"00000000000\0");
         // The sum is counted as if spaces were in its place.
         put(148, b"        ");
-        let kind = match (file.link.is_empty(), file.path.ends_with('/')) {
-            (false, _) => b"2",
-            (true, true) => b"5",
-            (true, false) => b"0",
-        };
-        put(156, kind);
-        put(157, &file.link.as_bytes()[..file.link.len().min(99)]);
+        put(156, b"0");
         put(257, b"ustar\x0000");
         let sum: u32 = head.iter().map(|byte| u32::from(*byte)).sum();
         head[148..156].copy_from_slice(format!("{sum:06o}\0 ").as_bytes());

@@ -125,10 +125,7 @@ pub fn config(
 fn mounts(spec: &ContainerSpec) -> Vec<Mount> {
     let of_mount = |mount: &crate::runtime::Mount| Mount {
         container_path: mount.target.display().to_string(),
-        host_path: match &mount.within {
-            Some(within) => mount.source.join(within).display().to_string(),
-            None => mount.source.display().to_string(),
-        },
+        host_path: mount.source.display().to_string(),
         readonly: mount.read_only,
         propagation: match mount.propagation {
             Propagation::None => MountPropagation::Private,

@@ -1,6 +1,7 @@
 //! Starting, stopping and removing containers.
 
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -14,8 +15,11 @@ use super::messages::{
     ContainerRequest, ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
     CreateContainerResponse, Empty, ExecSyncRequest, ExecSyncResponse, StopContainerRequest,
 };
-use crate::runtime::{Container, ContainerId, ContainerSpec, Executed, Refusal, SandboxSpec};
+use crate::runtime::{
+    Container, ContainerId, ContainerSpec, Executed, Mount, Refusal, SandboxSpec,
+};
 use crate::runtimes::process::system;
+use crate::volumes::pinned;
 
 /// What a runtime gets to stop a container, besides what the container gets.
 const STOP_MARGIN: Duration = Duration::from_secs(2);
@@ -112,6 +116,28 @@ impl Inner {
         Ok(container_id)
     }
 
+    /// The same with mounts that the runtime can be told: paths whose meaning cannot change.
+    fn pin(&self, spec: &ContainerSpec) -> Result<ContainerSpec, String> {
+        let mut mounts = Vec::new();
+        for (index, mount) in spec.mounts.iter().enumerate() {
+            if mount.optional && !mount.source.exists() {
+                continue;
+            }
+            let place = self
+                .pins(&spec.id.pod)
+                .join(format!("{}-{}-{index}", spec.id.name, spec.id.attempt));
+            let source = pinned::pin(mount, &place)
+                .map_err(|error| format!("could not mount {}: {error}", mount.target.display()))?;
+            mounts.push(Mount { source, within: None, ..mount.clone() });
+        }
+        Ok(ContainerSpec { mounts, ..spec.clone() })
+    }
+
+    /// Where places within volumes are, for the runtime to find.
+    fn pins(&self, pod: &str) -> PathBuf {
+        self.options.directory.join("subpaths").join(pod)
+    }
+
     pub async fn stop(&self, id: &ContainerId, grace: Duration) -> Result<(), Refusal> {
         let Some(run) = self.run(id) else { return Ok(()) };
         if !run.container.as_ref().is_some_and(Container::is_running) {
@@ -197,6 +223,7 @@ impl Inner {
             // It waits for the kernel.
             let _ = tokio::task::spawn_blocking(move || network.remove(&pod)).await;
         }
+        pinned::remove(&self.pins(pod));
         let _ = std::fs::remove_dir_all(self.logs(pod));
         self.lock().leaving.remove(pod);
         let _ = self.look().await;

@@ -44,7 +44,7 @@ use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Image, Listener, PodRuntime, Refusal, Sandbox,
     SandboxSpec,
 };
-use client::Client;
+use client::{CALL_MAX, Client};
 use look::Held;
 use messages::{VersionRequest, VersionResponse};
 
@@ -105,22 +105,33 @@ async fn ask_client(client: &Client) -> Result<Answer, String> {
     Ok(Answer { name, version: version.runtime_version.trim_start_matches('v').to_owned() })
 }
 
+/// The images of the runtime at a socket.
+pub async fn images(socket: &Path) -> Result<Box<dyn ImageStore>, String> {
+    let options = Options {
+        socket: socket.to_owned(),
+        directory: PathBuf::new(),
+        cluster: String::new(),
+        start_max: CALL_MAX,
+        network: None,
+    };
+    Ok(Box::new(Inner::connect(options).await?))
+}
+
+/// How many containers of ours run; 0 if nobody answers. Nothing is changed.
+pub async fn count_running(options: &Options) -> usize {
+    let Ok(inner) = Inner::connect(options.clone()).await else { return 0 };
+    if inner.look().await.is_err() {
+        return 0;
+    }
+    let held = inner.lock();
+    held.pods.values().flat_map(look::Pod::told).filter(Container::is_running).count()
+}
+
 impl Cri {
     /// Connects, makes what sandboxes need, and finds again what runs.
     #[expect(clippy::disallowed_methods, reason = "it ends with the runtime")]
     pub async fn open(options: Options) -> Result<Cri, String> {
-        let client = Client::new(&options.socket);
-        let answer = ask_client(&client).await?;
-        let inner = Arc::new(Inner {
-            client,
-            answer,
-            held: Mutex::default(),
-            changes: watch::Sender::new(0),
-            looking: tokio::sync::Mutex::default(),
-            listener: Mutex::default(),
-            turns: Mutex::default(),
-            options,
-        });
+        let inner = Arc::new(Inner::connect(options).await?);
         inner.prepare().await?;
         inner.look().await.map_err(|status| status.message().to_owned())?;
         inner.look_at_images().await;
@@ -130,6 +141,21 @@ impl Cri {
 }
 
 impl Inner {
+    async fn connect(options: Options) -> Result<Inner, String> {
+        let client = Client::new(&options.socket);
+        let answer = ask_client(&client).await?;
+        Ok(Inner {
+            client,
+            answer,
+            held: Mutex::default(),
+            changes: watch::Sender::new(0),
+            looking: tokio::sync::Mutex::default(),
+            listener: Mutex::default(),
+            turns: Mutex::default(),
+            options,
+        })
+    }
+
     fn lock(&self) -> MutexGuard<'_, Held> {
         self.held.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -106,6 +106,7 @@ impl Inner {
                         localhost_ref: String::new(),
                     }),
                 }),
+                sysctls: spec.sysctls.iter().cloned().collect(),
                 ..Default::default()
             }),
         }

@@ -1,6 +1,5 @@
 //! Real containerd, private to each test.
 
-use std::process::Command;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -8,17 +7,10 @@ use link::Streams;
 use servers::Containerd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::archive::{File, image};
 use super::{Cri, Options};
 use crate::contract::{self, IMAGE, PATIENCE, ended, has_written, shell};
 use crate::image::ImageName;
 use crate::runtime::{ContainerSpec, PodRuntime, Refusal, START_MAX};
-
-/// Programs that the image of the tests has.
-const PROGRAMS: [&str; 14] = [
-    "sh", "cat", "echo", "sleep", "kill", "pwd", "env", "ls", "id", "nc", "stty", "httpd", "true",
-    "hostname",
-];
 
 struct World {
     containerd: Containerd,
@@ -32,11 +24,7 @@ impl World {
         let directory = std::env::temp_dir().join(name);
         let _ = std::fs::remove_dir_all(&directory);
         std::fs::create_dir_all(&directory).unwrap();
-        let archive = directory.join("shell.tar");
-        std::fs::write(&archive, shell_image(IMAGE)).unwrap();
-        let file = archive.display().to_string();
-        let imported = containerd.ctr(&["images", "import", &file]).output().unwrap();
-        assert!(imported.status.success(), "{imported:?}");
+        containerd.make_shell(IMAGE).expect("an image is made");
         World { containerd, directory }
     }
 
@@ -64,25 +52,6 @@ impl Drop for World {
         }
         let _ = std::fs::remove_dir_all(&self.directory);
     }
-}
-
-/// An image with a shell.
-pub fn shell_image(name: &str) -> Vec<u8> {
-    let found = Command::new("sh").args(["-c", "command -v busybox"]).output().unwrap();
-    let busybox = String::from_utf8(found.stdout).unwrap();
-    let busybox = std::fs::read(busybox.trim()).expect("busybox-static must be installed");
-    let directory = |path| File { path, mode: 0o755, ..File::default() };
-    let mut files = vec![
-        directory("bin/"),
-        File { path: "tmp/", mode: 0o777, ..File::default() },
-        directory("etc/"),
-        File { path: "bin/busybox", mode: 0o755, bytes: &busybox, link: "" },
-    ];
-    let paths = PROGRAMS.map(|program| format!("bin/{program}"));
-    for path in &paths {
-        files.push(File { path, mode: 0o777, bytes: &[], link: "busybox" });
-    }
-    image(name, &files, &[])
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use bytes::Bytes;
-use futures::StreamExt;
 use http::{Method, Request, Response, StatusCode, header};
 use http_body_util::combinators::UnsyncBoxBody;
 use http_body_util::{BodyExt, Empty, Full, Limited, StreamBody};
@@ -22,6 +21,7 @@ use serde_json::Value;
 use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
+use super::tasks;
 use crate::runtime::START_MAX;
 
 /// The longest answer that is no stream.
@@ -58,7 +58,7 @@ impl Error {
 
     /// Somebody else has the name. Podman tells it in words only.
     pub fn is_taken(&self) -> bool {
-        self.status == Some(409) || self.message.contains("that name is already in use")
+        self.status == Some(409) || self.message.contains("already in use")
     }
 }
 
@@ -144,7 +144,7 @@ impl Client {
         let (mut sender, connection) =
             http1::handshake(TokioIo::new(stream)).await.map_err(Error::silent)?;
         // It ends with what it carries.
-        tokio::spawn(connection.with_upgrades());
+        tasks::spawn(connection.with_upgrades());
         let mut request = Request::builder()
             .method(method)
             .uri(path)

@@ -33,7 +33,7 @@ mod confined;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -56,6 +56,7 @@ use crate::runtime::{
     SandboxSpec, State,
 };
 use cgroups::{Cgroups, Group};
+pub(crate) use launch::remove_logs;
 use nursery::Nursery;
 use record::{Asked, Ended, Place, Started};
 

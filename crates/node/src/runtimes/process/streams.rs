@@ -292,7 +292,7 @@ async fn speak(
 
 /// Connects to a port where a process does: to its loopback, and where it shares the network of the
 /// machine, first to the address that the pod has for itself.
-async fn dial(pid: i32, address: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
+pub(crate) async fn dial(pid: i32, address: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
     let theirs = format!("/proc/{pid}/ns/net");
     let is_own = fs::read_link(&theirs)? != fs::read_link("/proc/self/ns/net")?;
     match is_own {

@@ -15,6 +15,7 @@ mod sequencer;
 #[cfg(feature = "testing")]
 pub mod simulated_disk;
 mod snapshot;
+mod thin;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -29,6 +30,7 @@ use crate::replica::{Backend, Replica};
 use crate::state::{Start, State};
 use crate::tasks::Tasks;
 use crate::{Changes, Commit, Committed, Environment, Error, KeyRange, Retention, Revision, Store};
+use crate::{Thinning, Timestamp};
 use files::Files;
 use keeper::Keeper;
 use log::Log;
@@ -36,6 +38,7 @@ pub use log::Tuning;
 use recover::Recovered;
 use segment::FrameBuilder;
 use sequencer::{NextSegment, QUEUE_MAX, Request, Sequencer, Stopped};
+use thin::Thinned;
 
 /// How many readers of old history may work at once.
 const OLDER_READERS_MAX: usize = 2;
@@ -277,15 +280,38 @@ fn unanswered() -> Error {
     Error::OutcomeUnknown { what, source: None }
 }
 
+/// Thins out old segments, on a thread where that may take its time.
+async fn thin_out(
+    files: Arc<Files>,
+    thinning: Thinning,
+    before: Timestamp,
+    mut thinned: Thinned,
+) -> Thinned {
+    let work = move || {
+        match thin::thin(&files, &thinning, before, &mut thinned) {
+            Ok(0) => {}
+            Ok(bytes) => tracing::debug!(bytes, "thinned out old history"),
+            Err(error) => tracing::warn!(%error, "old history could not be thinned out"),
+        }
+        thinned
+    };
+    tokio::task::spawn_blocking(work).await.unwrap_or_default()
+}
+
 /// Moves the window of history.
 async fn forget_old(
     embedded: Weak<Embedded>,
     retention: Retention,
     environment: Arc<dyn Environment>,
 ) {
+    let mut thinned = Thinned::default();
     loop {
         tokio::time::sleep(retention.interval).await;
         let Some(embedded) = embedded.upgrade() else { return };
+        if let Some(thinning) = retention.thinning {
+            let before = environment.now().minus(thinning.after);
+            thinned = thin_out(embedded.files.clone(), thinning, before, thinned).await;
+        }
         let oldest = environment.now().minus(retention.age_max);
         let by_file = embedded.files.catalog().window_start(oldest, retention.bytes_max);
         let by_time = embedded.state.newest_before(oldest).map_or(Revision::ZERO, Revision::next);

@@ -101,6 +101,15 @@ impl Segment {
         Ok((Segment { name, index, file, salt: plan.salt, size }, plan.store))
     }
 
+    /// The bytes of a segment of the same name with other frames.
+    pub fn again(&self, frames: &[u8], store: u64) -> Vec<u8> {
+        let size = HEADER_BYTES + frames.len() as u64;
+        let plan = Plan { index: self.index, store, salt: self.salt, size };
+        let mut bytes = plan.header();
+        bytes.extend_from_slice(frames);
+        bytes
+    }
+
     pub fn damaged(&self, offset: u64, what: &str) -> Error {
         Error::Corrupt { file: self.name.clone(), offset, what: what.to_owned() }
     }

@@ -1,0 +1,342 @@
+//! `setpoint export`: a cluster in one file: its state at one revision, and a window of its history.
+//!
+//! The file is lines of JSON. The first says what it is, the last how many lines there are and what
+//! they hash to, so that half a file is no file. Secrets are one sealed line, or left out.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, BufWriter, Write};
+use std::path::{Path, PathBuf};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result, bail};
+use apiserver::history::diff;
+use aws_lc_rs::digest::{self, SHA256};
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::connect::Target;
+use super::past::{self, Cluster, GROUP, Kind, Named, Printed, items, text};
+use super::sealed::{self, Passphrase};
+use super::{Context, small_runtime};
+
+/// What the first line of every export says.
+pub const FORMAT: &str = "setpoint-export";
+pub const VERSION: u64 = 1;
+/// The longest line that is read.
+const LINE_BYTES_MAX: usize = 64 << 20;
+/// Kinds that say how things are at the moment and are made again by themselves.
+const LEFT_OUT: [&str; 3] = ["events", "leases", "componentstatuses"];
+
+const AFTER_HELP: &str = "\
+Examples:
+  SETPOINT_PASSPHRASE=... setpoint export cluster.setpoint    with its Secrets, sealed
+  setpoint export cluster.setpoint --without-secrets
+  setpoint history deployment/web --file cluster.setpoint     read what happened, without a cluster
+  setpoint import cluster.setpoint                            bring it into another cluster";
+
+/// Write a cluster's state and its history into one file.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Export {
+    /// The file to write.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// Only changes after this revision; all that are kept when nothing is said.
+    #[arg(long, value_name = "REVISION")]
+    since: Option<u64>,
+
+    #[command(flatten)]
+    passphrase: Passphrase,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Export {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let since = Some(self.since.unwrap_or(0));
+        let wanted = Wanted { file: &self.file, since, passphrase: &self.passphrase };
+        let written = small_runtime()?.block_on(write(&self.target, wanted))?;
+        context.output.print(&written)?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+/// What is written where.
+pub struct Wanted<'a> {
+    pub file: &'a Path,
+    /// Changes after this revision; `None` for no history.
+    pub since: Option<u64>,
+    pub passphrase: &'a Passphrase,
+}
+
+/// Writes an export. It has its name when it is whole.
+pub async fn write(target: &Target, wanted: Wanted<'_>) -> Result<Printed> {
+    let passphrase = wanted.passphrase.read()?;
+    let cluster = Cluster::connect(target).await?;
+    let timeline = cluster.get(&format!("{GROUP}/timeline")).await.map_err(past::without_past)?;
+    let revision = timeline["newest"]["revision"].as_u64().context("the cluster has no past")?;
+    let partial = wanted.file.with_extension("partial");
+    let failed = || format!("could not write {}", partial.display());
+    let mut out = Lines::create(&partial).with_context(failed)?;
+    out.add(&json!({"format": FORMAT, "version": VERSION, "revision": revision,
+        "time": timeline["newest"]["time"], "program": env!("CARGO_PKG_VERSION")}))?;
+    let mut objects = 0;
+    let mut secrets = Vec::new();
+    for kind in kept(cluster.kinds().await?) {
+        let is_secret = kind.group.is_empty() && kind.kind == "Secret";
+        let list = match is_secret {
+            // The past has no values of Secrets; these are read as they are.
+            true if passphrase.is_some() => cluster.get(&kind.path("", "")).await?,
+            true => continue,
+            false => cluster.get(&format!("{GROUP}/at/{revision}/{}", kind.path("", ""))).await?,
+        };
+        for object in items(&list["items"]) {
+            let mut object = object.clone();
+            object["apiVersion"] = list["apiVersion"].clone();
+            object["kind"] = json!(kind.kind);
+            match is_secret {
+                true => secrets.push(object),
+                false => {
+                    out.add(&json!({"object": object}))?;
+                    objects += 1;
+                }
+            }
+        }
+    }
+    let sealed = secrets.len();
+    if let Some(passphrase) = &passphrase {
+        out.add(
+            &json!({"secrets": sealed::seal(passphrase, json!(secrets).to_string().as_bytes())?}),
+        )?;
+    }
+    let changes = match wanted.since {
+        Some(since) => write_changes(&cluster, &mut out, (since, revision)).await?,
+        None => 0,
+    };
+    out.finish().with_context(failed)?;
+    std::fs::rename(&partial, wanted.file)
+        .with_context(|| format!("could not write {}", wanted.file.display()))?;
+    let secrets = match passphrase {
+        Some(_) => format!("{sealed} secrets sealed"),
+        None => "secrets left out".to_owned(),
+    };
+    let file = wanted.file.display();
+    let text = format!(
+        "{file}: revision {revision}, {objects} objects, {secrets}, {changes} changes of history"
+    );
+    let value = json!({"file": wanted.file, "revision": revision, "objects": objects,
+        "secrets": sealed, "changes": changes});
+    Ok(Printed::new(value, text))
+}
+
+/// The kinds that are exported, each in the version that the server prefers.
+fn kept(kinds: Vec<Kind>) -> Vec<Kind> {
+    let mut kept: Vec<Kind> = Vec::new();
+    for kind in kinds {
+        let has = |verb: &str| kind.verbs.iter().any(|one| one == verb);
+        let is_known =
+            kept.iter().any(|one| (&one.group, &one.plural) == (&kind.group, &kind.plural));
+        let is_kept = has("list") && has("create") && !LEFT_OUT.contains(&kind.plural.as_str());
+        if is_kept && !is_known {
+            kept.push(kind);
+        }
+    }
+    kept
+}
+
+async fn write_changes(
+    cluster: &Cluster,
+    out: &mut Lines,
+    (mut after, to): (u64, u64),
+) -> Result<usize> {
+    let mut count = 0;
+    loop {
+        let page = cluster.get(&format!("{GROUP}/changes?after={after}&to={to}")).await?;
+        for item in items(&page["items"]) {
+            out.add(&json!({"change": item}))?;
+            count += 1;
+        }
+        match text(&page["metadata"]["continue"]).parse() {
+            Ok(next) => after = next,
+            Err(_) => return Ok(count),
+        }
+    }
+}
+
+/// Lines as they are written, and what they hash to.
+struct Lines {
+    out: BufWriter<File>,
+    hash: digest::Context,
+    count: u64,
+}
+
+impl Lines {
+    fn create(path: &Path) -> Result<Lines> {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        let file =
+            File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        Ok(Lines { out: BufWriter::new(file), hash: digest::Context::new(&SHA256), count: 0 })
+    }
+
+    fn add(&mut self, line: &Value) -> Result<()> {
+        let line = format!("{line}\n");
+        self.hash.update(line.as_bytes());
+        self.count += 1;
+        self.out.write_all(line.as_bytes()).context("could not write the export")
+    }
+
+    fn finish(mut self) -> Result<()> {
+        let hash = sealed::base64(self.hash.clone().finish().as_ref());
+        let end = json!({"end": {"lines": self.count, "sha256": hash}});
+        writeln!(self.out, "{end}")?;
+        self.out.flush()?;
+        self.out.get_ref().sync_all()?;
+        Ok(())
+    }
+}
+
+/// An export that was read whole and checked.
+pub struct Read {
+    pub head: Value,
+    pub objects: Vec<Value>,
+    pub secrets: Option<Value>,
+    pub changes: Vec<Value>,
+}
+
+/// Reads an export; what is not whole, not ours or too new is refused.
+pub fn read(path: &Path) -> Result<Read> {
+    let file = File::open(path).with_context(|| format!("could not read {}", path.display()))?;
+    let foreign = || format!("{} is no export of setpoint", path.display());
+    let broken =
+        || format!("{} is broken: it is not as it was written; export again", path.display());
+    let mut read =
+        Read { head: Value::Null, objects: Vec::new(), secrets: None, changes: Vec::new() };
+    let mut hash = digest::Context::new(&SHA256);
+    let mut input = BufReader::new(file);
+    let mut count = 0;
+    loop {
+        let mut line = Vec::new();
+        let mut limited = std::io::Read::take(&mut input, LINE_BYTES_MAX as u64);
+        limited.read_until(b'\n', &mut line).with_context(broken)?;
+        let value: Option<Value> = serde_json::from_slice(&line).ok();
+        let Some(mut value) = value.filter(|_| line.ends_with(b"\n")) else {
+            bail!(if count == 0 { foreign() } else { broken() });
+        };
+        if count == 0 {
+            if value["format"] != FORMAT {
+                bail!(foreign());
+            }
+            if value["version"] != VERSION {
+                bail!(
+                    "{} has version {} of the format, and this program reads {VERSION}; use the \
+                     program that wrote it, or a newer one",
+                    path.display(),
+                    value["version"]
+                );
+            }
+            read.head = value;
+        } else if let Some(end) = value.get("end") {
+            let found = sealed::base64(hash.finish().as_ref());
+            if end["lines"] != count || end["sha256"] != found.as_str() {
+                bail!(broken());
+            }
+            return Ok(read);
+        } else if let Some(object) = value.get_mut("object") {
+            read.objects.push(object.take());
+        } else if let Some(change) = value.get_mut("change") {
+            read.changes.push(change.take());
+        } else if let Some(secrets) = value.get_mut("secrets") {
+            read.secrets = Some(secrets.take());
+        } else {
+            bail!(broken());
+        }
+        hash.update(&line);
+        count += 1;
+    }
+}
+
+/// What happened to an object, as an export tells it, newest first.
+pub fn revisions(path: &Path, named: &Named, namespace: &str) -> Result<Value> {
+    let read = read(path)?;
+    let (word, name) = named.parts()?;
+    let word = word.split('.').next().unwrap_or(word).to_lowercase();
+    let is_kind = |kind: &str| {
+        let kind = kind.to_lowercase();
+        kind == word || format!("{kind}s") == word || format!("{kind}es") == word
+    };
+    let mut revisions = Vec::new();
+    let mut before = Value::Null;
+    for change in &read.changes {
+        for part in items(&change["changes"]) {
+            let place = part["namespace"].as_str().unwrap_or(namespace);
+            if !is_kind(text(&part["kind"])) || part["name"] != name || place != namespace {
+                continue;
+            }
+            let after = part["object"].clone();
+            let kind = match (&before, &after) {
+                (_, Value::Null) => "Deleted",
+                (Value::Null, object) => match object["metadata"]["generation"].as_u64() {
+                    None | Some(0 | 1) => "Created",
+                    _ => "Changed",
+                },
+                _ => "Changed",
+            };
+            let changes = match before.is_null() || after.is_null() {
+                true => Vec::new(),
+                false => diff::between(&before, &after),
+            };
+            let mut told = change.clone();
+            told["type"] = json!(kind);
+            told["cause"] = match change["cause"].as_u64() {
+                Some(cause) => json!({"revision": cause}),
+                None => Value::Null,
+            };
+            told["changes"] = changes.iter().map(diff::Change::to_json).collect();
+            revisions.push(told);
+            before = after;
+        }
+    }
+    revisions.reverse();
+    Ok(json!({"kind": "RevisionList", "items": revisions}))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn write_to(path: &Path, lines: &[Value]) {
+        let mut out = Lines::create(path).unwrap();
+        lines.iter().for_each(|line| out.add(line).unwrap());
+        out.finish().unwrap();
+    }
+
+    #[test]
+    fn what_is_not_whole_or_not_ours_is_refused() {
+        let directory =
+            std::env::temp_dir().join(format!("setpoint-export-{}", std::process::id()));
+        std::fs::create_dir_all(&directory).unwrap();
+        let path = directory.join("a");
+        let head = json!({"format": FORMAT, "version": VERSION});
+        write_to(&path, &[head.clone(), json!({"object": {"kind": "Pod"}})]);
+        assert_eq!(read(&path).unwrap().objects.len(), 1);
+        let whole = std::fs::read(&path).unwrap();
+        let refused = |bytes: &[u8]| {
+            std::fs::write(&path, bytes).unwrap();
+            format!("{:#}", read(&path).err().unwrap())
+        };
+        assert!(refused(b"").contains("no export"));
+        assert!(refused(b"\x00\x01 something else").contains("no export"));
+        assert!(refused(b"{\"kind\":\"List\"}\n").contains("no export"));
+        for end in [whole.len() - 1, whole.len() - 30, 40] {
+            let text = refused(&whole[..end]);
+            assert!(text.contains("broken") || text.contains("no export"), "{end} {text}");
+        }
+        let changed = String::from_utf8(whole).unwrap().replace("Pod", "Pox");
+        assert!(refused(changed.as_bytes()).contains("broken"));
+        write_to(&path, &[json!({"format": FORMAT, "version": 99})]);
+        assert!(format!("{:#}", read(&path).err().unwrap()).contains("version 99"));
+        std::fs::remove_dir_all(&directory).unwrap();
+    }
+}

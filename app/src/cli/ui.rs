@@ -1,0 +1,128 @@
+//! `setpoint ui`: an address that signs a browser in to the console, once.
+
+use std::env;
+use std::fmt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode, Stdio};
+
+use anyhow::{Context as _, Result, bail};
+use apiserver::identity::key_files::{Privacy, write_atomically};
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use super::connect::{self, Target};
+use super::{Context, small_runtime};
+use crate::directories;
+
+/// In the data directory: leads a browser to the console.
+const DOOR: &str = "console.html";
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint ui                        open the console in a browser, signed in
+  setpoint ui --no-browser           only print the address; it works once, for five minutes
+  setpoint ui --kubeconfig ada.yaml  as Ada: the console may do what she may, and no more
+  setpoint ui -o json | jq -r .url   for a script
+
+The certificate of the API is of the cluster's own authority, so a browser asks once whether to
+trust it. Without this command the console is at /console/ of the API and asks for a token.";
+
+/// Open the web console.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Ui {
+    #[command(flatten)]
+    target: Target,
+
+    /// Only print the address.
+    #[arg(long)]
+    no_browser: bool,
+}
+
+/// What the server gives.
+#[derive(Deserialize)]
+struct Code {
+    code: String,
+    seconds: u64,
+    user: String,
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Opened {
+    url: String,
+    user: String,
+    expires_in_seconds: u64,
+    browser: bool,
+}
+
+impl Ui {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let mut opened = small_runtime()?.block_on(self.ask())?;
+        opened.browser = !self.no_browser && self.open(&opened.url);
+        context.output.print(&opened)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    async fn ask(&self) -> Result<Opened> {
+        let config = connect::config(&self.target).await?;
+        let server = config.cluster_url.to_string();
+        let server = server.trim_end_matches('/');
+        let client = kube::Client::try_from(config).context("could not use the kubeconfig")?;
+        let request = http::Request::post("/console/code").body(Vec::new());
+        let request = request.expect("the request is whole");
+        let code: Code = match client.request(request).await {
+            Ok(code) => code,
+            Err(kube::Error::Api(said)) if matches!(said.code, 403..=405) => bail!(
+                "{server} has no console; it is part of what `setpoint up` starts, and of this \
+                 version on"
+            ),
+            Err(error) => {
+                let why = format!("{server} gave no code for the console");
+                return Err(error).context(why);
+            }
+        };
+        let url = format!("{server}/console/#code={}", code.code);
+        Ok(Opened { url, user: code.user, expires_in_seconds: code.seconds, browser: false })
+    }
+
+    /// By way of a file that only its owner may read: the words of a command are everybody's.
+    fn open(&self, url: &str) -> bool {
+        let Some(browser) = browser() else { return false };
+        let Ok(data) = directories::data(self.target.data_dir.as_deref()) else { return false };
+        let door = data.join(DOOR);
+        let page = format!(
+            "<!doctype html><meta charset=utf-8><title>Setpoint</title>\
+             <meta http-equiv=refresh content=\"0;url={url}\">"
+        );
+        let written = write_atomically(&door, page.as_bytes(), Privacy::Private);
+        written.is_ok() && start(&browser, &door)
+    }
+}
+
+/// What opens pages for the user, if there is a screen to show them on.
+fn browser() -> Option<PathBuf> {
+    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    if let Some(chosen) = variable("BROWSER") {
+        return Some(chosen.into());
+    }
+    variable("DISPLAY").or_else(|| variable("WAYLAND_DISPLAY")).map(|_| "xdg-open".into())
+}
+
+fn start(browser: &Path, page: &Path) -> bool {
+    let mut command = Command::new(browser);
+    command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.spawn().is_ok()
+}
+
+impl fmt::Display for Opened {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let minutes = self.expires_in_seconds / 60;
+        writeln!(formatter, "{}", self.url)?;
+        write!(formatter, "signs {} in; works once, within {minutes} minutes", self.user)?;
+        if self.browser {
+            write!(formatter, "\nopened in a browser")?;
+        }
+        Ok(())
+    }
+}

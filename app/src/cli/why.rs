@@ -1,0 +1,165 @@
+//! `setpoint why`: what led to an object as it is, and what it waits for.
+//!
+//! A cluster of others keeps no causes: there the story is told by who owns which fields since when
+//! and by the events that are left.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use apiserver::history::why::state;
+use clap::Args;
+use serde_json::{Value, json};
+
+use super::connect::Target;
+use super::past::{self, Cluster, GROUP, Kind, Named, Printed, items, text};
+use super::plan::verdicts;
+use super::{Context, small_runtime};
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint why pod/web              from whoever asked for it to the process that runs
+  setpoint why trainjob/bert        with all that was made of it
+  setpoint why vm/debian -o json    for programs
+
+Exit codes:
+  0  it runs, waits or is finished
+  4  it failed";
+
+/// The exit code for what failed.
+const EXIT_FAILED: u8 = 4;
+
+/// What led to an object as it is, and what it waits for.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Why {
+    #[command(flatten)]
+    object: Named,
+
+    #[command(flatten)]
+    target: Target,
+}
+
+impl Why {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        small_runtime()?.block_on(async {
+            let cluster = Cluster::connect(&self.target).await?;
+            let (kind, _, path) = cluster.find(&self.object).await?;
+            let trace = match past::has_past(&cluster).await? {
+                true => cluster.get(&format!("{GROUP}/why/{path}")).await?,
+                false => without_history(&cluster, &kind, &path).await?,
+            };
+            let is_failed = trace["state"] == "Failed";
+            let shown = told(&trace);
+            context.output.print(&Printed::new(trace, shown))?;
+            Ok(if is_failed { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
+        })
+    }
+}
+
+fn told(trace: &Value) -> String {
+    let mut lines = vec![format!("{}: {}", text(&trace["state"]), text(&trace["sentence"]))];
+    for waiting in items(&trace["waitingFor"]) {
+        lines.push(format!("  waits for {}", text(&waiting["sentence"])));
+        let hint = text(&waiting["hint"]);
+        lines.extend((!hint.is_empty()).then(|| format!("    hint: {hint}")));
+    }
+    let refused = verdicts(trace);
+    if !refused.is_empty() {
+        lines.push("  nodes that do not fit:".to_owned());
+        lines.extend(refused);
+    }
+    for step in items(&trace["steps"]) {
+        let depth = usize::try_from(step["depth"].as_u64().unwrap_or(0)).unwrap_or(0);
+        let object = &step["object"];
+        let revision = match step["revision"].as_u64() {
+            Some(revision) => format!("{revision:>8}"),
+            None => String::new(),
+        };
+        let later = step["milliseconds"].as_u64().unwrap_or(0);
+        lines.push(format!(
+            "{}{revision} {:>9} {:indent$}{}/{}: {}",
+            text(&step["time"]),
+            format!("+{later}ms"),
+            "",
+            text(&object["kind"]).to_lowercase(),
+            text(&object["name"]),
+            text(&step["sentence"]),
+            indent = depth * 2,
+        ));
+    }
+    lines.join("\n")
+}
+
+/// The story as far as a cluster of others tells it.
+async fn without_history(cluster: &Cluster, kind: &Kind, path: &str) -> Result<Value> {
+    let object = cluster.get(path).await?;
+    let metadata = &object["metadata"];
+    let reference = json!({"apiVersion": object["apiVersion"], "kind": kind.kind,
+        "namespace": metadata["namespace"], "name": metadata["name"]});
+    let step = |time: &str, actor: &str, sentence: String| {
+        json!({"time": time, "revision": null, "milliseconds": 0, "depth": 0, "actor": actor,
+            "object": reference, "sentence": sentence})
+    };
+    let mut steps = vec![step(text(&metadata["creationTimestamp"]), "", "it was created".into())];
+    for owner in items(&metadata["managedFields"]) {
+        let manager = text(&owner["manager"]);
+        let part = match text(&owner["subresource"]) {
+            "" => String::new(),
+            part => format!(" of its {part}"),
+        };
+        let sentence = format!("{manager} last wrote fields{part}");
+        steps.push(step(text(&owner["time"]), manager, sentence));
+    }
+    let namespace = match text(&metadata["namespace"]) {
+        "" => "default",
+        namespace => namespace,
+    };
+    let selector = past::encoded(&format!("involvedObject.uid={}", text(&metadata["uid"])));
+    let events = format!("api/v1/namespaces/{namespace}/events?fieldSelector={selector}");
+    if let Ok(events) = cluster.get(&events).await {
+        for event in items(&events["items"]) {
+            let times = [&event["lastTimestamp"], &event["eventTime"]];
+            let time = times.into_iter().map(text).find(|time| !time.is_empty());
+            let from = text(&event["source"]["component"]);
+            let sentence = format!("{}: {}", text(&event["reason"]), text(&event["message"]));
+            steps.push(step(time.unwrap_or_default(), from, sentence));
+        }
+    }
+    steps.sort_by_key(|step| text(&step["time"]).to_owned());
+    let pods = pods_of(cluster, namespace, text(&metadata["uid"])).await;
+    let judged = state::judge(&object, &pods);
+    let waiting: Vec<Value> = judged.waiting.iter().map(state::Waiting::to_json).collect();
+    Ok(json!({"kind": "Trace", "object": reference, "state": judged.state.name(),
+        "sentence": judged.sentence, "waitingFor": waiting, "steps": steps, "verdicts": []}))
+}
+
+/// The pods that an object owns, through any owner in between; none where they may not be read.
+async fn pods_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<Value> {
+    let lists = [
+        format!("apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"),
+        format!("apis/batch/v1/namespaces/{namespace}/jobs"),
+        format!("apis/apps/v1/namespaces/{namespace}/replicasets"),
+        format!("apis/apps/v1/namespaces/{namespace}/statefulsets"),
+        format!("api/v1/namespaces/{namespace}/pods"),
+    ];
+    let mut owners = vec![uid.to_owned()];
+    let mut pods = Vec::new();
+    for list in lists {
+        let Ok(found) = cluster.get(&list).await else { continue };
+        for object in items(&found["items"]) {
+            let references = items(&object["metadata"]["ownerReferences"]);
+            let is_owned = |one: &Value| owners.iter().any(|owner| one["uid"] == owner.as_str());
+            if !references.iter().any(is_owned) {
+                continue;
+            }
+            owners.push(text(&object["metadata"]["uid"]).to_owned());
+            if list.ends_with("/pods") {
+                let mut pod = object.clone();
+                pod["apiVersion"] = json!("v1");
+                pod["kind"] = json!("Pod");
+                pods.push(pod);
+            }
+        }
+    }
+    pods
+}

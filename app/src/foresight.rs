@@ -1,0 +1,174 @@
+//! What the scheduler knows of where pods go, for whoever asks the API server why or what if.
+//!
+//! The server does not know the scheduler: here the two are put together. A plan is decided by the
+//! scheduler's own function on a snapshot of its own, so that nothing is assumed or bound.
+
+use std::sync::Arc;
+
+use apiserver::history::foresight::{Foresee, Placement, Refusal, Wanted, WhatIf};
+use async_trait::async_trait;
+use reconcile::{Name, Object};
+use scheduler::{Diagnosis, Profile, Snapshot, Verdict, Verdicts};
+use serde_json::{Value, json};
+
+/// What a node has that nobody says more of.
+const NODE: [(&str, &str); 3] = [("cpu", "8"), ("memory", "32Gi"), ("pods", "110")];
+
+/// Answers for the scheduler of this process.
+pub struct Foresight {
+    /// Reads what the scheduler reads.
+    pub client: kube::Client,
+    pub verdicts: Arc<Verdicts>,
+    pub profiles: Vec<Profile>,
+}
+
+#[async_trait]
+impl Foresee for Foresight {
+    fn refusals(&self, namespace: &str, name: &str) -> Vec<Refusal> {
+        let diagnosis = self.verdicts.why(&Name::new(namespace, name));
+        diagnosis.map(|diagnosis| refusals(&diagnosis)).unwrap_or_default()
+    }
+
+    async fn place(&self, wanted: Wanted) -> Result<Vec<Placement>, String> {
+        let mut snapshot = self.snapshot(&wanted).await?;
+        let profile = self.profiles.first().ok_or("the scheduler has no profile")?;
+        let mut placements = Vec::new();
+        for pod in wanted.pods {
+            let pod = snapshot.read_pod(Arc::new(Object::new(pod)));
+            snapshot.prepare(&pod);
+            let verdict = scheduler::schedule(&snapshot, &pod, profile);
+            placements.push(match verdict {
+                Verdict::Refuse(diagnosis) => {
+                    Placement { node: None, refusals: refusals(&diagnosis) }
+                }
+                Verdict::Place(slot) => {
+                    let node = snapshot.node(slot).map(|node| node.name.to_string());
+                    if let Some(node) = &node {
+                        snapshot.place(&pod, node);
+                    }
+                    Placement { node, refusals: Vec::new() }
+                }
+            });
+        }
+        Ok(placements)
+    }
+}
+
+/// Node by node; where one reason is for all, it is told once.
+fn refusals(diagnosis: &Diagnosis) -> Vec<Refusal> {
+    let mut all = Vec::new();
+    for (unfit, refused) in &diagnosis.refused {
+        let reason = unfit.reasons.join(", ");
+        let of = |node: &Arc<str>| Refusal { node: node.to_string(), reason: reason.clone() };
+        all.extend(refused.names.iter().map(of));
+    }
+    if all.is_empty() {
+        all.push(Refusal { node: "*".to_owned(), reason: diagnosis.message() });
+    }
+    all.sort_by(|one, other| one.node.cmp(&other.node));
+    all
+}
+
+impl Foresight {
+    /// The cluster as it is, with what is tried out.
+    async fn snapshot(&self, wanted: &Wanted) -> Result<Snapshot, String> {
+        let mut snapshot = Snapshot::default();
+        let nodes = self.list("/api/v1/nodes").await?;
+        for node in added(&nodes, &wanted.what_if) {
+            snapshot.put_node(&Object::new(node));
+        }
+        for node in nodes {
+            snapshot.put_node(&Object::new(node));
+        }
+        for object in self.list("/api/v1/namespaces").await? {
+            let object = Object::new(object);
+            snapshot.put_namespace(&object.name.clone(), Some(&object));
+        }
+        for object in self.list("/api/v1/persistentvolumes").await? {
+            let object = Arc::new(Object::new(object));
+            snapshot.put_volume(&object.name.clone(), Some(object));
+        }
+        for object in self.list("/apis/storage.k8s.io/v1/storageclasses").await? {
+            let object = Arc::new(Object::new(object));
+            snapshot.put_class(&object.name.clone(), Some(object));
+        }
+        for object in self.list("/api/v1/persistentvolumeclaims").await? {
+            let object = Arc::new(Object::new(object));
+            snapshot.put_claim(&object.name.clone(), Some(object));
+        }
+        for pod in self.list("/api/v1/pods").await? {
+            let node = pod["spec"]["nodeName"].as_str().unwrap_or_default().to_owned();
+            let phase = pod["status"]["phase"].as_str().unwrap_or_default();
+            let is_over = matches!(phase, "Succeeded" | "Failed");
+            let is_replaced =
+                wanted.replaced.iter().any(|uid| pod["metadata"]["uid"] == uid.as_str());
+            if node.is_empty() || is_over || is_replaced {
+                continue;
+            }
+            let pod = snapshot.read_pod(Arc::new(Object::new(pod)));
+            snapshot.place(&pod, &node);
+        }
+        Ok(snapshot)
+    }
+
+    async fn list(&self, path: &str) -> Result<Vec<Value>, String> {
+        let failed = |error: String| format!("could not read {path}: {error}");
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| failed(error.to_string()))?;
+        let list = self.client.request::<Value>(request).await;
+        let mut list = list.map_err(|error| failed(error.to_string()))?;
+        match list["items"].take() {
+            Value::Array(items) => Ok(items),
+            _ => Ok(Vec::new()),
+        }
+    }
+}
+
+/// Nodes that are not there: like the one with the most processors, ready and empty.
+fn added(nodes: &[Value], what_if: &WhatIf) -> Vec<Value> {
+    let processors = |node: &&Value| {
+        let text = node["status"]["allocatable"]["cpu"].as_str().unwrap_or("0");
+        let (number, thousand) = match text.strip_suffix('m') {
+            Some(number) => (number, 1),
+            None => (text, 1_000),
+        };
+        number.parse::<u64>().unwrap_or(0).saturating_mul(thousand)
+    };
+    let like = nodes.iter().max_by_key(processors);
+    let resources = like.map(|node| node["status"]["allocatable"].clone());
+    let mut resources = resources.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    for (name, amount) in NODE {
+        if resources[name].is_null() {
+            resources[name] = json!(amount);
+        }
+    }
+    for (name, amount) in &what_if.resources {
+        resources[name] = json!(amount);
+    }
+    let make = |number: usize| {
+        let name = format!("what-if-{number}");
+        json!({"apiVersion": "v1", "kind": "Node",
+            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name,
+                "kubernetes.io/os": "linux"}},
+            "spec": {},
+            "status": {"allocatable": resources, "capacity": resources,
+                "conditions": [{"type": "Ready", "status": "True"}]}})
+    };
+    (0..what_if.nodes).map(make).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_node_to_try_is_like_the_largest_and_has_what_is_said() {
+        let node = |cpu: &str| json!({"status": {"allocatable": {"cpu": cpu, "memory": "1Gi"}}});
+        let resources = [("nvidia.com/gpu".to_owned(), "8".to_owned())].into();
+        let added = added(&[node("500m"), node("4"), node("2")], &WhatIf { nodes: 2, resources });
+        assert_eq!(added.len(), 2);
+        let has = &added[1]["status"]["allocatable"];
+        let expected = json!({"cpu": "4", "memory": "1Gi", "pods": "110", "nvidia.com/gpu": "8"});
+        assert_eq!(*has, expected);
+    }
+}

@@ -1,0 +1,180 @@
+//! The web console, walked through in a browser: every page against a cluster in which a job trains,
+//! a graph answers and a machine has booted. The steps are in `console/test/`.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+
+use serde_json::json;
+
+use crate::booted::{Host, manifests, serve};
+use crate::node::Machine;
+use crate::sandbox::{Sandbox, Started};
+
+/// Objects of one kind that are scrolled through; all twenty thousand in the long form.
+const MANY: usize = 4_000;
+const MANY_FULL: usize = 20_000;
+
+fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
+}
+
+fn walk() -> PathBuf {
+    let walk = root().join("console/test");
+    let installed = root().join("console/node_modules/playwright-core");
+    assert!(installed.exists(), "the console is not built; run `cargo xtask console` first");
+    walk
+}
+
+/// A child that goes with the test.
+struct Helper(Child);
+
+impl Drop for Helper {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Two pods that are in trouble, a deployment that is well, and somebody with few rights.
+const FIRST: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: broken}
+spec:
+  containers:
+  - {name: main, image: x, command: [sh, -c, 'echo no model; exit 3']}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: large}
+spec:
+  containers:
+  - {name: main, image: x, command: [sleep, '1000'], resources: {requests: {cpu: '900'}}}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: hello}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: hello}}
+  template:
+    metadata: {labels: {app: hello}}
+    spec:
+      containers:
+      - {name: main, image: x, command: [sleep, '100000']}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: many}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: tenant}
+---
+apiVersion: v1
+kind: ServiceAccount
+metadata: {name: ada, namespace: tenant}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: ada, namespace: tenant}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: view}
+subjects: [{kind: ServiceAccount, name: ada, namespace: tenant}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: ada, namespace: many}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
+subjects: [{kind: ServiceAccount, name: ada, namespace: tenant}]
+";
+
+fn fill(machine: &Machine) {
+    let target = Path::new(env!("CARGO_TARGET_TMPDIR")).parent().expect("a target");
+    let image = serve(&servers::guest_image(target).expect("an image"));
+    let python = servers::python_dynamo(target).expect("it is installed");
+    machine.until("get crd -o name", |names| {
+        names.contains("virtualmachinerestores") && names.contains("dynamographdeployments")
+    });
+    machine.until("get validatingwebhookconfigurations -o name", |names| {
+        names.contains("novasphere-validating") && names.contains("dynamo-operator-validating")
+    });
+    machine.kubectl(&["apply", "-f", "-"], &manifests(machine, &image));
+    let graph = root().join("examples/inference/disaggregated.yaml");
+    let graph = std::fs::read_to_string(graph).expect("an example");
+    let graph = graph.replace("python3", &python.display().to_string());
+    machine.kubectl(&["apply", "-f", "-"], &graph);
+    machine.kubectl(&["apply", "-f", "-"], FIRST);
+    machine.until("get clustertrainingruntimes -o name", |names| names.contains("torch-local"));
+    let script = root().join("examples/training/linear.py").display().to_string();
+    let given = ["--pause", "0.2", "--steps", "2000"];
+    let train = [&["train", &script, "--nodes", "3", "--name", "line", "--"][..], &given].concat();
+    assert_eq!(machine.sandbox.run(&train).code, Some(0));
+}
+
+#[test]
+fn every_page_is_walked_through_in_a_browser() {
+    let walk = walk();
+    let sandbox = Sandbox::new();
+    sandbox.write(".config.yaml", "machines: {images: everything}\n");
+    let mut host = Host(Machine { sandbox, started: None });
+    host.0.begin();
+    let machine = &host.0;
+    fill(machine);
+    let many = if std::env::var_os("SETPOINT_TEST_FULL").is_some() { MANY_FULL } else { MANY };
+    let tenant = machine.kubectl(&["create", "token", "ada", "-n", "tenant"], "");
+    let mut makes = Command::new("node");
+    makes.arg(walk.join("many.mjs")).args([&machine.api_port(), &tenant, &many.to_string()]);
+    let _makes = Helper(makes.spawn().expect("node runs"));
+
+    let opened = machine.sandbox.run(&["ui", "--no-browser", "-o", "json"]);
+    let link = opened.json()["url"].as_str().expect("an address").to_owned();
+    let base = link.split("/console/").next().expect("a beginning");
+    let given = json!({"base": base, "link": link, "tenant": tenant, "machine": "w-vm",
+        "many": many, "directory": machine.sandbox.work()});
+    machine.sandbox.write("walk.json", &given.to_string());
+    let mut walks = Command::new("node");
+    walks.arg(walk.join("walk.mjs")).arg(machine.sandbox.work().join("walk.json"));
+    let walked = walks.stdin(Stdio::null()).output().expect("node runs");
+    let said = String::from_utf8_lossy(&walked.stdout);
+    let problem = String::from_utf8_lossy(&walked.stderr);
+    println!("{said}");
+    assert!(walked.status.success() && said.ends_with("walked\n"), "{said}\n{problem}");
+    keep(&machine.sandbox.work().join("pictures"));
+}
+
+/// Puts the pictures where people find them after the test.
+fn keep(pictures: &Path) {
+    let place = root().join("target/console-pictures");
+    std::fs::create_dir_all(&place).expect("a place for pictures");
+    for entry in std::fs::read_dir(pictures).into_iter().flatten().flatten() {
+        let _ = std::fs::copy(entry.path(), place.join(entry.file_name()));
+    }
+}
+
+fn anonymous(started: &Started, path: &str) -> (u16, String) {
+    started.get_anonymously(path, "")
+}
+
+#[test]
+fn pages_are_for_everybody_and_nothing_else_is() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&["--store", "memory"]);
+    let (code, page) = anonymous(&started, "/console/");
+    assert_eq!(code, 200);
+    assert!(page.contains("Setpoint"), "{page}");
+    assert_eq!(anonymous(&started, "/console/any/view?at=5").0, 200);
+    assert_eq!(anonymous(&started, "/console/assets/none.js").0, 404);
+    // A token of a session that nobody began, and one that is none, are refused alike.
+    for token in ["setpoint-console-guess", "guess"] {
+        let header = format!("Authorization: Bearer {token}\r\n");
+        assert_eq!(started.get_anonymously("/api/v1/pods", &header).0, 401, "{token}");
+    }
+    let text = sandbox.run(&["ui", "--no-browser"]);
+    assert!(text.stdout.contains("/console/#code="), "{text:?}");
+    assert!(text.stdout.contains("works once, within 5 minutes"), "{text:?}");
+    drop(started);
+    let stopped = sandbox.run(&["ui", "--no-browser"]);
+    assert!(stopped.error().contains("gave no code"), "{stopped:?}");
+    let never = sandbox.run(&["ui", "--no-browser", "--data-dir", "none"]);
+    assert!(never.error().contains("start a cluster with `setpoint up`"), "{never:?}");
+}

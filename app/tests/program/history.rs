@@ -1,0 +1,221 @@
+//! The past of a cluster, by its commands: reading, explaining, undoing, planning, taking along.
+
+use std::fs;
+
+use serde_json::Value;
+
+use crate::sandbox::{Ended, Sandbox, Started, text};
+
+const WEB: &str = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}}
+    spec: {containers: [{name: web, image: good}]}
+---
+apiVersion: v1
+kind: Secret
+metadata: {name: key}
+stringData: {password: hunter2-x9Qz}
+";
+
+/// A running cluster of one simulated node, and how its commands are called.
+struct Cluster {
+    sandbox: Sandbox,
+    started: Started,
+    kubeconfig: String,
+}
+
+impl Cluster {
+    fn start() -> Cluster {
+        let sandbox = Sandbox::new();
+        let arguments = [
+            "start",
+            "--store",
+            "memory",
+            "--listen",
+            "127.0.0.1:0",
+            "--runtime",
+            "none",
+            "--fake-nodes",
+            "1",
+            "--fake-node-resources",
+            "cpu=4,memory=8Gi",
+            "-o",
+            "json",
+        ];
+        let started = sandbox.start_command(&arguments);
+        let kubeconfig = text(&started.ready, "kubeconfig");
+        Cluster { sandbox, started, kubeconfig }
+    }
+
+    fn run(&self, arguments: &[&str]) -> Ended {
+        let more = ["--kubeconfig", &self.kubeconfig];
+        self.sandbox.run(&[arguments, &more[..]].concat())
+    }
+
+    fn well(&self, arguments: &[&str]) -> String {
+        let ended = self.run(arguments);
+        assert_eq!(ended.code, Some(0), "{arguments:?} {ended:?}");
+        ended.stdout
+    }
+
+    fn kubectl(&self, arguments: &[&str]) -> String {
+        let more = ["--kubeconfig", &self.kubeconfig];
+        let ended = self.sandbox.kubectl(&[&more[..], arguments].concat(), "");
+        assert_eq!(ended.code, Some(0), "{arguments:?} {ended:?}");
+        ended.stdout
+    }
+
+    fn rollout(&self) {
+        self.kubectl(&["rollout", "status", "deployment/web", "--timeout=60s"]);
+    }
+
+    fn revision(&self) -> u64 {
+        let told = self.kubectl(&["get", "--raw", "/apis/history.setpoint.dev/v1/timeline"]);
+        let told: Value = serde_json::from_str(&told).expect("JSON");
+        told["newest"]["revision"].as_u64().expect("a revision")
+    }
+}
+
+#[test]
+fn a_bad_edit_is_seen_explained_and_undone() {
+    let cluster = Cluster::start();
+    cluster.sandbox.write("web.yaml", WEB);
+    cluster.well(&["apply", "-f", "web.yaml"]);
+    cluster.rollout();
+    let good = cluster.revision().to_string();
+    let bad =
+        r#"{"spec": {"replicas": 5, "template": {"spec": {"nodeSelector": {"no": "where"}}}}}"#;
+    cluster.kubectl(&["patch", "deployment", "web", "-p", bad]);
+    let waits =
+        ["wait", "--for=condition=PodScheduled=False", "pod", "-l", "app=web", "--timeout=60s"];
+    let _ =
+        cluster.sandbox.kubectl(&[&["--kubeconfig", &cluster.kubeconfig], &waits[..]].concat(), "");
+    // The scheduler has said why when the trace names the node.
+    let mut why = String::new();
+    for _ in 0..600 {
+        why = cluster.well(&["why", "deployment/web"]);
+        if why.contains("nodes that do not fit") {
+            break;
+        }
+        std::thread::sleep(std::time::Duration::from_millis(50));
+    }
+    for told in
+        ["Waiting: Deployment web", "fake-0: node(s) didn't match Pod's node affinity", "hint:"]
+    {
+        assert!(why.contains(told), "{told}: {why}");
+    }
+    let history = cluster.well(&["history", "deploy/web"]);
+    assert!(history.contains("~ spec.replicas: 2 -> 5"), "{history}");
+    assert!(history.contains("with kubectl-patch"), "{history}");
+    let differs = cluster.run(&["diff", "deployment.apps/web", "--at", &good]);
+    assert_eq!(differs.code, Some(1), "{differs:?}");
+    assert!(differs.stdout.contains("spec.replicas: 2 -> 5"), "{differs:?}");
+    let then = cluster.well(&["get", "deployments", "--at", &good]);
+    assert!(then.contains("web") && then.contains("2/2"), "{then}");
+    let would = cluster.well(&["undo", "deployment/web", "--dry-run"]);
+    assert!(would.contains("spec.replicas: 5 -> 2"), "{would}");
+    let undone = cluster.well(&["undo", "deployment/web"]);
+    assert!(undone.starts_with("deployment.apps/web undone"), "{undone}");
+    cluster.rollout();
+    let same = cluster.run(&["diff", "deployment.apps/web", "--at", &good]);
+    assert_eq!(same.code, Some(0), "{same:?}");
+    let pods = cluster.kubectl(&["get", "pods", "-l", "app=web", "-o", "name"]);
+    let pod = pods.lines().next().expect("a pod");
+    let trace: Value =
+        serde_json::from_str(&cluster.well(&["why", pod, "-o", "json"])).expect("JSON");
+    assert_eq!(trace["state"], "Running", "{trace}");
+    let steps = trace["steps"].as_array().expect("steps");
+    let said: Vec<&str> = steps.iter().filter_map(|step| step["sentence"].as_str()).collect();
+    for told in ["created Deployment web", "created ReplicaSet", "placed it on node fake-0"] {
+        assert!(said.iter().any(|said| said.contains(told)), "{told}: {said:?}");
+    }
+    assert!(cluster.well(&["events", pod]).contains("Scheduled"));
+    for (arguments, told) in [
+        (&["history", "pod/none"][..], "not found"),
+        (&["get", "pods", "--at", "-9000d"], "begins at revision"),
+        (&["get", "pods", "--at", "soon"], "expected a revision"),
+        (&["undo", "rocket/a"], "no kind"),
+        (&["why", "web"], "KIND/NAME"),
+    ] {
+        let refused = cluster.run(arguments);
+        assert_eq!(refused.code, Some(1), "{arguments:?} {refused:?}");
+        assert!(refused.stderr.contains(told), "{arguments:?} {refused:?}");
+    }
+    assert_eq!(cluster.started.stop().0, Some(0));
+}
+
+#[test]
+fn a_plan_says_where_pods_would_go() {
+    let cluster = Cluster::start();
+    cluster.sandbox.write("web.yaml", WEB);
+    let before = cluster.kubectl(&["get", "deployments", "-o", "name"]);
+    let plan = cluster.well(&["plan", "-f", "web.yaml"]);
+    for told in ["create    Deployment web", "pod web-0 -> fake-0", "pod web-1 -> fake-0"] {
+        assert!(plan.contains(told), "{told}: {plan}");
+    }
+    assert!(!plan.contains("hunter2"), "{plan}");
+    assert_eq!(cluster.kubectl(&["get", "deployments", "-o", "name"]), before);
+    let large = WEB.replace("image: good}", "image: good, resources: {requests: {cpu: \"3\"}}}");
+    cluster.sandbox.write("web.yaml", &large);
+    let full = cluster.run(&["plan", "-f", "web.yaml"]);
+    assert_eq!(full.code, Some(1), "{full:?}");
+    assert!(full.stdout.contains("fake-0: Insufficient cpu"), "{full:?}");
+    let more = cluster.well(&["plan", "-f", "web.yaml", "--what-if", "nodes=+1"]);
+    assert!(more.contains("what-if-0"), "{more}");
+    let wrong = cluster.run(&["plan", "-f", "web.yaml", "--what-if", "nodes=many"]);
+    assert!(wrong.code == Some(1) && wrong.stderr.contains("nodes=+N"), "{wrong:?}");
+    assert_eq!(cluster.started.stop().0, Some(0));
+}
+
+#[test]
+fn a_cluster_is_taken_along_in_one_file() {
+    let mut cluster = Cluster::start();
+    cluster.sandbox.set("SETPOINT_PASSPHRASE", "correct horse");
+    cluster.sandbox.write("web.yaml", WEB);
+    cluster.well(&["apply", "-f", "web.yaml"]);
+    cluster.rollout();
+    let told = cluster.well(&["export", "all.setpoint"]);
+    assert!(told.contains("secrets sealed"), "{told}");
+    let file = cluster.sandbox.work().join("all.setpoint");
+    let bytes = fs::read(&file).expect("the export");
+    for secret in ["hunter2-x9Qz", "aHVudGVyMi14OVF6"] {
+        let found = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
+        assert!(!found, "{secret} is in the export");
+    }
+    let history = cluster.well(&["history", "deployment/web", "--file", "all.setpoint"]);
+    assert!(history.contains("Created"), "{history}");
+    assert_eq!(cluster.started.stop().0, Some(0));
+
+    let mut other = Cluster::start();
+    fs::copy(&file, other.sandbox.work().join("all.setpoint")).expect("a copy");
+    other.sandbox.write("half.setpoint", &String::from_utf8_lossy(&bytes[..bytes.len() / 2]));
+    other.sandbox.write("foreign.setpoint", "apiVersion: v1\n");
+    let before = other.kubectl(&["get", "deployments,secrets", "-A", "-o", "name"]);
+    other.sandbox.set("SETPOINT_PASSPHRASE", "wrong");
+    for (name, told) in [
+        ("half.setpoint", "is broken"),
+        ("foreign.setpoint", "is no export"),
+        ("none.setpoint", "could not read"),
+        ("all.setpoint", "passphrase"),
+    ] {
+        let refused = other.run(&["import", name]);
+        assert_eq!(refused.code, Some(1), "{name} {refused:?}");
+        assert!(refused.stderr.contains(told), "{name} {refused:?}");
+    }
+    assert_eq!(other.kubectl(&["get", "deployments,secrets", "-A", "-o", "name"]), before);
+    other.sandbox.set("SETPOINT_PASSPHRASE", "correct horse");
+    let brought = other.well(&["import", "all.setpoint"]);
+    assert!(brought.contains("0 refused"), "{brought}");
+    other.rollout();
+    let password = ["get", "secret", "key", "-o", "jsonpath={.data.password}"];
+    assert_eq!(other.kubectl(&password), "aHVudGVyMi14OVF6");
+    let again = other.well(&["import", "all.setpoint"]);
+    assert!(again.starts_with("0 created"), "{again}");
+    assert_eq!(other.started.stop().0, Some(0));
+}

@@ -1,0 +1,252 @@
+// Lists that follow the server: read once, then kept by a watch. Of the past there is no watch.
+
+import { Failure, request, table, watch, type Column, type KubeObject, type Row } from './api';
+import type { Table } from './api';
+import { route } from './route.svelte';
+
+/** Rows of one page of a long list; the first is shown while the others come. */
+const PAGE_ROWS = 1_000;
+/** How long changes are gathered before they are shown. */
+const GATHER_MILLISECONDS = 80;
+const RETRY_MILLISECONDS = 1_000;
+const RETRY_MILLISECONDS_MAX = 15_000;
+
+function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+  return new Promise((resolve) => {
+    const timer = setTimeout(resolve, milliseconds);
+    signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
+  });
+}
+
+type State = 'loading' | 'live' | 'past' | 'waiting' | 'failed';
+
+/** What every list that is followed shares: reading again, and waiting longer each time. */
+abstract class Followed {
+  state = $state<State>('loading');
+  problem = $state('');
+  code = $state(0);
+  private ending = new AbortController();
+  private isDirty = false;
+
+  constructor(readonly path: string) {}
+
+  protected abstract read(signal: AbortSignal): Promise<string>;
+  protected abstract follow(revision: string, signal: AbortSignal): Promise<string>;
+  protected abstract show(): void;
+
+  /** Begins; the answer ends it, as an effect wants it. */
+  start(): () => void {
+    void this.run(this.ending.signal);
+    return () => this.ending.abort();
+  }
+
+  protected changed() {
+    if (this.isDirty) return;
+    this.isDirty = true;
+    setTimeout(() => {
+      this.isDirty = false;
+      if (!this.ending.signal.aborted) this.show();
+    }, GATHER_MILLISECONDS);
+  }
+
+  private async run(signal: AbortSignal) {
+    const isPast = route.at !== '';
+    let wait = RETRY_MILLISECONDS;
+    let revision = '';
+    while (!signal.aborted) {
+      try {
+        if (!revision) revision = await this.read(signal);
+        if (signal.aborted) return;
+        this.state = isPast ? 'past' : 'live';
+        this.problem = '';
+        if (isPast) return;
+        revision = await this.follow(revision, signal);
+        wait = RETRY_MILLISECONDS;
+      } catch (error) {
+        if (signal.aborted) return;
+        const code = error instanceof Failure ? error.code : 0;
+        this.problem = error instanceof Error ? error.message : String(error);
+        this.code = code;
+        const isFinal = [400, 401, 403, 404, 405, 406].includes(code) || isPast;
+        this.state = isFinal ? 'failed' : 'waiting';
+        if (isFinal && (isPast || code !== 404)) return;
+        if (code === 410) revision = '';
+        wait = Math.min(wait * 2, RETRY_MILLISECONDS_MAX);
+      }
+      await pause(wait, signal);
+    }
+  }
+}
+
+function key(object: { metadata: { namespace?: string; name: string } }): string {
+  return `${object.metadata.namespace ?? ''}/${object.metadata.name}`;
+}
+
+/** Objects of a kind. */
+export class Objects extends Followed {
+  items = $state.raw<KubeObject[]>([]);
+  private known = new Map<string, KubeObject>();
+
+  constructor(
+    path: string,
+    private readonly limit = 0,
+  ) {
+    super(path);
+  }
+
+  protected async read(signal: AbortSignal): Promise<string> {
+    const mark = this.path.includes('?') ? '&' : '?';
+    const path = this.limit ? `${this.path}${mark}limit=${this.limit}` : this.path;
+    const list = await request(path, { signal });
+    this.known = new Map();
+    for (const item of list.items ?? []) this.put(item);
+    this.show();
+    return list.metadata?.resourceVersion ?? '';
+  }
+
+  private put(item: KubeObject) {
+    delete item.metadata.managedFields;
+    this.known.set(key(item), item);
+  }
+
+  protected async follow(revision: string, signal: AbortSignal): Promise<string> {
+    let last = revision;
+    for await (const event of watch<KubeObject>(this.path, revision, { signal })) {
+      last = event.object.metadata.resourceVersion;
+      if (event.type === 'DELETED') this.known.delete(key(event.object));
+      else if (event.type !== 'BOOKMARK') this.put(event.object);
+      if (event.type !== 'BOOKMARK') this.changed();
+    }
+    return last;
+  }
+
+  protected show() {
+    this.items = [...this.known.values()];
+  }
+}
+
+/** One object. */
+export class One extends Followed {
+  value = $state.raw<KubeObject | undefined>();
+  isGone = $state(false);
+  private next: KubeObject | undefined;
+
+  /** Told of every form that the object had, none left out. */
+  constructor(
+    collection: string,
+    private readonly name: string,
+    private readonly seen: (object: KubeObject) => void = () => undefined,
+  ) {
+    super(collection);
+  }
+
+  protected async read(signal: AbortSignal): Promise<string> {
+    const path = `${this.path}/${encodeURIComponent(this.name)}`;
+    this.put(await request<KubeObject>(path, { signal }));
+    this.show();
+    return this.next?.metadata.resourceVersion ?? '';
+  }
+
+  private put(object: KubeObject) {
+    delete object.metadata.managedFields;
+    this.next = object;
+    this.isGone = false;
+    this.seen(object);
+  }
+
+  protected async follow(revision: string, signal: AbortSignal): Promise<string> {
+    const path = `${this.path}?fieldSelector=metadata.name%3D${encodeURIComponent(this.name)}`;
+    let last = revision;
+    for await (const event of watch<KubeObject>(path, revision, { signal })) {
+      last = event.object.metadata.resourceVersion;
+      if (event.type === 'BOOKMARK') continue;
+      this.put(event.object);
+      if (event.type === 'DELETED') this.isGone = true;
+      this.changed();
+    }
+    return last;
+  }
+
+  protected show() {
+    this.value = this.next;
+  }
+}
+
+export interface Shown extends Row {
+  key: string;
+  /** When it last changed while somebody looked; 0 is before that. */
+  changed: number;
+}
+
+/** A kind as the server puts it into columns. */
+export class Rows extends Followed {
+  columns = $state.raw<Column[]>([]);
+  rows = $state.raw<Shown[]>([]);
+  /** How many the server says are still to come. */
+  missing = $state(0);
+  private known = new Map<string, Shown>();
+
+  protected async read(signal: AbortSignal): Promise<string> {
+    this.known = new Map();
+    let revision = '';
+    let more = '';
+    do {
+      const mark = this.path.includes('?') ? '&' : '?';
+      const from = more ? `&continue=${encodeURIComponent(more)}` : '';
+      const path = `${this.path}${mark}limit=${PAGE_ROWS}&includeObject=Metadata${from}`;
+      const page = await table(path, { signal });
+      this.take(page, 0);
+      revision = page.metadata.resourceVersion;
+      more = page.metadata.continue ?? '';
+      this.missing = more ? (page.metadata.remainingItemCount ?? 0) : 0;
+      this.show();
+    } while (more && !signal.aborted);
+    return revision;
+  }
+
+  private take(page: Table, changed: number, isDeleted = false) {
+    if (page.columnDefinitions?.length) this.columns = page.columnDefinitions;
+    for (const row of page.rows ?? []) {
+      const name = key(row.object);
+      delete row.object.metadata.managedFields;
+      if (isDeleted) this.known.delete(name);
+      else this.known.set(name, { ...row, key: name, changed });
+    }
+  }
+
+  protected async follow(revision: string, signal: AbortSignal): Promise<string> {
+    let last = revision;
+    const mark = this.path.includes('?') ? '&' : '?';
+    const path = `${this.path}${mark}includeObject=Metadata`;
+    for await (const event of watch<Table>(path, revision, { isTable: true, signal })) {
+      const row = event.object.rows?.[0];
+      const seen = row?.object.metadata.resourceVersion ?? event.object.metadata?.resourceVersion;
+      last = seen || last;
+      if (event.type === 'BOOKMARK') continue;
+      this.take(event.object, performance.now(), event.type === 'DELETED');
+      this.changed();
+    }
+    return last;
+  }
+
+  protected show() {
+    this.rows = [...this.known.values()];
+  }
+}
+
+/** The present, for ages; it moves once a second. Of the past it is the moment that is shown. */
+class Now {
+  private ticking = $state(Date.now());
+  /** When the moment was that the page shows, once that is known. */
+  past = $state(0);
+
+  constructor() {
+    setInterval(() => (this.ticking = Date.now()), 1_000);
+  }
+
+  get value(): number {
+    return route.at && this.past ? this.past : this.ticking;
+  }
+}
+
+export const now = new Now();

@@ -1,0 +1,88 @@
+// Who is signed in. The token is kept by this tab alone and sent on purpose, never by the browser
+// itself: see `crates/apiserver/src/console/sessions.rs` for why it is not a cookie.
+
+import { Failure, request } from './api';
+
+const KEY = 'setpoint.token';
+
+class Session {
+  token = $state(sessionStorage.getItem(KEY) ?? '');
+  user = $state('');
+  groups = $state.raw<string[]>([]);
+  /** Whether it is still being found out. */
+  isBeginning = $state(true);
+  problem = $state('');
+
+  keep(token: string) {
+    this.token = token;
+    if (token) sessionStorage.setItem(KEY, token);
+    else sessionStorage.removeItem(KEY);
+  }
+
+  /** At the start: a code in the address is exchanged, a kept token is tried. */
+  async begin() {
+    const code = new URLSearchParams(location.hash.slice(1)).get('code');
+    if (code) {
+      // The address must not keep what works once: people share addresses.
+      history.replaceState(null, '', location.pathname + location.search);
+      try {
+        const given = await request<{ token: string }>('/console/session', {
+          method: 'POST',
+          body: JSON.stringify({ code }),
+          isSignIn: true,
+        });
+        this.keep(given.token);
+      } catch {
+        this.problem = 'This link was used already or is too old. Run `setpoint ui` for another.';
+      }
+    }
+    if (this.token) await this.signIn(this.token);
+    this.isBeginning = false;
+  }
+
+  /** Tries a token; tells whether it is believed. */
+  async signIn(token: string): Promise<boolean> {
+    this.keep(token);
+    try {
+      const review = await request<Review>('/apis/authentication.k8s.io/v1/selfsubjectreviews', {
+        method: 'POST',
+        body: JSON.stringify({ kind: 'SelfSubjectReview', apiVersion: 'authentication.k8s.io/v1' }),
+        isSignIn: true,
+      });
+      const info = review.status?.userInfo ?? {};
+      this.user = info.username ?? '';
+      this.groups = info.groups ?? [];
+      this.problem = '';
+      return true;
+    } catch (error) {
+      this.keep('');
+      const refused = error instanceof Failure && error.code === 401;
+      this.problem ||= refused ? 'The server does not know this token.' : String(error);
+      return false;
+    }
+  }
+
+  /** The server does not believe us any longer. */
+  lose() {
+    this.user = '';
+    this.problem = 'You were signed out: the session or the token is over.';
+    this.keep('');
+  }
+
+  async signOut() {
+    const isSession = this.token.startsWith('setpoint-console-');
+    if (isSession) {
+      const asked = request('/console/session', { method: 'DELETE', isSignIn: true });
+      await asked.catch(() => undefined);
+    }
+    this.user = '';
+    this.problem = '';
+    this.keep('');
+  }
+}
+
+interface Review {
+  status?: { userInfo?: { username?: string; groups?: string[] } };
+}
+
+export const session = new Session();

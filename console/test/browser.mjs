@@ -1,0 +1,121 @@
+// A browser for the walk through the console: it notes what a page must not do, and looks at every
+// page with axe.
+
+import assert from 'node:assert/strict';
+import { mkdirSync, mkdtempSync, readFileSync } from 'node:fs';
+import { createRequire } from 'node:module';
+import { join } from 'node:path';
+import { chromium } from 'playwright-core';
+
+const PATIENCE = 60_000;
+const FLAGS = [
+  '--headless',
+  '--no-sandbox',
+  '--disable-gpu',
+  '--disable-quic',
+  '--no-first-run',
+  '--disable-background-networking',
+  '--disable-component-update',
+  '--disable-sync',
+];
+const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
+
+export class Browser {
+  /** Things that no page may do. */
+  complaints = [];
+
+  static async open({ base, directory }) {
+    const browser = new Browser();
+    browser.base = base;
+    browser.pictures = join(directory, 'pictures');
+    mkdirSync(browser.pictures, { recursive: true });
+    browser.context = await chromium.launchPersistentContext(
+      mkdtempSync(join(directory, 'user-')),
+      {
+        executablePath: '/usr/bin/chromium',
+        headless: true,
+        ignoreHTTPSErrors: true,
+        viewport: { width: 1_360, height: 860 },
+        reducedMotion: 'reduce',
+        args: FLAGS,
+      },
+    );
+    browser.context.setDefaultTimeout(PATIENCE);
+    browser.page = await browser.context.newPage();
+    browser.watch(browser.page);
+    return browser;
+  }
+
+  watch(page) {
+    page.on('pageerror', (error) => this.complaints.push(`the page failed: ${error.message}`));
+    page.on('console', (message) => {
+      if (/Content.Security.Policy|Refused to/i.test(message.text())) {
+        this.complaints.push(message.text());
+      }
+    });
+    page.on('request', (request) => {
+      const url = new URL(request.url());
+      const isOwn =
+        url.host === new URL(this.base).host || ['data:', 'blob:'].includes(url.protocol);
+      if (!isOwn) this.complaints.push(`it asked ${url.host}`);
+    });
+  }
+
+  go(path) {
+    return this.page.goto(`${this.base}/console${path}`);
+  }
+
+  see(selector, options = {}) {
+    return this.page.locator(selector, options).first().waitFor();
+  }
+
+  /** Waits until something holds, and says what was there when it does not. */
+  async until(what, look, holds, patience = PATIENCE) {
+    const began = performance.now();
+    let seen;
+    while (performance.now() - began < patience) {
+      seen = await look().catch((error) => String(error));
+      if (holds(seen)) return seen;
+      await this.page.waitForTimeout(100);
+    }
+    await this.picture('failed');
+    assert.fail(`${what}: ${JSON.stringify(seen)}`);
+  }
+
+  text(selector) {
+    return this.page.locator(selector).first().innerText();
+  }
+
+  picture(name) {
+    return this.page.screenshot({ path: join(this.pictures, `${name}.png`) });
+  }
+
+  /** Takes a picture, and has axe look at the page in both colours. */
+  async inspect(name) {
+    await this.picture(name);
+    for (const theme of ['light', 'dark']) {
+      await this.page.evaluate((next) => (document.documentElement.dataset.theme = next), theme);
+      await this.page.evaluate(axe);
+      const found = await this.page.evaluate(async () => {
+        const { violations } = await window.axe.run(document, {
+          runOnly: ['wcag2a', 'wcag2aa', 'wcag21a', 'wcag21aa', 'best-practice'],
+        });
+        const isSerious = ({ impact }) => ['serious', 'critical'].includes(impact);
+        return violations.filter(isSerious).map(
+          ({ id, nodes }) =>
+            `${id}: ${nodes
+              .map((node) => node.html)
+              .slice(0, 3)
+              .join(' | ')}`,
+        );
+      });
+      assert.deepEqual(found, [], `axe on ${name} in ${theme} colours`);
+    }
+    await this.page.evaluate(() => (document.documentElement.dataset.theme = 'light'));
+  }
+
+  async close() {
+    await this.context.close();
+    assert.deepEqual(this.complaints, []);
+  }
+}

@@ -1,0 +1,62 @@
+// The past: what changed, why, undo, and every page as it was.
+
+import assert from 'node:assert/strict';
+
+const PATH = '/apis/apps/v1/namespaces/default/deployments/hello';
+const VIEW = '/o/apps/v1/deployments/default/hello';
+
+export async function past(browser, ask) {
+  const { page } = browser;
+  const { code } = await ask('GET', '/apis/history.setpoint.dev/v1/timeline');
+  await browser.go(`${VIEW}?tab=history`);
+  if (code !== 200) {
+    await browser.see('text=keeps no history');
+    return;
+  }
+  await browser.see('[data-testid=history] ins >> text=3');
+  await browser.see('[data-testid=history] >> text=Undo to here');
+  await browser.inspect('history');
+  await page.click('[data-testid=tab-why]');
+  await browser.see('[data-testid=why] li');
+  await browser.inspect('why');
+
+  // A bad edit, and its undoing.
+  const { body: before } = await ask('GET', PATH);
+  const broken = { ...before, spec: { ...before.spec, replicas: 0 } };
+  delete broken.metadata.resourceVersion;
+  assert.equal((await ask('PUT', PATH, broken)).code, 200);
+  await page.click('[data-testid=tab-history]');
+  await browser.see('[data-testid=history] ins >> text="0"');
+  const then = page.locator('[data-testid=history] li', {
+    hasText: `revision ${before.metadata.resourceVersion}`,
+  });
+  await then.getByText('Undo to here').click();
+  await browser.see(
+    `dialog >> text=setpoint undo deployment/hello -n default --to ${before.metadata.resourceVersion}`,
+  );
+  await page.click('[data-testid=confirm]');
+  const replicas = async () => (await ask('GET', PATH)).body.spec.replicas;
+  await browser.until('it is undone', replicas, (count) => count === before.spec.replicas);
+
+  // The page as it was: read-only, in the colour of the past, by its address alone.
+  await browser.go(`${VIEW}?tab=yaml&at=${before.metadata.resourceVersion}`);
+  await browser.see(`[data-testid=yaml] >> text=replicas: ${before.spec.replicas}`);
+  assert.equal(await page.evaluate(() => document.documentElement.dataset.past), 'true');
+  assert.ok(await page.locator('[data-testid=delete]').isDisabled(), 'the past cannot be changed');
+  await browser.see('[data-testid=moment-label] >> text=read-only');
+  await browser.inspect('past');
+  await browser.go(`/k/core/v1/pods?ns=default&at=${before.metadata.resourceVersion}`);
+  await browser.see('[data-row] >> text=hello');
+  await browser.inspect('past-kind');
+  await page.click('[data-testid=live]');
+  assert.ok(!page.url().includes('at='), 'live has no moment in its address');
+  await page.click('[data-testid=earlier]');
+  await browser.until(
+    'earlier',
+    async () => page.url(),
+    (url) => url.includes('at='),
+  );
+  await browser.see('[data-row]');
+  await browser.go('/');
+  await browser.see('h1 >> text=Overview');
+}

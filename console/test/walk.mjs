@@ -1,0 +1,210 @@
+// Walks through the console as a person would, against a running cluster. The Rust test that starts
+// the cluster (`app/tests/program/console.rs`) says in a file where it is and what runs in it.
+
+import assert from 'node:assert/strict';
+import { readFileSync } from 'node:fs';
+import { Browser } from './browser.mjs';
+import { machines, models, training } from './work.mjs';
+import { past } from './past.mjs';
+
+const given = JSON.parse(readFileSync(process.argv[2], 'utf8'));
+const browser = await Browser.open(given);
+const { page } = browser;
+
+async function step(name, walk) {
+  const began = performance.now();
+  try {
+    await walk();
+  } catch (error) {
+    await browser.picture(`failed-${name}`).catch(() => undefined);
+    throw new Error(`${name}: ${error.stack}\n${browser.complaints.join('\n')}`);
+  }
+  console.log(`${name}: ${((performance.now() - began) / 1_000).toFixed(1)} s`);
+}
+
+/** Asks the API as the page does, with the rights of who is signed in. */
+function ask(method, path, body) {
+  return page.evaluate(
+    async ([method, path, body]) => {
+      const token = sessionStorage.getItem('setpoint.token');
+      const headers = { authorization: `Bearer ${token}`, 'content-type': 'application/json' };
+      const answer = await fetch(path, { method, headers, body: body && JSON.stringify(body) });
+      return { code: answer.status, body: await answer.json() };
+    },
+    [method, path, body],
+  );
+}
+
+await step('sign-in', async () => {
+  const answer = await browser.go('/k/core/v1/pods?ns=default');
+  const headers = answer.headers();
+  assert.match(headers['content-security-policy'], /default-src 'none'; script-src 'self';/);
+  assert.equal(headers['x-content-type-options'], 'nosniff');
+  await browser.see('text=With a token');
+  await browser.inspect('sign-in');
+  await page.fill('#token', 'nonsense');
+  await page.click('button:has-text("Sign in")');
+  await browser.see('text=does not know this token');
+  await page.goto(given.link);
+  await browser.see('nav[aria-label=Console]');
+  assert.equal(await page.evaluate(() => location.hash), '', 'the code must not stay');
+  const { body } = await ask('POST', '/apis/authentication.k8s.io/v1/selfsubjectreviews', {
+    apiVersion: 'authentication.k8s.io/v1',
+    kind: 'SelfSubjectReview',
+  });
+  assert.equal(await browser.text('.who .cut'), body.status.userInfo.username);
+  // The link works once, and another tab is not signed in by the first.
+  const other = await browser.context.newPage();
+  await other.goto(given.link);
+  await other.locator('text=was used already').waitFor();
+  await other.close();
+});
+
+await step('overview', async () => {
+  await browser.see('[data-testid=problem] >> text=Pod broken');
+  await browser.see('[data-testid=problem] >> text=Pod large waits for a node');
+  await browser.see('text=The program ends again and again');
+  await browser.see('section:has(#training) >> text=line');
+  await browser.see('section:has(#inference) >> text=split');
+  await browser.inspect('overview');
+});
+
+await step('kind', async () => {
+  await browser.go('/k/core/v1/pods?ns=default');
+  await browser.see('[data-row] >> text=broken');
+  await browser.see('[role=columnheader] >> text=Restarts');
+  const pod = {
+    apiVersion: 'v1',
+    kind: 'Pod',
+    metadata: { name: 'aa-new' },
+    spec: { containers: [{ name: 'main', image: 'x', command: ['sleep', '1000'] }] },
+  };
+  assert.equal((await ask('POST', '/api/v1/namespaces/default/pods', pod)).code, 201);
+  await browser.see('[data-row]:has-text("aa-new"):has-text("Running")');
+  await ask('DELETE', '/api/v1/namespaces/default/pods/aa-new?gracePeriodSeconds=0');
+  await page.locator('[data-row]:has-text("aa-new")').waitFor({ state: 'detached' });
+  await page.fill('input[type=search]', 'broken');
+  await browser.until(
+    'one row',
+    () => page.locator('[data-row]').count(),
+    (count) => count === 1,
+  );
+  assert.match(page.url(), /q=broken/, 'a view is an address');
+  await browser.inspect('kind');
+  await browser.go('/k/batch/v1/cronjobs');
+  await browser.see('[data-testid=empty] >> text=No CronJob here');
+  await browser.go('/kinds');
+  await browser.see('a:has-text("TrainJob")');
+  await browser.inspect('kinds');
+});
+
+await step('object', async () => {
+  await browser.go('/o/apps/v1/deployments/default/hello');
+  await browser.see('text=Available: Deployment has minimum availability.');
+  await browser.see('[data-testid=tree] >> text=ReplicaSet');
+  await browser.see('[data-testid=tree] li:has-text("Pod")');
+  await browser.inspect('object');
+  await page.click('button:text-is("+")');
+  await browser.see('dialog >> text=kubectl scale deployments/hello -n default --replicas=3');
+  await browser.picture('confirm');
+  await page.click('[data-testid=confirm]');
+  await browser.see('text=hello is scaled to 3');
+  await page.click('[data-testid=tab-events]');
+  await browser.see('text=ScalingReplicaSet');
+  await browser.inspect('object-events');
+  await page.click('[data-testid=tab-yaml]');
+  await browser.see('[data-testid=yaml] >> text=replicas: 3');
+  await browser.inspect('object-yaml');
+  await page.click('[data-testid=edit]');
+  const text = await page.inputValue('textarea');
+  await page.fill('textarea', text.replace('replicas: 3', 'replicas: three'));
+  await page.click('[data-testid=review]');
+  await browser.see('[role=alert]');
+  await page.fill('textarea', text.replace('replicas: 3', 'replicas: 2'));
+  await page.click('[data-testid=review]');
+  await page.click('[data-testid=confirm]');
+  await browser.see('[data-testid=yaml] >> text=replicas: 2');
+});
+
+await step('palette', async () => {
+  await page.keyboard.press('Control+k');
+  await page.fill('[data-testid=palette]', 'hello');
+  await browser.see('[role=option] >> text=Deployment');
+  await browser.inspect('palette');
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/o\/apps\/v1\/deployments\/default\/hello/);
+});
+
+await step('nodes', async () => {
+  await browser.go('/nodes');
+  await browser.see('[data-testid=node] >> text=Ready');
+  await browser.see('[data-testid=node] >> text=memory');
+  await browser.inspect('nodes');
+});
+
+await step('events', async () => {
+  await browser.go('/events');
+  await browser.see('[data-testid=events] >> text=Started');
+  const before = await page.locator('[data-testid=events] tbody tr').count();
+  await page.check('[data-testid=warnings-only]');
+  await browser.see('[data-testid=events] >> text=BackOff');
+  assert.ok((await page.locator('[data-testid=events] tbody tr').count()) < before);
+  await browser.inspect('events');
+});
+
+await step('training', () => training(browser));
+await step('inference', () => models(browser));
+if (given.machine) await step('machine', () => machines(browser, given.machine));
+await step('past', () => past(browser, ask));
+
+await step('many', async () => {
+  await browser.go('/k/core/v1/configmaps?ns=many');
+  const all = given.many.toLocaleString('en-US');
+  await browser.until(
+    'all are there',
+    () => browser.text('[data-testid=count]'),
+    (text) => text.startsWith(all),
+  );
+  const frames = await page.evaluate(async () => {
+    const area = document.querySelector('[data-testid=rows]');
+    const took = [];
+    let before = performance.now();
+    const steps = 120;
+    for (let step = 0; step <= steps; step++) {
+      area.scrollTop = (area.scrollHeight * step) / steps;
+      await new Promise(requestAnimationFrame);
+      took.push(performance.now() - before);
+      before = performance.now();
+    }
+    return took.sort((one, other) => one - other);
+  });
+  const name = `many-${String(given.many - 1).padStart(5, '0')}`;
+  await browser.see(`[data-row] >> text=${name}`);
+  const drawn = await page.locator('[data-row]').count();
+  assert.ok(drawn < 60, `${drawn} rows are drawn`);
+  const at = (part) => frames[Math.floor(frames.length * part)].toFixed(1);
+  console.log(`frames of ${given.many} rows: median ${at(0.5)} ms, 95th ${at(0.95)} ms`);
+  await browser.inspect('many');
+  await page.fill('input[type=search]', name);
+  await browser.until('one row', () => page.locator('[data-row]').count(), (count) => count === 1);
+  assert.ok((await browser.text('[data-testid=count]')).startsWith(all), 'a filter reads nothing again');
+});
+
+await step('rights', async () => {
+  await page.click('button[aria-label="Sign out"]');
+  await browser.see('text=With a token');
+  assert.equal(await page.evaluate(() => sessionStorage.getItem('setpoint.token')), null);
+  await page.fill('#token', given.tenant);
+  await page.click('button:has-text("Sign in")');
+  await browser.see('.who >> text=system:serviceaccount:tenant:ada');
+  await browser.go('/k/core/v1/configmaps?ns=tenant');
+  await browser.see('[data-row] >> text=kube-root-ca.crt');
+  await browser.go('/k/core/v1/secrets?ns=default');
+  await browser.see('[data-testid=empty] >> text=cannot list resource');
+  await browser.go('/');
+  await browser.see('h1 >> text=Overview');
+  await browser.inspect('rights');
+});
+
+await browser.close();
+console.log('walked');

@@ -1,0 +1,112 @@
+// The pages of what people run: a training job, an inference graph, a machine.
+
+import assert from 'node:assert/strict';
+
+export async function training(browser) {
+  const { page } = browser;
+  await browser.go('/o/trainer.kubeflow.org/v1alpha1/trainjobs/default/line');
+  const percent = async () => Number.parseInt(await browser.text('[data-testid=percent]'), 10);
+  const before = await browser.until('progress', percent, (value) => value > 0);
+  await browser.see('[data-testid=ranks] >> text=node-2');
+  for (const rank of [0, 1, 2]) {
+    await browser.see(`[data-testid=output] >> text=rank ${rank} of 3 begins`);
+  }
+  const points = async () =>
+    Number(await page.locator('[data-testid=chart]').first().getAttribute('data-points'));
+  const first = await points();
+  await browser.until('the chart grows', points, (count) => count > first && count > 1);
+  await browser.until('more progress', percent, (value) => value > before || value >= 99);
+  const isDrawn = await page.evaluate(() => {
+    const canvas = document.querySelector('[data-testid=chart] canvas');
+    const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+    return data.some((byte) => byte !== 0);
+  });
+  assert.ok(isDrawn, 'the chart must have a line');
+  await browser.inspect('training');
+  await page.click('[data-testid=hold]');
+  await browser.see('dialog >> text=setpoint train stop line -n default');
+  await page.click('[data-testid=confirm]');
+  await browser.see('text=line is held');
+  await browser.see('.state:has-text("held")');
+}
+
+export async function models(browser) {
+  const { page } = browser;
+  await browser.go('/o/nvidia.com/v1beta1/dynamographdeployments/default/split');
+  for (const name of ['Frontend', 'Prefill', 'Decode']) {
+    const part = page.locator(`[data-testid=component-${name}]`);
+    await browser.until(
+      `${name} is ready`,
+      () => part.getAttribute('data-ready'),
+      (ready) => ready === '1',
+      240_000,
+    );
+  }
+  await browser.see('.state:has-text("serving")');
+  // A model is known to the frontend a moment after its workers are ready.
+  await browser.until(
+    'an answer',
+    async () => {
+      await page.fill('[data-testid=question]', 'tell me of the fox');
+      await page.click('button:has-text("Ask")');
+      await page.locator('button:has-text("Answering")').waitFor({ state: 'detached' });
+      return page.locator('[data-testid=answer]').innerText();
+    },
+    (answer) => answer.replace('split', '').trim().length > 3,
+    120_000,
+  );
+  await browser.inspect('inference');
+  await page.click('[data-testid=more-Decode]');
+  await browser.see('dialog >> text=setpoint serve scale split Decode 2 -n default');
+  await page.click('[data-testid=confirm]');
+  const wanted = page.locator('[data-testid=component-Decode]');
+  await browser.until(
+    'two are wanted',
+    () => wanted.getAttribute('data-wanted'),
+    (count) => count === '2',
+  );
+  await browser.picture('inference-scaled');
+}
+
+export async function machines(browser, name) {
+  const { page } = browser;
+  await browser.go(`/o/kubevirt.io/v1/virtualmachines/default/${name}`);
+  await browser.until(
+    'it runs',
+    () => browser.text('[data-testid=power]'),
+    (text) => text === 'Running',
+    120_000,
+  );
+  await browser.see('[data-testid=serial][data-state=connected]');
+  // What is typed before the shell is there is lost.
+  const serial = page.locator('[data-testid=serial]');
+  const type = async () => {
+    await serial.focus();
+    await page.keyboard.type('echo answer-$((40+2))');
+    await page.keyboard.press('Enter');
+    await page.waitForTimeout(500);
+    return serial.innerText();
+  };
+  await browser.until('the shell answers', type, (text) => text.includes('answer-42'), 180_000);
+  await browser.inspect('machine');
+  await page.click('[data-testid=show-screen]');
+  await browser.see('[data-testid=screen][data-state=connected]');
+  const isBlank = () =>
+    page.evaluate(() => {
+      const canvas = document.querySelector('[data-testid=screen] canvas');
+      if (!canvas?.width) return true;
+      const { data } = canvas.getContext('2d').getImageData(0, 0, canvas.width, canvas.height);
+      return !data.some((byte, index) => index % 4 !== 3 && byte > 0);
+    });
+  await browser.until('the screen shows something', isBlank, (blank) => blank === false);
+  await browser.inspect('machine-screen');
+  await page.click('[data-testid=vm-stop]');
+  await browser.see(`dialog >> text=setpoint vm stop ${name} -n default`);
+  await page.click('[data-testid=confirm]');
+  await browser.until(
+    'it stops',
+    () => browser.text('[data-testid=power]'),
+    (text) => text === 'Stopped',
+    120_000,
+  );
+}

@@ -1,0 +1,55 @@
+//! `at/{moment}/{path}`: what a GET answered at a moment of the past.
+
+use std::sync::Arc;
+
+use http::request::Parts;
+
+use super::place::Place;
+use super::{Asked, moment};
+use crate::answer::Answer;
+use crate::request::options::{Options, Past};
+use crate::server::Server;
+use crate::status::Error;
+use crate::{endpoints, time};
+
+pub async fn answer(
+    server: &Arc<Server>,
+    parts: &Parts,
+    rest: &str,
+    asked: Asked,
+) -> Result<Answer, Error> {
+    let (moment, path) = rest.split_once('/').ok_or_else(|| {
+        Error::bad_request("expected at/MOMENT/PATH, such as at/-5m/api/v1/namespaces/a/pods")
+    })?;
+    let moment = moment::parse(&moment.replace("%3A", ":").replace("%2B", "+"))?;
+    let place = Place::parse(server, path)?;
+    let options = Options::parse(parts.uri.query().unwrap_or_default())?;
+    if options.watch || !options.resource_version.is_empty() {
+        let text = "the past does not change: watch and resourceVersion are not for it";
+        return Err(Error::bad_request(text));
+    }
+    let verb = if place.target.name.is_empty() { "list" } else { "get" };
+    server.authorize(&asked.user, verb, &place.target, &options).await?;
+    let revision = moment::resolve(server, moment).await?;
+    if revision < place.since(server, &asked.user, verb).await? {
+        let namespace = &place.target.namespace;
+        let text = format!(
+            "the namespace {namespace:?} was made after revision {revision}; what was in another \
+             of its name is for those who may read all namespaces"
+        );
+        return Err(Error::forbidden(place.resource.about(), &place.target.name, &text));
+    }
+    let seconds = match moment::time_of(server, revision).await? {
+        // The newest state is as old as it is now.
+        Some(_) if revision == server.store.revision() => server.now(),
+        Some(made) => time::unix_seconds(made),
+        None => server.now(),
+    };
+    let options = Options { past: Some(Past { revision, seconds }), ..options };
+    let request = server.understand(parts, (verb, place.target), options, asked.into())?;
+    match verb {
+        "list" if !request.resource.serves("list") => Err(Error::method_not_allowed()),
+        "list" => endpoints::list::list(server, &request).await,
+        _ => endpoints::get::get(server, &request).await,
+    }
+}

@@ -1,0 +1,57 @@
+//! What another part of this process knows of where pods go: the scheduler, which the server does
+//! not know.
+
+use std::collections::BTreeMap;
+
+use async_trait::async_trait;
+use serde_json::{Value, json};
+
+/// Why a pod does not fit on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    pub node: String,
+    pub reason: String,
+}
+
+impl Refusal {
+    pub fn to_json(&self) -> Value {
+        json!({"node": self.node, "reason": self.reason})
+    }
+}
+
+/// Nodes that are not there, for trying things out.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WhatIf {
+    /// How many nodes more, each like the largest there is.
+    pub nodes: usize,
+    /// What each of them has instead or besides: `nvidia.com/gpu`.
+    pub resources: BTreeMap<String, String>,
+}
+
+/// Pods to find places for.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// In the order in which they are made.
+    pub pods: Vec<Value>,
+    /// The uids of pods that they come in place of.
+    pub replaced: Vec<String>,
+    pub what_if: WhatIf,
+}
+
+/// Where a pod would go.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Placement {
+    pub node: Option<String>,
+    /// Why not, where it fits nowhere.
+    pub refusals: Vec<Refusal>,
+}
+
+/// Knows where pods go.
+#[async_trait]
+pub trait Foresee: Send + Sync {
+    /// Why a pod that waits has no node, if it was looked at.
+    fn refusals(&self, namespace: &str, name: &str) -> Vec<Refusal>;
+
+    /// Where pods would go; one answer for each. An error is a text for people.
+    async fn place(&self, wanted: Wanted) -> Result<Vec<Placement>, String>;
+}

@@ -1,0 +1,173 @@
+//! `revisions/{path}`: every change of an object: when, who, by which manager, and what changed.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+use store::{Batch, Change, KeyRange, Revision};
+
+use super::place::{self, Place};
+use super::{Asked, GROUP, VERSION, diff, moment};
+use crate::answer::Answer;
+use crate::conversion;
+use crate::object;
+use crate::persist::stored;
+use crate::server::{Server, store_failure};
+use crate::status::Error;
+
+/// Revisions that are told at once, unless fewer are asked for.
+const REVISIONS_MAX: u64 = 500;
+
+pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<Answer, Error> {
+    let place = Place::one(server, rest)?;
+    place.authorize(server, &asked.user, "get")?;
+    place.authorize_question(server, asked, ("get", "revisions"))?;
+    let limit = asked.number("limit")?.filter(|limit| *limit > 0);
+    let limit = limit.unwrap_or(REVISIONS_MAX).min(REVISIONS_MAX) as usize;
+    let to = match asked.number("continue")? {
+        Some(before) => Some(Revision(before).before()),
+        None => None,
+    };
+    let since = place.since(server, &asked.user, "get").await?;
+    let found = newest(server, &place, (since, to), limit).await?;
+    let mut items = Vec::new();
+    for (batch, change) in found.batches.iter().rev() {
+        items.push(describe(server, &place, asked, (batch, change)).await?);
+    }
+    if items.is_empty() && to.is_none() && is_absent(server, &place).await? {
+        return Err(Error::not_found(place.resource.about(), &place.target.name));
+    }
+    let oldest = found.batches.front().map(|(batch, _)| batch.revision.to_string());
+    let metadata = match (found.has_more, oldest) {
+        (true, Some(oldest)) => json!({"continue": oldest}),
+        _ => json!({}),
+    };
+    let list = json!({
+        "kind": "RevisionList", "apiVersion": format!("{GROUP}/{VERSION}"),
+        "metadata": metadata, "items": items,
+    });
+    Ok(Answer::value(200, &list))
+}
+
+async fn is_absent(server: &Server, place: &Place) -> Result<bool, Error> {
+    Ok(server.store.get(&place.key()?, None).await.map_err(store_failure)?.is_none())
+}
+
+/// Changes of one object, oldest first.
+pub struct Found {
+    pub batches: VecDeque<(Arc<Batch>, Change)>,
+    /// Whether there were older ones.
+    pub has_more: bool,
+}
+
+/// The newest changes of an object, up to a revision.
+pub async fn newest(
+    server: &Server,
+    place: &Place,
+    (since, to): (Revision, Option<Revision>),
+    limit: usize,
+) -> Result<Found, Error> {
+    let (oldest, newest) = moment::window(&*server.store);
+    let to = to.unwrap_or(newest).min(newest);
+    let range = KeyRange::single(&place.key()?);
+    let mut found = Found { batches: VecDeque::new(), has_more: false };
+    let mut after = oldest.max(since).before();
+    while after < to {
+        let changes = server.store.changes(&range, after, to).await.map_err(store_failure)?;
+        after = changes.through;
+        for batch in changes.batches {
+            let Some(change) = batch.changes.first().cloned() else { continue };
+            found.batches.push_back((batch, change));
+            if found.batches.len() > limit {
+                found.batches.pop_front();
+                found.has_more = true;
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The object of an entry, in the version that is asked for.
+pub async fn object_of(place: &Place, entry: Option<&Arc<store::Entry>>) -> Result<Value, Error> {
+    let Some(entry) = entry else { return Ok(Value::Null) };
+    let entry = conversion::served_entry(&place.resource, entry.clone()).await?;
+    Ok(stored(&entry).object(entry.modified))
+}
+
+async fn describe(
+    server: &Server,
+    place: &Place,
+    asked: &Asked,
+    (batch, change): (&Batch, &Change),
+) -> Result<Value, Error> {
+    let before = object_of(place, change.previous.as_ref()).await?;
+    let after = object_of(place, change.entry.as_ref()).await?;
+    let kind = match (&change.previous, &change.entry) {
+        (None, _) => "Created",
+        (_, None) => "Deleted",
+        _ => "Changed",
+    };
+    let changes = match kind {
+        "Changed" => diff::of(&place.resource, &before, &after),
+        _ => Vec::new(),
+    };
+    let provenance = &batch.provenance;
+    let shown = if after.is_null() { &before } else { &after };
+    Ok(json!({
+        "revision": batch.revision.0,
+        "time": moment::text(provenance.time),
+        "type": kind,
+        "uid": object::uid(shown),
+        "generation": shown["metadata"]["generation"],
+        "user": &*provenance.actor,
+        "manager": &*provenance.manager,
+        "request": &*provenance.request,
+        "reconcile": &*provenance.reconcile,
+        "cause": cause(server, asked, provenance.cause).await?,
+        "changes": changes.iter().map(diff::Change::to_json).collect::<Vec<_>>(),
+    }))
+}
+
+/// The change that a change was a reaction to, as far as who asks may know of it.
+pub async fn cause(
+    server: &Server,
+    asked: &Asked,
+    cause: Option<Revision>,
+) -> Result<Value, Error> {
+    let Some(revision) = cause else { return Ok(Value::Null) };
+    let mut told = json!({"revision": revision.0});
+    let (oldest, newest) = moment::window(&*server.store);
+    if revision < oldest || revision > newest {
+        return Ok(told);
+    }
+    let all = KeyRange::all();
+    let changes = server.store.changes(&all, revision.before(), revision).await;
+    let changes = changes.map_err(store_failure)?;
+    let Some(batch) = changes.batches.iter().find(|batch| batch.revision == revision) else {
+        return Ok(told);
+    };
+    for change in &batch.changes {
+        let Some(place) = place::of_key(server, &change.key) else { continue };
+        if place.authorize(server, &asked.user, "get").is_err() {
+            continue;
+        }
+        told["time"] = json!(moment::text(batch.provenance.time));
+        told["user"] = json!(&*batch.provenance.actor);
+        told["manager"] = json!(&*batch.provenance.manager);
+        told["object"] = reference(&place);
+        break;
+    }
+    Ok(told)
+}
+
+/// Names an object.
+pub fn reference(place: &Place) -> Value {
+    let mut reference = json!({
+        "apiVersion": place.resource.api_version(), "kind": place.resource.kind,
+        "name": place.target.name,
+    });
+    if place.resource.namespaced {
+        reference["namespace"] = json!(place.target.namespace);
+    }
+    reference
+}
