@@ -1,8 +1,8 @@
-//! Which runtime runs the containers of this machine: the one that is asked for, or the first of the
-//! usual ones that answers.
+//! Which runtime runs the containers of this machine: the one that is asked for, or the first of
+//! the usual ones that answers.
 //!
-//! A program that is installed counts for nothing, and neither does a socket that nobody listens on:
-//! whoever is to run containers has to say its version first.
+//! A program that is installed counts for nothing, and neither does a socket that nobody listens
+//! on: whoever is to run containers has to say its version first.
 
 use std::fmt;
 use std::path::PathBuf;

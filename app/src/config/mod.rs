@@ -332,8 +332,8 @@ mod tests {
             ("- a\n", "c.yaml:1:1: the file is a list; expected keys and values"),
             (
                 "runtime: rkt\n",
-                "c.yaml:1:10: runtime is \"rkt\"; expected auto, docker, podman, containerd, cri-o, \
-                 process or none",
+                "c.yaml:1:10: runtime is \"rkt\"; expected auto, docker, podman, containerd, \
+                 cri-o, process or none",
             ),
             ("profile: k3\n", "c.yaml:1:10: profile is \"k3\"; expected kubernetes or mission"),
             (
