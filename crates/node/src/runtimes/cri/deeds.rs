@@ -98,7 +98,10 @@ impl Inner {
             runs.filter(|(id, _)| id.name == *name).map(|(_, run)| run.native.clone()).last()
         });
         let target = target.unwrap_or_default();
-        let config = container::config(&self.options.cluster, spec, sandbox.host_network, &target);
+        let reason = "CreateContainerError";
+        let pinned = self.pin(spec).map_err(|message| Refusal { reason, message })?;
+        let cluster = &self.options.cluster;
+        let config = container::config(cluster, &pinned, sandbox.host_network, &target);
         let mut of_pod = self.sandbox_config(&pod, (sandbox.attempt, sandbox.host_network));
         if let Some(context) =
             of_pod.linux.as_mut().and_then(|linux| linux.security_context.as_mut())

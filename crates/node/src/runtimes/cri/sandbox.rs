@@ -34,7 +34,7 @@ impl Inner {
                 self.run_sandbox(spec, last.unwrap_or(0)).await?
             }
         };
-        let sandbox = self.connect(spec, &made).await?;
+        let sandbox = self.give_network(spec, &made).await?;
         Ok((made, sandbox))
     }
 
@@ -113,7 +113,7 @@ impl Inner {
     }
 
     /// Gives the pod its network, if it has not got it.
-    async fn connect(&self, spec: &SandboxSpec, made: &Made) -> Result<Sandbox, Refusal> {
+    async fn give_network(&self, spec: &SandboxSpec, made: &Made) -> Result<Sandbox, Refusal> {
         let Some(network) = self.network().filter(|_| !made.host_network) else {
             return Ok(Sandbox::default());
         };
