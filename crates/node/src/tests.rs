@@ -34,7 +34,6 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         absence: String::new(),
         heartbeat: Default::default(),
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
-        absence: String::new(),
         devices: Arc::new(Devices::open(&directory, &Default::default())),
         network: None,
     };

@@ -44,12 +44,27 @@ pub struct Peers {
 impl Peers {
     /// How a server reaches a node that says it is there.
     pub fn connect(&self, node: &str, address: SocketAddr) -> Result<Arc<dyn Connect>, Error> {
+        self.connect_with(self.own(Role::Server)?, node, address)
+    }
+
+    /// The same by a certificate of somebody else, whom no node answers.
+    #[cfg(test)]
+    pub fn connect_as(&self, user: &str, address: SocketAddr) -> Result<Arc<dyn Connect>, Error> {
+        self.connect_with(self.own(Role::User(user.to_owned()))?, "node-1", address)
+    }
+
+    fn connect_with(
+        &self,
+        own: Arc<Own>,
+        node: &str,
+        address: SocketAddr,
+    ) -> Result<Arc<dyn Connect>, Error> {
         let provider = Arc::new(provider::default_provider());
         let config = ClientConfig::builder_with_provider(provider)
             .with_protocol_versions(&[&version::TLS13])
             .map_err(failed("choose versions of TLS"))?
             .with_root_certificates(self.roots()?)
-            .with_client_cert_resolver(self.own(Role::Server)?);
+            .with_client_cert_resolver(own);
         let connector = TlsConnector::from(Arc::new(config));
         Ok(Arc::new(Dialled { connector, node: node.to_owned(), address }))
     }
@@ -147,20 +162,26 @@ impl Connect for Dialled {
 #[derive(Clone, Debug)]
 enum Role {
     Server,
+    #[cfg(test)]
+    User(String),
     Node(Vec<AlternativeName>),
 }
 
 impl Role {
     fn issue(&self, authority: &Authority, now: i64) -> Result<Issued, Error> {
         match self {
-            Role::Server => {
-                let user = User::authenticated(SERVER_NAME, [""; 0]);
-                let request = ClientRequest { user: &user, lifetime_seconds: SERVER_SECONDS };
-                authority.issue_client(request, now)
-            }
+            Role::Server => issue_for(SERVER_NAME, authority, now),
+            #[cfg(test)]
+            Role::User(name) => issue_for(name, authority, now),
             Role::Node(names) => authority.issue_serving(names, now),
         }
     }
+}
+
+fn issue_for(name: &str, authority: &Authority, now: i64) -> Result<Issued, Error> {
+    let user = User::authenticated(name, [""; 0]);
+    let request = ClientRequest { user: &user, lifetime_seconds: SERVER_SECONDS };
+    authority.issue_client(request, now)
 }
 
 /// The certificate of this process, replaced when it has become old.
