@@ -21,6 +21,7 @@ mod kubeconfig;
 mod listener;
 mod machines;
 mod node_agent;
+mod node_listener;
 mod node_name;
 mod notify;
 mod operators;

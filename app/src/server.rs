@@ -230,6 +230,7 @@ async fn serve_api(
         profile: plan.loaded.config.cluster.profile,
         domain: plan.loaded.config.cluster.domain.clone(),
         is_advertised: listener.is_some(),
+        is_shared: matches!(plan.loaded.config.storage.kind, StoreKind::Mysql | StoreKind::Etcd),
         ..Default::default()
     };
     let handle = start::start_with(options, settings, store, Arc::new(System)).await?;

@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use servers::Engine;
@@ -10,13 +11,18 @@ use servers::Engine;
 use crate::node::Machine;
 use crate::sandbox::Sandbox;
 
-const IMAGE: &str = "setpoint.test/shell:1";
+pub const IMAGE: &str = "setpoint.test/shell:1";
 
 fn machine(engine: &Engine, name: &str) -> Machine {
     engine.make_shell(IMAGE).expect("an image is made");
+    machine_at(engine.socket(), name)
+}
+
+/// A node whose runtime is at a socket.
+pub fn machine_at(socket: &Path, name: &str) -> Machine {
     let mut machine = Machine { sandbox: Sandbox::new(), started: None };
     machine.sandbox.set("SETPOINT_RUNTIME", name);
-    let socket = engine.socket().display().to_string();
+    let socket = socket.display();
     machine.sandbox.set("CONTAINER_RUNTIME_ENDPOINT", format!("unix://{socket}"));
     machine.begin();
     let version = "get nodes -o jsonpath={.items[0].status.nodeInfo.containerRuntimeVersion}";
@@ -25,7 +31,7 @@ fn machine(engine: &Engine, name: &str) -> Machine {
 }
 
 /// A pod of one container that runs a script.
-fn pod(name: &str, script: &str) -> String {
+pub fn pod(name: &str, script: &str) -> String {
     format!(
         "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{\
          terminationGracePeriodSeconds: 2, containers: [{{name: main, image: {IMAGE:?}, \
@@ -76,7 +82,7 @@ fn everything(engine: &Engine, name: &str) {
 }
 
 /// logs, exec, attach, cp, port-forward.
-fn streams(machine: &Machine) {
+pub fn streams(machine: &Machine) {
     machine.until("logs hello", |log| log == "hi\nhello");
     assert_eq!(machine.kubectl(&["logs", "hello", "--tail=1"], ""), "hello");
     let stamped = machine.kubectl(&["logs", "hello", "--timestamps", "--tail=1"], "");
@@ -128,7 +134,7 @@ fn streams(machine: &Machine) {
 }
 
 /// What cannot run says why.
-fn refusals(machine: &Machine) {
+pub fn refusals(machine: &Machine) {
     let one = |name: &str, image: &str, policy: &str, command: &str| {
         format!(
             "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: \
@@ -206,7 +212,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 ";
 
 /// Services by name, files of a volume, and an update that rolls.
-fn services(machine: &Machine) {
+pub fn services(machine: &Machine) {
     machine.kubectl(&["apply", "-f", "-"], &WEB.replace("IMAGE", IMAGE));
     machine.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"], "");
     let by_name = "exec hello -- wget -qO- http://web.default.svc.cluster.local/";
@@ -248,7 +254,7 @@ spec:
 ";
 
 /// A job of two ranks whose trainer is a script.
-fn training(machine: &Machine) {
+pub fn training(machine: &Machine) {
     machine.kubectl(&["apply", "-f", "-"], &TRAINING.replace("IMAGE", IMAGE));
     machine.kubectl(&["wait", "trainjob/shell", "--for=condition=Complete", "--timeout=90s"], "");
     let label = "jobset.sigs.k8s.io/jobset-name=shell";

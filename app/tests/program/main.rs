@@ -8,6 +8,7 @@ mod command_line;
 mod commands;
 mod configuration;
 mod console;
+mod containerd;
 mod controller;
 mod conventions;
 mod defects;

@@ -159,7 +159,7 @@ impl Drop for Engine {
 }
 
 /// The root of an image that has a shell and its programs.
-fn shell_root(root: &Path, archive: &Path) -> io::Result<()> {
+pub fn shell_root(root: &Path, archive: &Path) -> io::Result<()> {
     for folder in ["bin", "etc", "tmp", "root"] {
         fs::create_dir_all(root.join(folder))?;
     }

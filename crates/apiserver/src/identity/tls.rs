@@ -150,7 +150,7 @@ impl Holder {
     }
 }
 
-fn certified(issued: &Issued) -> Result<Arc<CertifiedKey>, Error> {
+pub(super) fn certified(issued: &Issued) -> Result<Arc<CertifiedKey>, Error> {
     chained(vec![issued.certificate.clone()], issued.private_key())
 }
 
