@@ -15,7 +15,7 @@ use super::cluster::Cluster;
 use super::failure::{Failure, Failures};
 use super::show::{reported, state};
 use crate::cli::Context;
-use crate::cli::exit::{self, Failure};
+use crate::cli::exit;
 use crate::output::Output;
 
 /// How often the job is looked at.
@@ -95,7 +95,7 @@ pub async fn follow(
             let limit = manner.timeout.unwrap_or_default();
             let what = format!("{name} has not ended after {limit:?}; it goes on");
             let hint = format!("setpoint train logs -f {name}");
-            Err(anyhow!(Failure::new(exit::TIMED_OUT, what).hint(hint)))
+            Err(anyhow!(exit::Failure::new(exit::TIMED_OUT, what).hint(hint)))
         }
         _ = enough => {
             output.print(&Told::Gone { job: name, detached: true })?;
