@@ -136,19 +136,14 @@ pub fn start(
     let chosen: Arc<OnceLock<Chosen>> = Arc::default();
     if let Some(wanted) = &plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
-        let cluster = &plan.loaded.config.cluster;
-        let heartbeat = match cluster.profile {
-            Profile::Kubernetes => Heartbeat::Lease,
-            // The documents know nothing of leases.
-            Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
-        };
+        let heartbeat = heartbeat(plan);
         nodes.push((
             shared.context(User::node(&node), alone()),
             node::register::MANAGER,
             vec![node.clone()],
         ));
         let resources = plan.components.node_resources.clone();
-        let domain = cluster.domain.clone();
+        let domain = plan.loaded.config.cluster.domain.clone();
         let asked = Asked { wanted: wanted.clone(), chosen: chosen.clone() };
         let settings = move |runtime| Settings {
             node,
@@ -177,6 +172,15 @@ pub fn start(
     let controllers = if plan.components.controllers { controllers::ALL.len() } else { 0 };
     let Shared { caches, health, .. } = shared;
     Started { caches, health, controllers, installing, nodes, chosen }
+}
+
+fn heartbeat(plan: &Plan) -> Heartbeat {
+    let cluster = &plan.loaded.config.cluster;
+    match cluster.profile {
+        Profile::Kubernetes => Heartbeat::Lease,
+        // The documents know nothing of leases.
+        Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
+    }
 }
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {

@@ -122,12 +122,7 @@ pub async fn run(plan: Plan) -> Result<()> {
     }
     let ready = Ready::of(&plan, listen, parts)?;
     claim.announce(&ready.instance)?;
-    if let Err(error) = plan.output.print(&ready) {
-        // Whoever reads the output may be gone; that is no reason not to serve.
-        warn!(%error, "could not say that it is ready");
-    }
-    notify::tell(notify::READY);
-    allocator::give_back_all();
+    tell(&plan, &ready);
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");
@@ -135,6 +130,16 @@ pub async fn run(plan: Plan) -> Result<()> {
     let _ = timeout(LEAVE_MAX, started.leave()).await;
     stop_all(&tasks, &*store, &mut signals).await;
     Ok(())
+}
+
+/// Says that it is ready. What only the start needed goes back.
+fn tell(plan: &Plan, ready: &Ready) {
+    if let Err(error) = plan.output.print(ready) {
+        // Whoever reads the output may be gone; that is no reason not to serve.
+        warn!(%error, "could not say that it is ready");
+    }
+    notify::tell(notify::READY);
+    allocator::give_back_all();
 }
 
 async fn stop_all(tasks: &Tasks, store: &dyn Store, signals: &mut Signals) {
