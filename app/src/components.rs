@@ -4,8 +4,9 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
+use ::machines::roles;
 use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
@@ -25,9 +26,12 @@ use tokio::sync::watch;
 use crate::config::{self, StoreKind};
 use crate::definitions;
 use crate::foresight::Foresight;
+use crate::installed::{self, Found, Record};
 use crate::machines;
-use crate::node_agent::{self, Closing, Runtime, Settings};
+use crate::node_agent::{self, Closing, Settings};
+use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
+use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
 
@@ -48,7 +52,7 @@ pub struct Components {
     pub operators: Vec<&'static dyn Family>,
     pub fake_nodes: simulated::Options,
     /// How pods run on this machine, if it is a node.
-    pub node: Option<Runtime>,
+    pub node: Option<Wanted>,
     /// What it is said to have besides what it has.
     pub node_resources: BTreeMap<String, String>,
 }
@@ -56,6 +60,8 @@ pub struct Components {
 /// What the components share.
 struct Shared {
     server: Arc<Server>,
+    /// The name of this node.
+    node: String,
     caches: Arc<Caches>,
     environment: Arc<dyn Environment>,
     metrics: Arc<Metrics>,
@@ -73,6 +79,8 @@ pub struct Started {
     pub controllers: usize,
     /// Become true when what operators need is there.
     installing: Vec<watch::Receiver<bool>>,
+    /// What runs the containers of this machine, once that is known.
+    pub chosen: Arc<OnceLock<Chosen>>,
     /// Who speaks for the nodes that live here, and their names.
     nodes: Vec<(Context, &'static str, Vec<String>)>,
 }
@@ -105,6 +113,7 @@ pub fn start(
     let reader = local_client(server, User::authenticated(CONTROLLERS_USER, [""; 0]));
     let shared = Shared {
         server: server.clone(),
+        node: plan.node.clone(),
         caches: Arc::new(Caches::in_process(reader, environment.clone())),
         environment,
         metrics: Arc::default(),
@@ -116,13 +125,16 @@ pub fn start(
     if plan.components.controllers {
         start_controllers(plan, tasks, &shared);
     }
+    let gangs = start_gangs(plan, tasks, &shared);
     if plan.components.scheduler {
-        start_scheduler(plan, tasks, &shared);
+        start_scheduler(plan, tasks, &shared, gangs.clone());
     }
     let families = plan.components.operators.iter();
-    let installing = families.map(|family| start_family(plan, tasks, &shared, *family)).collect();
+    let families = families.map(|family| start_family(plan, tasks, &shared, *family, &gangs));
+    let installing = families.chain([gangs.clone()]).collect();
     let mut nodes = Vec::new();
-    if let Some(runtime) = plan.components.node {
+    let chosen: Arc<OnceLock<Chosen>> = Arc::default();
+    if let Some(wanted) = &plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
         let cluster = &plan.loaded.config.cluster;
         let heartbeat = match cluster.profile {
@@ -137,8 +149,17 @@ pub fn start(
         ));
         let resources = plan.components.node_resources.clone();
         let domain = cluster.domain.clone();
-        let settings = Settings { node, data, api: listen, heartbeat, runtime, resources, domain };
-        start_node(tasks, &shared, settings);
+        let asked = Asked { wanted: wanted.clone(), chosen: chosen.clone() };
+        let settings = move |runtime| Settings {
+            node,
+            data,
+            api: listen,
+            heartbeat,
+            runtime,
+            resources,
+            domain,
+        };
+        start_node(tasks, &shared, asked, settings);
     }
     if plan.components.operators.iter().any(|family| family.name() == machines::FAMILY) {
         start_machines(plan, tasks, &shared);
@@ -155,7 +176,7 @@ pub fn start(
     }
     let controllers = if plan.components.controllers { controllers::ALL.len() } else { 0 };
     let Shared { caches, health, .. } = shared;
-    Started { caches, health, controllers, installing, nodes }
+    Started { caches, health, controllers, installing, nodes, chosen }
 }
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
@@ -183,10 +204,34 @@ fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     tasks.spawn_until_stop("default-class", install);
 }
 
-fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+/// Installs the kinds of gangs, which the scheduler and some operators know. What is returned
+/// becomes true when they are there.
+fn start_gangs(plan: &Plan, tasks: &Tasks, shared: &Shared) -> watch::Receiver<bool> {
+    let Components { scheduler, operators, .. } = &plan.components;
+    let installed = watch::Sender::new(!*scheduler && operators.is_empty());
+    let installing = installed.subscribe();
+    if *installing.borrow() {
+        return installing;
+    }
+    let installer = shared.context(definitions::installer(), alone());
+    let record = Record::of(&shared.server, &installer, "gangs", &[]);
+    let server = shared.server.clone();
+    tasks.spawn_until_stop("gangs", async move {
+        let found = record.look().await;
+        installed.send_replace(found != Found::Unknown);
+        if found != Found::Unchanged {
+            let manifests = scheduler::manifests();
+            let named = installed::named(&manifests);
+            definitions::install_within(&server, &installer, manifests).await;
+            installed.send_replace(true);
+            record.write(&named).await;
+        }
+    });
+    installing
+}
+
+fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared, mut gangs: watch::Receiver<bool>) {
     let term = elect(plan, tasks, shared, (SCHEDULER_USER, SCHEDULER_LEASE));
-    let installer = User::authenticated("system:setpoint", [GROUP_MASTERS]);
-    let installer = shared.context(installer, alone());
     let context = shared.context(User::authenticated(SCHEDULER_USER, [""; 0]), term);
     let policy = match plan.loaded.config.cluster.scheduler_policy {
         config::Policy::Default => scheduler::Policy::BestScore,
@@ -201,7 +246,7 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     });
     let run = move |context| scheduler::run(context, options.clone());
     tasks.spawn(SCHEDULER_LEASE, async move {
-        definitions::install(&installer, &scheduler::manifests()).await;
+        let _ = gangs.wait_for(|is_there| *is_there).await;
         supervise(SCHEDULER_LEASE, context, run).await;
     });
 }
@@ -213,6 +258,7 @@ fn start_family(
     tasks: &Tasks,
     shared: &Shared,
     family: &'static dyn Family,
+    gangs: &watch::Receiver<bool>,
 ) -> watch::Receiver<bool> {
     let user = embedded::user(family);
     let installed = watch::Sender::new(false);
@@ -225,14 +271,18 @@ fn start_family(
         (operator, Context { elsewhere: elsewhere.clone(), ..context })
     });
     let contexts = contexts.collect();
+    let installer = shared.context(definitions::installer(), alone());
+    let names: Vec<&str> = family.operators().iter().map(|operator| operator.name).collect();
+    let record = Record::of(&shared.server, &installer, family.name(), &names);
     let context = shared.context(user, alone());
     embedded::connect(&shared.server, family, Context { elsewhere, ..context });
     let given = embedded::Given {
         family,
-        installer: shared.context(embedded::installer(), alone()),
+        server: shared.server.clone(),
+        installer,
         contexts,
-        // Gangs are the scheduler's; whose definitions are there first does not matter.
-        also: scheduler::manifests(),
+        record,
+        gangs: gangs.clone(),
         authority_pem: shared.authority_pem.clone(),
         installed,
     };
@@ -240,46 +290,98 @@ fn start_family(
     installing
 }
 
+/// What is asked to run containers, and where to say what does.
+struct Asked {
+    wanted: Wanted,
+    chosen: Arc<OnceLock<Chosen>>,
+}
+
 /// This machine as a node. What takes time begins after the server answers.
-fn start_node(tasks: &Tasks, shared: &Shared, settings: Settings) {
-    let context = shared.context(User::node(&settings.node), alone());
+fn start_node(
+    tasks: &Tasks,
+    shared: &Shared,
+    asked: Asked,
+    settings: impl FnOnce(Chosen) -> Settings + Send + 'static,
+) {
+    let node = shared.node.clone();
+    let context = shared.context(User::node(&node), alone());
     let server = shared.server.clone();
     let user = User::authenticated("system:first-objects", [GROUP_MASTERS]);
     let installer = shared.context(user, alone());
     let reader = shared.context(User::authenticated(CONTROLLERS_USER, [""; 0]), alone());
     tasks.spawn_until_stop(node::agent::NAME, async move {
+        let chosen = asked.wanted.choose().await;
+        tracing::info!(runtime = %chosen, "RuntimeController({})", chosen.runtime.name());
+        let _ = asked.chosen.set(chosen.clone());
+        let settings = settings(chosen);
         let api = match settings.api {
             Some(api) => api,
             None => node_agent::find_api(&reader).await,
         };
         let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
-        let options = match node_agent::open(&settings, api, network).await {
-            Ok(options) => options,
-            Err(error) => {
-                tracing::error!(error = format!("{error:#}"), "this machine is no node");
-                return;
+        loop {
+            let mut options = match node_agent::open(&settings, api, network.clone()).await {
+                Ok(options) => options,
+                Err(error) => {
+                    tracing::error!(error = format!("{error:#}"), "this machine is no node");
+                    return;
+                }
+            };
+            let answering = answer_servers(&server, &mut options).await;
+            let is_absent = options.runtime.is_none();
+            let run = move |context| node_agent::run(context, options.clone());
+            let run = supervise(node::agent::NAME, context.clone(), run);
+            tokio::select! {
+                _ = async { tokio::join!(run, answering) } => return,
+                () = node_agent::appears(&settings), if is_absent => {}
             }
-        };
-        if let Some(runtime) = options.runtime.clone() {
-            server.connected.set(Arc::new(Served { node: settings.node, runtime }));
         }
-        let run = move |context| node_agent::run(context, options.clone());
-        supervise(node::agent::NAME, context, run).await;
     });
+}
+
+/// Connects the node with the server of this process, and with those of others: what is returned
+/// answers them.
+async fn answer_servers(
+    server: &Arc<Server>,
+    options: &mut node::agent::Options,
+) -> impl Future<Output = ()> + use<> {
+    let runtime = options.runtime.clone();
+    let served = runtime.map(|runtime| Served { node: options.node.clone(), runtime });
+    let served = served.map(|served| Arc::new(served) as Arc<dyn link::Node>);
+    if let Some(served) = &served {
+        server.connected.set(served.clone());
+    }
+    let mut listener = None;
+    if let (Some(peers), Some(_)) = (server.connected.peers(), &served) {
+        let bound = Listener::bind(peers, &options.node, options.address).await;
+        match bound.and_then(|bound| Ok((bound.address()?, bound))) {
+            Ok((address, bound)) => {
+                options.port = Some(address.port());
+                listener = Some(bound);
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(error, "servers of other processes cannot ask this node");
+            }
+        }
+    }
+    async move {
+        if let (Some(listener), Some(served)) = (listener, served) {
+            listener.serve(served).await;
+        }
+    }
 }
 
 /// What stands in for the add-ons that machines are made of, and runs them on this node.
 fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared) {
-    // They stand in for programs that have the run of the cluster.
-    let user = User::authenticated("system:machine-provider", [GROUP_MASTERS]);
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, MACHINES_LEASE));
-    let provider = shared.context(user.clone(), term);
+    let provider = shared.context(User::authenticated(roles::PROVIDER, [""; 0]), term);
     tasks.spawn_until_stop(MACHINES_LEASE, ::machines::provider::run(provider));
-    if !plan.components.node.is_some_and(|runtime| runtime != Runtime::None) {
+    if !plan.components.node.as_ref().is_some_and(|it| it.runtime != Runtime::None) {
         return;
     }
-    let context = shared.context(user, alone());
+    let context = shared.context(User::authenticated(roles::LAUNCHER, [""; 0]), alone());
     let (server, node, data) = (shared.server.clone(), plan.node.clone(), plan.data.clone());
     let reach = plan.loaded.config.cluster.images;
     tasks.spawn_until_stop(node::machines::NAME, async move {

@@ -4,7 +4,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use apiserver::extension::{Asked, Extend, Given, Refused};
+use apiserver::extension::{Asked, Extend, Given, Offered, Refused};
 use async_trait::async_trait;
 use hypervisor::Hypervisor;
 use hypervisor::images::Reach;
@@ -34,6 +34,38 @@ pub async fn open(
     Ok(node::machines::Options { node: node.to_owned(), hypervisor, reach, snapshots })
 }
 
+const fn offered(
+    resource: &'static str,
+    subresource: &'static str,
+    kind: &'static str,
+    verbs: &'static [&'static str],
+) -> Offered {
+    Offered { resource, subresource, kind, verbs }
+}
+
+const VOLUMES: &str = "datavolumes";
+const MACHINES: &str = "virtualmachines";
+const INSTANCES: &str = "virtualmachineinstances";
+
+/// What is answered, one line each; those of one resource follow each other.
+#[rustfmt::skip]
+const OFFERED: &[Offered] = &[
+    offered(VOLUMES, "upload", "DataVolume", &["get"]),
+    offered(INSTANCES, "console", "VirtualMachineInstance", &["get"]),
+    offered(INSTANCES, "guestosinfo", "VirtualMachineInstanceGuestAgentInfo", &["get"]),
+    offered(INSTANCES, "pause", "VirtualMachineInstance", &["update"]),
+    offered(INSTANCES, "portforward", "VirtualMachineInstance", &["get"]),
+    offered(INSTANCES, "reset", "VirtualMachineInstance", &["update"]),
+    offered(INSTANCES, "unpause", "VirtualMachineInstance", &["update"]),
+    offered(INSTANCES, "vnc", "VirtualMachineInstance", &["get"]),
+    offered(MACHINES, "addvolume", "VirtualMachine", &["update"]),
+    offered(MACHINES, "portforward", "VirtualMachine", &["get"]),
+    offered(MACHINES, "removevolume", "VirtualMachine", &["update"]),
+    offered(MACHINES, "restart", "VirtualMachine", &["update"]),
+    offered(MACHINES, "start", "VirtualMachine", &["update"]),
+    offered(MACHINES, "stop", "VirtualMachine", &["update"]),
+];
+
 /// Answers what is asked of machines.
 pub struct Subresources {
     pub context: Context,
@@ -53,6 +85,14 @@ fn failed(error: &reconcile::Error) -> Refused {
 impl Extend for Subresources {
     fn group(&self) -> &'static str {
         GROUP
+    }
+
+    fn version(&self) -> &'static str {
+        "v1"
+    }
+
+    fn offers(&self) -> &'static [Offered] {
+        OFFERED
     }
 
     async fn answer(&self, asked: Asked) -> Result<Given, Refused> {
@@ -79,6 +119,12 @@ impl Extend for Subresources {
             ("virtualmachineinstances", of @ ("console" | "vnc"), "get") => {
                 self.join(&name, of).await
             }
+            (VOLUMES, "upload", "get") => {
+                let taken = node::machines::upload::take(&self.context, &self.node, &name).await;
+                let connection = taken.map_err(refused)?;
+                Ok(Given::Connection(Box::new(connection)))
+            }
+            (INSTANCES, "guestosinfo", "get") => self.guest(&name).await,
             ("virtualmachines" | "virtualmachineinstances", "portforward", "get") => {
                 let port = target.rest.split('/').next().and_then(|port| port.parse().ok());
                 let bad = || refused((400, format!("{:?} is not a port", target.rest)));
@@ -187,6 +233,20 @@ impl Subresources {
             Err(error @ hypervisor::Error::Invalid(_)) => Err(refused((400, error.chain()))),
             Err(error) => Err(refused((500, error.chain()))),
         }
+    }
+
+    async fn guest(&self, name: &Name) -> Result<Given, Refused> {
+        let instance = self.running(name).await?;
+        let guest = self.hypervisor.guest(&instance.uid).await;
+        let none = || refused((409, "VMI does not have guest agent connected".to_owned()));
+        let guest = guest.ok().flatten().ok_or_else(none)?;
+        Ok(Given::Value(json!({
+            "apiVersion": format!("{GROUP}/v1"),
+            "kind": "VirtualMachineInstanceGuestAgentInfo",
+            "guestAgentVersion": guest.agent_version,
+            "hostname": guest.host_name,
+            "os": node::machines::guest_system(&guest),
+        })))
     }
 
     async fn forward(&self, name: &Name, port: u16) -> Result<Given, Refused> {

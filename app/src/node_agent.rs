@@ -6,24 +6,34 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use node::agent::Options;
 use node::devices::{self, Devices};
+use node::image::ImageStore;
 use node::machine;
 use node::network::{self, Connected, DOMAIN, Network};
 use node::register::Heartbeat;
 use node::runtime::{PodRuntime, START_MAX};
+use node::runtimes::cri::{self, Cri};
+use node::runtimes::docker;
 use node::runtimes::process::{self, Process};
 use node::simulated::NODE;
 use reconcile::{Context, Kind, Name};
 
 use crate::listener;
+use crate::runtimes::{self, Chosen, Runtime};
 
 const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 /// In the data directory: records of containers, their logs, volumes.
 const DIRECTORY: &str = "node";
+/// In the data directory: archives of images that are loaded at the start.
+const IMAGES: &str = "images";
+/// In the node's directory: which engine has its containers, and where that listens.
+const RECORD: &str = "engine.json";
 /// What containers get to end when all are asked to.
 const STOP_GRACE: Duration = Duration::from_secs(30);
+/// How long until a runtime that did not answer is asked again.
+const LOOK_AGAIN: Duration = Duration::from_secs(1);
 /// How long the objects of DNS may take to be written.
 const INSTALL_MAX: Duration = Duration::from_secs(5);
 /// The argument that makes this program the shim of a container.
@@ -32,39 +42,6 @@ const SHIM: &str = "container-shim";
 const KVM: &str = "/dev/kvm";
 /// The file of this program, even when another has taken its place.
 const PROGRAM: &str = "/proc/self/exe";
-
-/// What runs containers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
-pub enum Runtime {
-    /// The best there is: processes.
-    Auto,
-    /// Every container is a process of this machine; images are not pulled.
-    Process,
-    /// Nothing runs here; the node is there, but not ready.
-    None,
-}
-
-impl Runtime {
-    /// As the command line has it.
-    pub fn name(self) -> &'static str {
-        match self {
-            Runtime::Auto => "auto",
-            Runtime::Process => "process",
-            Runtime::None => "none",
-        }
-    }
-}
-
-impl Runtime {
-    /// For people: what was chosen, and why.
-    pub fn why(self) -> &'static str {
-        match self {
-            Runtime::Auto => "plain processes   (chosen by itself: they need nothing installed)",
-            Runtime::Process => "plain processes   (as asked by --runtime)",
-            Runtime::None => "none   (as asked by --runtime): pods are not run here",
-        }
-    }
-}
 
 /// For people: what this machine has to give.
 pub fn describe(data: &Path, resources: &BTreeMap<String, String>) -> String {
@@ -85,7 +62,7 @@ pub struct Settings {
     /// Where this process serves the API, if it does.
     pub api: Option<SocketAddr>,
     pub heartbeat: Heartbeat,
-    pub runtime: Runtime,
+    pub runtime: Chosen,
     /// What the node is said to have besides what it has.
     pub resources: BTreeMap<String, String>,
     /// Of the names that DNS answers for.
@@ -106,9 +83,10 @@ pub async fn open(
 ) -> Result<Options> {
     let directory = settings.data.join(DIRECTORY);
     let of_pods = network.as_ref().map(|connected| connected.network.clone());
-    let runtime = match settings.runtime {
-        Runtime::Auto | Runtime::Process => Some(open_process(&directory, of_pods)?),
-        Runtime::None => None,
+    let (runtime, absence) = match open_runtime(settings, of_pods).await {
+        Ok(runtime) => (Some(runtime), String::new()),
+        Err(Unopened::Absent(why)) => (None, why),
+        Err(Unopened::Failed(error)) => return Err(error),
     };
     let (kept, resources) = (directory.clone(), settings.resources.clone());
     // It asks a program.
@@ -118,16 +96,112 @@ pub async fn open(
         directory,
         api,
         address: machine::address(),
+        port: None,
         heartbeat: settings.heartbeat,
         runtime,
+        absence,
         devices: Arc::new(devices),
         network,
     })
 }
 
+/// Why there is no runtime.
+enum Unopened {
+    /// It does not answer, or there is to be none; the rest works on.
+    Absent(String),
+    Failed(anyhow::Error),
+}
+
+async fn open_runtime(
+    settings: &Settings,
+    network: Option<Arc<Network>>,
+) -> Result<Arc<dyn PodRuntime>, Unopened> {
+    let directory = settings.data.join(DIRECTORY);
+    let Chosen { runtime, socket, .. } = &settings.runtime;
+    let absent = |why: String| Unopened::Absent(format!("{}: {why}", runtime.name()));
+    match (runtime, socket) {
+        (Runtime::Process | Runtime::Auto, _) => {
+            open_process(&directory, network).map_err(Unopened::Failed)
+        }
+        (Runtime::Docker | Runtime::Podman, Some(socket)) => {
+            let options = docker::Options { directory, socket: socket.clone(), network };
+            let opened = docker::Docker::open(options).await.map_err(absent)?;
+            keep_record(settings);
+            preload(settings, &docker::images(socket)).await;
+            Ok(opened)
+        }
+        (Runtime::Containerd | Runtime::CriO, Some(socket)) => {
+            let options = of_cri(&directory, socket, network);
+            let opened = Cri::open(options).await.map_err(absent)?;
+            keep_record(settings);
+            if let Some(store) = opened.image_store() {
+                preload(settings, store).await;
+            }
+            Ok(Arc::new(opened))
+        }
+        (_, None) => Err(Unopened::Absent("runtime is none".to_owned())),
+        (Runtime::None, Some(_)) => Err(Unopened::Absent("runtime is none".to_owned())),
+    }
+}
+
+/// What marks the containers of this node among those of a runtime: the same for as long as its
+/// data are where they are.
+fn mark(directory: &Path) -> String {
+    let _ = std::fs::create_dir_all(directory);
+    let place = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    reconcile::names::digest(&[&place.to_string_lossy()])
+}
+
+fn of_cri(directory: &Path, socket: &Path, network: Option<Arc<Network>>) -> cri::Options {
+    cri::Options {
+        socket: socket.to_owned(),
+        directory: directory.to_owned(),
+        cluster: mark(directory),
+        start_max: START_MAX,
+        network,
+    }
+}
+
+/// Gives a runtime the images of an archive; their names.
+pub async fn load_image(chosen: &Chosen, archive: &Path) -> Result<Vec<String>> {
+    let store = image_store(chosen).await?;
+    let loaded = store.load(archive).await.map_err(anyhow::Error::msg);
+    loaded.with_context(|| format!("could not load {}", archive.display()))
+}
+
+async fn image_store(chosen: &Chosen) -> Result<Box<dyn ImageStore>> {
+    match (chosen.runtime, &chosen.socket) {
+        (Runtime::Docker | Runtime::Podman, Some(socket)) => Ok(Box::new(docker::images(socket))),
+        (Runtime::Containerd | Runtime::CriO, Some(socket)) => {
+            cri::images(socket).await.map_err(anyhow::Error::msg)
+        }
+        _ => bail!(
+            "the runtime {chosen} has no images; name one that has with --runtime, such as docker"
+        ),
+    }
+}
+
+/// Loads what lies in the directory of images to begin with.
+async fn preload(settings: &Settings, store: &dyn ImageStore) {
+    let entries = std::fs::read_dir(settings.data.join(IMAGES)).into_iter().flatten().flatten();
+    let archives = entries.map(|entry| entry.path());
+    for archive in archives.filter(|path| path.extension().is_some_and(|it| it == "tar")) {
+        match store.load(&archive).await {
+            Ok(names) => tracing::info!(archive = %archive.display(), ?names, "images loaded"),
+            Err(error) => tracing::warn!(archive = %archive.display(), error, "images not loaded"),
+        }
+    }
+}
+
 /// How many containers of a data directory run. Nothing is changed.
-pub fn count_containers(data: &Path) -> usize {
-    process::count_running(&data.join(DIRECTORY))
+pub async fn count_containers(data: &Path) -> usize {
+    let directory = data.join(DIRECTORY);
+    let of_engine = match engine_of(&directory) {
+        Some((Engine::Cri, socket)) => cri::count_running(&of_cri(&directory, &socket, None)).await,
+        Some((Engine::Docker, socket)) => docker::count_running(&directory, &socket).await,
+        None => 0,
+    };
+    process::count_running(&directory) + of_engine
 }
 
 /// Ends all containers of a data directory whose program has stopped; how many there were.
@@ -143,18 +217,75 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
         domain: DOMAIN.to_owned(),
     };
     let network = Network::open(options).map(Arc::new).ok();
-    let runtime = open_process(&directory, network.clone())?;
+    let mut count = stop_all(&*open_process(&directory, network.clone())?).await?;
+    if let Some((engine, socket)) = engine_of(&directory) {
+        let engine = open_engine(engine, (&directory, socket), network.clone()).await;
+        let engine = engine.context("the engine that has its containers does not answer")?;
+        count += stop_all(&*engine).await?;
+        for pod in engine.containers().into_keys() {
+            engine.remove_pod(&pod).await;
+        }
+    }
+    if let Some(network) = network {
+        network.remove_all();
+    }
+    node::unmount_all(&directory).context("a volume was not unmounted")?;
+    Ok(count)
+}
+
+async fn stop_all(runtime: &dyn PodRuntime) -> Result<usize> {
     let all = runtime.containers().into_values().flatten();
     let running: Vec<_> = all.filter(|container| container.is_running()).collect();
     let stops = running.iter().map(|container| runtime.stop(&container.id, STOP_GRACE));
     for stopped in futures::future::join_all(stops).await {
         stopped.context("a container was not stopped")?;
     }
-    if let Some(network) = network {
-        network.remove_all();
-    }
-    node::unmount_all(&directory).context("a volume was not unmounted")?;
     Ok(running.len())
+}
+
+/// Remembers which engine has the containers, for whoever is to stop them.
+fn keep_record(settings: &Settings) {
+    let Some(socket) = &settings.runtime.socket else { return };
+    let record = serde_json::json!({"runtime": settings.runtime.runtime.name(), "socket": socket});
+    let path = settings.data.join(DIRECTORY).join(RECORD);
+    if let Err(error) = std::fs::write(&path, record.to_string()) {
+        tracing::warn!(path = %path.display(), %error, "it is not kept which engine is used");
+    }
+}
+
+/// What an engine speaks.
+enum Engine {
+    Docker,
+    Cri,
+}
+
+fn engine_of(directory: &Path) -> Option<(Engine, PathBuf)> {
+    let text = std::fs::read_to_string(directory.join(RECORD)).ok()?;
+    let record: serde_json::Value = serde_json::from_str(&text).ok()?;
+    let engine = match Runtime::parse(record["runtime"].as_str()?)? {
+        Runtime::Containerd | Runtime::CriO => Engine::Cri,
+        _ => Engine::Docker,
+    };
+    Some((engine, PathBuf::from(record["socket"].as_str()?)))
+}
+
+async fn open_engine(
+    engine: Engine,
+    (directory, socket): (&Path, PathBuf),
+    network: Option<Arc<Network>>,
+) -> Result<Arc<dyn PodRuntime>> {
+    match engine {
+        Engine::Docker => {
+            let options = docker::Options { directory: directory.to_owned(), socket, network };
+            let opened = docker::Docker::open(options).await.map_err(anyhow::Error::msg)?;
+            Ok(opened)
+        }
+        Engine::Cri => {
+            let options = of_cri(directory, &socket, network);
+            let opened = Cri::open(options).await.map_err(anyhow::Error::msg)?;
+            Ok(Arc::new(opened))
+        }
+    }
 }
 
 /// Opens the network of pods, and what answers for names in it. What cannot be had is done without:
@@ -163,7 +294,7 @@ pub async fn connect(
     settings: &Settings,
     (own, installer): (&Context, &Context),
 ) -> Option<Connected> {
-    if settings.runtime == Runtime::None {
+    if settings.runtime.runtime == Runtime::None {
         return None;
     }
     match try_connect(settings, (own, installer)).await {
@@ -223,6 +354,19 @@ fn open_process(directory: &Path, network: Option<Arc<Network>>) -> Result<Arc<d
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))
+}
+
+/// Returns when a runtime that did not answer does.
+pub async fn appears(settings: &Settings) {
+    let Chosen { runtime, socket: Some(socket), .. } = &settings.runtime else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::time::sleep(LOOK_AGAIN).await;
+        if runtimes::ask(*runtime, socket.clone()).await.is_ok() {
+            return;
+        }
+    }
 }
 
 /// Where the servers of this cluster say they are, for a process that serves nobody itself.

@@ -15,6 +15,7 @@ use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
 
+use crate::allocator;
 use crate::components::{self, Components, Started};
 use crate::config::{Loaded, StoreKind};
 use crate::console;
@@ -24,10 +25,12 @@ use crate::kubeconfig;
 use crate::listener::{self, Listen};
 use crate::node_agent;
 use crate::node_name;
+use crate::notify;
 use crate::output::Output;
 use crate::page;
 use crate::parts::Parts;
 use crate::ready::Ready;
+use crate::runtimes::Runtime;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
 use crate::socket::Socket;
 
@@ -39,7 +42,7 @@ const NODE_MAX: Duration = Duration::from_secs(10);
 /// How long it may take to say that nodes were stopped; their leases tell it too.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// The version of the API that is served.
-const API_VERSION: &str = "Kubernetes v1.36";
+pub const API_VERSION: &str = "Kubernetes v1.36";
 
 /// What to run.
 pub struct Plan {
@@ -61,6 +64,7 @@ pub struct Plan {
 
 /// Runs until a signal says to stop.
 pub async fn run(plan: Plan) -> Result<()> {
+    allocator::keep_for_now();
     let mut signals = Signals::listen().context("could not listen for signals")?;
     let mut parts = Parts::since(plan.began);
     let mut claim = Claim::take(&plan.data)?;
@@ -122,9 +126,12 @@ pub async fn run(plan: Plan) -> Result<()> {
         // Whoever reads the output may be gone; that is no reason not to serve.
         warn!(%error, "could not say that it is ready");
     }
+    notify::tell(notify::READY);
+    allocator::give_back_all();
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");
+    notify::tell(notify::STOPPING);
     let _ = timeout(LEAVE_MAX, started.leave()).await;
     stop_all(&tasks, &*store, &mut signals).await;
     Ok(())
@@ -183,19 +190,22 @@ async fn wait_for_operators(plan: &Plan, started: &Started, parts: &mut Parts) {
 
 /// Ready means that a pod can run: the node is there, and known to be.
 async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
-    let Some(runtime) = plan.components.node else { return };
-    parts.add("runtime", runtime.why());
+    if plan.components.node.is_none() {
+        return;
+    }
     let is_up = started.health.reaches(node::agent::NAME, &reconcile::health::State::Running);
     let node = &plan.node;
     if timeout(NODE_MAX, is_up).await.is_err() {
         return parts.add_unwell("node", format!("{node}   not registered yet; see the log"));
     }
-    match runtime {
-        node_agent::Runtime::None => parts.add_unwell("node", format!("{node}   NotReady")),
-        _ => {
+    let Some(chosen) = started.chosen.get() else { return };
+    parts.add("runtime", chosen.to_string());
+    match (chosen.runtime, chosen.version.is_some()) {
+        (Runtime::Process, _) | (_, true) => {
             let told = node_agent::describe(&plan.data, &plan.components.node_resources);
             parts.add("node", format!("{node}   Ready   {told}"));
         }
+        _ => parts.add_unwell("node", format!("{node}   NotReady")),
     }
 }
 
@@ -220,6 +230,7 @@ async fn serve_api(
         profile: plan.loaded.config.cluster.profile,
         domain: plan.loaded.config.cluster.domain.clone(),
         is_advertised: listener.is_some(),
+        is_shared: matches!(plan.loaded.config.storage.kind, StoreKind::Mysql | StoreKind::Etcd),
         ..Default::default()
     };
     let handle = start::start_with(options, settings, store, Arc::new(System)).await?;

@@ -8,6 +8,7 @@ mod apply;
 mod cluster;
 mod history;
 mod inference;
+mod machines;
 mod node;
 mod statistics;
 mod store;
@@ -39,6 +40,8 @@ enum What {
     History(history::Options),
     /// Graphs of model servers on simulated nodes: time, writes, looks, memory.
     Inference(inference::Options),
+    /// Virtual machines: how soon they run, what idle ones cost, how fast images come in.
+    Machines(machines::Options),
     /// This machine as a node: pods that run as processes.
     Node(node::Options),
     /// TrainJobs on simulated nodes: time, writes, memory.
@@ -57,6 +60,7 @@ fn main() -> anyhow::Result<()> {
             What::Cluster(options) => cluster::run(options).await,
             What::History(options) => history::run(options).await,
             What::Inference(options) => inference::run(options).await,
+            What::Machines(options) => machines::run(options).await,
             What::Node(options) => node::run(options).await,
             What::Training(options) => training::run(options).await,
         }

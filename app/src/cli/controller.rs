@@ -9,14 +9,15 @@ use node::simulated::{self, Resources};
 use tracing::warn;
 
 use super::Context;
+use super::runtime::RuntimeOptions;
 use super::serving::{self, Component, KEYS_DIRECTORY, NodeResources, parse_named};
 use super::start;
 use crate::components::Components;
 use crate::config::{self, StoreKind};
 use crate::directories;
 use crate::listener::Listen;
-use crate::node_agent::Runtime;
 use crate::node_name;
+use crate::runtimes::Runtime;
 use crate::server::Plan;
 
 /// The command, and the name under which the program is that command.
@@ -46,10 +47,8 @@ pub struct Controller {
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 
-    /// What runs the containers of pods that are bound to this machine.
-    #[arg(long, value_name = "auto|process|none", default_value = "auto")]
-    #[arg(hide_possible_values = true)]
-    runtime: Runtime,
+    #[command(flatten)]
+    runtime: RuntimeOptions,
 
     /// What this machine has besides what is found, such as nvidia.com/gpu=2.
     #[arg(long, value_name = "LIST", default_value = "")]
@@ -86,10 +85,8 @@ impl Controller {
         };
         let operators = serving::families(&loaded, &[Component::All]);
         let fake_nodes = simulated::Options { count: 0, resources: Resources::default() };
-        let node_runtime = match self.runtime {
-            Runtime::None => None,
-            runtime => Some(runtime),
-        };
+        let wanted = self.runtime.wanted(&loaded);
+        let node_runtime = (wanted.runtime != Runtime::None).then_some(wanted);
         Ok(Plan {
             began: context.began,
             data,

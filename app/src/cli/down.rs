@@ -59,7 +59,7 @@ impl Down {
         let state = if pid.is_some() { "stopped" } else { "not-running" };
         let containers = match self.pods {
             true => small_runtime()?.block_on(node_agent::stop_containers(&data_dir))?,
-            false => node_agent::count_containers(&data_dir),
+            false => small_runtime()?.block_on(node_agent::count_containers(&data_dir)),
         };
         let containers = Containers { count: containers, are_stopped: self.pods };
         context.output.print(&Report { state, pid, data_dir, containers })?;

@@ -10,12 +10,12 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use node::simulated::{self, NODES_MAX, Resources};
 use tracing::{info, warn};
 
+use super::runtime::RuntimeOptions;
 use super::{Context, Global};
 use crate::components::Components;
 use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
 use crate::directories;
 use crate::listener::Listen;
-use crate::node_agent::Runtime;
 use crate::node_name;
 use crate::operators::{self, Family};
 use crate::server::Plan;
@@ -119,10 +119,8 @@ pub struct Serving {
     #[arg(value_parser = Component::parser())]
     pub components: Vec<Component>,
 
-    /// What runs the containers of pods that are bound to this machine.
-    #[arg(long, value_name = "auto|process|none", default_value = "auto")]
-    #[arg(hide_possible_values = true)]
-    pub runtime: Runtime,
+    #[command(flatten)]
+    pub runtime: RuntimeOptions,
 
     /// What this machine has besides what is found, such as nvidia.com/gpu=2. GPUs are given to
     /// containers one by one, by CUDA_VISIBLE_DEVICES.
@@ -203,7 +201,7 @@ impl Serving {
             controllers: has(Component::Controllers),
             scheduler: has(Component::Scheduler),
             operators: families(loaded, &self.components),
-            node: is_node.then_some(self.runtime),
+            node: is_node.then(|| self.runtime.wanted(loaded)),
             fake_nodes: simulated::Options { count: self.fake_nodes, resources },
             node_resources: self.node_resources.named.clone(),
         })

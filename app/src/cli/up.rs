@@ -18,6 +18,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+use super::ls;
 use super::serving::{self, Serving};
 use super::{Context, small_runtime};
 use crate::census::Census;
@@ -30,7 +31,7 @@ use crate::output::{self, Marks};
 use crate::server::Plan;
 use crate::time;
 
-const LOG_NAME: &str = "setpoint.log";
+pub const LOG_NAME: &str = "setpoint.log";
 /// A larger log is set aside when a program is started.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 /// How much of the log is looked at, and how many lines of it shown, after a failure.
@@ -70,6 +71,7 @@ impl Up {
         let _traces = serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
         match small_runtime()?.block_on(self.bring_up(context, &plan))? {
             Outcome::Running(mut report) => {
+                ls::remember(&plan.data);
                 if !self.no_kubeconfig {
                     report.merge_kubeconfig(context.began);
                 }
@@ -147,7 +149,12 @@ impl Up {
         }
         let components: Vec<_> = self.serving.components.iter().map(|one| one.name()).collect();
         command.arg("--components").arg(components.join(","));
-        command.args(["--runtime", self.serving.runtime.name()]);
+        if let Some(runtime) = self.serving.runtime.runtime {
+            command.args(["--runtime", runtime.name()]);
+        }
+        if let Some(socket) = &self.serving.runtime.container_runtime_endpoint {
+            command.arg("--container-runtime-endpoint").arg(socket);
+        }
         if !self.serving.node_resources.text.is_empty() {
             command.args(["--node-resources", &self.serving.node_resources.text]);
         }

@@ -7,10 +7,10 @@ use anyhow::Result;
 use clap::Args;
 
 use super::Context;
+use super::runtime::RuntimeOptions;
 use super::serving::{self, Component, Place};
 use super::{start, storage};
 use crate::components::Components;
-use crate::node_agent::Runtime;
 
 /// The port of the page when nobody says another.
 const PORT: u16 = 8_080;
@@ -38,10 +38,8 @@ pub struct Web {
     #[arg(long)]
     no_controllers: bool,
 
-    /// What runs the containers of pods that are bound to this machine.
-    #[arg(long, value_name = "auto|process|none", default_value = "auto")]
-    #[arg(hide_possible_values = true)]
-    runtime: Runtime,
+    #[command(flatten)]
+    runtime: RuntimeOptions,
 }
 
 impl Web {
@@ -54,7 +52,7 @@ impl Web {
                 controllers: true,
                 scheduler: true,
                 operators: serving::families(loaded, &[Component::All]),
-                node: Some(self.runtime),
+                node: Some(self.runtime.wanted(loaded)),
                 ..storage::none()
             })
         })?;

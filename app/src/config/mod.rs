@@ -6,6 +6,8 @@
 mod cluster;
 pub mod duration;
 mod file;
+pub mod origin;
+pub mod reference;
 mod section;
 mod size;
 mod storage;
@@ -18,13 +20,20 @@ use std::path::Path;
 use anyhow::Result;
 
 pub use cluster::{Cluster, Policy};
-pub use file::Source;
+pub use file::{Source, usual_files};
 pub use storage::{Storage, StoreKind};
+pub use unknown::nearest;
 
 use crate::operators;
+use crate::runtimes::{self, Runtime, Wanted};
 use crate::telemetry::Format;
 use section::Section;
 use tree::Document;
+
+/// Every key with its default.
+const EXAMPLE: &str = include_str!("../../../configs/config-example.yaml");
+/// Keys whose values are for nobody's screen.
+const SECRETS: [&str; 2] = ["storage.mysql.password", "storage.etcd.password"];
 
 /// Everything a file can say that has an effect.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -35,6 +44,8 @@ pub struct Config {
     pub operators_off: BTreeSet<&'static str>,
     pub log_level: LogLevel,
     pub log_format: Format,
+    /// `runtime` and `container_runtime_endpoint`: what runs containers.
+    pub runtime: Wanted,
     /// `web.port`: where `setpoint web` serves its page.
     pub web_port: Option<u16>,
 }
@@ -92,9 +103,11 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let (log_level, log_format) =
         (log_level.unwrap_or(unless_said), log_format.unwrap_or_default());
     let web_port = read_web(root.section("web")?, &mut remarks)?;
+    let runtime = read_runtime(&mut root)?;
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
-    let config = Config { storage, cluster, operators_off, log_level, log_format, web_port };
+    let config =
+        Config { storage, cluster, operators_off, log_level, log_format, runtime, web_port };
     Ok((config, remarks))
 }
 
@@ -110,6 +123,14 @@ fn read_operators(
     }
     section.finish(remarks);
     Ok(off)
+}
+
+fn read_runtime(root: &mut Section<'_>) -> Result<Wanted> {
+    let expected = "auto, docker, podman, containerd, cri-o, process or none";
+    let runtime = root.read("runtime", expected, Runtime::parse)?;
+    let expected = "a path of a socket, with or without unix:// before it";
+    let socket = root.read("container_runtime_endpoint", expected, runtimes::parse_socket)?;
+    Ok(Wanted { runtime: runtime.unwrap_or_default(), socket })
 }
 
 /// The port of the page for people.
@@ -201,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_example_says_the_defaults_and_every_key_of_the_mission() {
-        let example = include_str!("../../../configs/config-example.yaml");
+        let example = EXAMPLE;
         let (loaded, remarks) = read(example, "config-example.yaml").expect("it must load");
         assert_eq!(loaded, Config::default());
         assert_eq!(remarks, Remarks::default());
@@ -317,6 +338,11 @@ mod tests {
                 "c.yaml:1:29: storage.mysql.password is a list; expected text",
             ),
             ("- a\n", "c.yaml:1:1: the file is a list; expected keys and values"),
+            (
+                "runtime: rkt\n",
+                "c.yaml:1:10: runtime is \"rkt\"; expected auto, docker, podman, containerd, \
+                 cri-o, process or none",
+            ),
             ("profile: k3\n", "c.yaml:1:10: profile is \"k3\"; expected kubernetes or mission"),
             (
                 "scheduler: {policy: last}\n",

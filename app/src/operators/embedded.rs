@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use apiserver::beside::Respond;
-use apiserver::identity::{GROUP_MASTERS, User};
+use apiserver::identity::User;
 use apiserver::server::Server;
 use apiserver::webhooks::within::Part;
 use async_trait::async_trait;
@@ -17,6 +17,7 @@ use tokio::task::JoinSet;
 
 use super::{Asked, Entrance, Family, Nodes, Operator, Surroundings, answer, missing};
 use crate::definitions;
+use crate::installed::{self, Found, Record};
 use crate::shutdown::Tasks;
 
 /// Where pods find this server; their node fills it in.
@@ -28,21 +29,17 @@ pub fn user(family: &dyn Family) -> User {
     User::service_account(home.namespace, home.account, "")
 }
 
-/// Who installs what they need: a part of this program, so that what it writes may call others.
-pub fn installer() -> User {
-    let mut user = User::component("system:setpoint");
-    user.groups.push(GROUP_MASTERS.into());
-    user
-}
-
 /// What a family is given.
 pub struct Given {
     pub family: &'static dyn Family,
+    pub server: Arc<Server>,
     pub installer: Context,
     /// What each of its operators runs with.
     pub contexts: Vec<(&'static Operator, Context)>,
-    /// What is installed before anything of theirs.
-    pub also: Vec<Value>,
+    /// What they installed before.
+    pub record: Record,
+    /// Becomes true when the kinds of gangs are served.
+    pub gangs: watch::Receiver<bool>,
     /// The certificates of the cluster's authority.
     pub authority_pem: Arc<str>,
     /// Told when all is installed.
@@ -74,25 +71,52 @@ pub fn connect(server: &Server, family: &'static dyn Family, context: Context) {
 
 /// Installs what the operators need, and runs them until everything is to stop.
 pub async fn run(given: Given) {
-    let Given { family, installer, contexts, also, authority_pem, installed } = given;
+    let Given { family, server, installer, contexts, record, .. } = given;
+    let (mut gangs, authority_pem, installed) = (given.gangs, given.authority_pem, given.installed);
     let enabled: Vec<&str> = contexts.iter().map(|(operator, _)| operator.name).collect();
-    definitions::install(&installer, &also).await;
-    definitions::install(&installer, &family.manifests(&enabled)).await;
-    definitions::install(&installer, &family.first_objects(&enabled, Nodes::Processes)).await;
-    installed.send_replace(true);
+    let found = record.look().await;
+    // What this very program installed is good enough to begin with.
+    installed.send_replace(found != Found::Unknown);
+    if found != Found::Unchanged {
+        let mut manifests = family.manifests(&enabled);
+        manifests.extend(family.first_objects(&enabled, Nodes::Processes));
+        let named = installed::named(&manifests);
+        definitions::install_within(&server, &installer, manifests).await;
+        installed.send_replace(true);
+        record.write(&named).await;
+    }
+    let _ = gangs.wait_for(|is_there| *is_there).await;
     let entrance = Some(Entrance { url: SERVER_OF_PODS.to_owned(), authority_pem });
     let mut running = JoinSet::new();
     for (operator, context) in contexts {
         if *context.stop.borrow() {
             return;
         }
-        let unknown = unknown(operator, &context).await;
-        let nodes = Nodes::Processes;
-        let around = Surroundings { nodes, entrance: entrance.clone(), unknown };
-        let mut parts = family.start(operator, &context, &around);
-        running.spawn(async move { while parts.join_next().await.is_some() {} });
+        running.spawn(work(family, operator, context, entrance.clone()));
     }
     while running.join_next().await.is_some() {}
+}
+
+/// Runs an operator; again when the server knows more or less of what it makes use of.
+async fn work(
+    family: &'static dyn Family,
+    operator: &'static Operator,
+    context: Context,
+    entrance: Option<Entrance>,
+) {
+    let requests = context.requests(operator.name, Default::default());
+    let mut unknown = unknown(operator, &context).await;
+    loop {
+        let nodes = Nodes::Processes;
+        let around = Surroundings { nodes, entrance: entrance.clone(), unknown: unknown.clone() };
+        let mut parts = family.start(operator, &context, &around);
+        tokio::select! {
+            () = async { while parts.join_next().await.is_some() {} } => return,
+            now = missing::changed(&requests, operator.uses, &unknown) => unknown = now,
+        }
+        tracing::info!(operator = operator.name, "the cluster knows other kinds; starting again");
+        parts.shutdown().await;
+    }
 }
 
 /// Of the kinds that an operator can do without: those that nobody has defined.

@@ -54,7 +54,7 @@ impl Family for Machines {
     fn first_objects(&self, _: &[&str], nodes: Nodes) -> Vec<Value> {
         match nodes {
             Nodes::Images => Vec::new(),
-            Nodes::Processes => manifests::add_ons(),
+            Nodes::Processes => manifests::provider(),
         }
     }
 

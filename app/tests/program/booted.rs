@@ -187,6 +187,10 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     let pid = processes(machine)[0];
     assert!(console.run("cat /seed/user-data").contains("name: ada"));
     console.write_on_disk("before");
+    // An agent in the guest says what runs there, and by which address it is reached.
+    machine.until("get vmi w-vm -o jsonpath={.status.guestOSInfo.id}", |it| it == "busybox");
+    let shown = "get vmi w-vm -o jsonpath={.status.interfaces[0].infoSource}";
+    machine.until(shown, |it| it == "domain, guest-agent");
 
     // A disk that grows is seen to.
     let larger = r#"[{"op": "replace", "path": "/spec/disks/0/size", "value": "96Mi"}]"#;
@@ -208,6 +212,26 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     assert_eq!(processes(machine), [0; 0]);
 }
 
+/// Another with the same disks, which has them for itself.
+fn is_cloned(machine: &Machine) {
+    let done = machine.sandbox.run(&["vm", "clone", "w", "copy", "--stopped", "-o", "json"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    assert_eq!(done.json()["action"], "clone");
+    // Nobody uses it yet, and it waits for that.
+    let done = || machine.sandbox.run(&["vm", "start", "copy"]).code;
+    machine.until("get vm -o name", |names| names.contains("copy-vm"));
+    assert_eq!(done(), Some(0));
+    machine.until("get dv copy-root -o jsonpath={.status.phase}", |phase| phase == "Succeeded");
+    let status = "get vm copy-vm -o jsonpath={.status.printableStatus}";
+    machine.until(status, |it| it == "Running");
+    let mut console = Console::open(machine, "copy");
+    assert!(console.read_from_disk().contains("after"), "it has what the other had");
+    drop(console);
+    let done = machine.sandbox.run(&["vm", "delete", "copy"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    machine.until("get wukong,vm,vmi -o name", |names| !names.contains("copy"));
+}
+
 /// A snapshot, a write, and back.
 fn keeps_and_brings_back(machine: &Machine, mut console: Console) {
     let done = machine.sandbox.run(&["vm", "snapshot", "w", "kept"]);
@@ -222,6 +246,7 @@ fn keeps_and_brings_back(machine: &Machine, mut console: Console) {
     machine.until("get vmi -o name", str::is_empty);
     let listed = machine.sandbox.run(&["vm", "ls"]);
     assert!(listed.stdout.contains("w-vm  Stopped"), "{listed:?}");
+    is_cloned(machine);
     let back = r#"{"spec": {"restoreFromSnapshot": "kept"}}"#;
     machine.kubectl(&["patch", "wukong", "w", "--type=merge", "-p", back], "");
     machine.until("get vmrestore -o jsonpath={.items[0].status.complete}", |it| it == "true");

@@ -58,7 +58,9 @@ impl Sandbox {
         for directory in ["home", "work"] {
             fs::create_dir_all(root.join(directory)).expect("the sandbox must be made");
         }
-        Sandbox { root, variables: Vec::new(), user: None }
+        // Whatever else the machine has, pods are processes unless a test says otherwise.
+        let variables = vec![("SETPOINT_RUNTIME".to_owned(), "process".to_owned())];
+        Sandbox { root, variables, user: None }
     }
 
     /// A place where another user runs the program; to be called by root. It has a copy of the
@@ -183,7 +185,7 @@ impl Ended {
         let is_error = |line: &&str| line.starts_with("error:");
         let lines: Vec<_> = self.stderr.lines().filter(is_error).collect();
         assert_eq!(lines.len(), 1, "one line must tell the error: {self:?}");
-        assert_eq!(self.code, Some(1), "{self:?}");
+        assert!(matches!(self.code, Some(1..=7)), "{self:?}");
         assert_eq!(self.stdout, "", "{self:?}");
         lines[0]
     }

@@ -1,5 +1,6 @@
 //! This machine as a node: how soon pods run as processes, and what they cost.
 
+mod engine;
 mod services;
 
 use std::path::PathBuf;
@@ -23,6 +24,7 @@ const GONE_MAX: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 const STARTS: usize = 5;
 const SINGLE_PODS: usize = 40;
+const DEPLOYMENTS: usize = 10;
 /// How many pods run at once; those of the last round stay for a while.
 const MANY_PODS: [usize; 2] = [200, 100];
 /// A node takes 110 if it is not told otherwise.
@@ -38,23 +40,41 @@ pub struct Options {
     /// Where the started server keeps its data; the disk of this directory is what is measured.
     #[arg(long, default_value = ".")]
     directory: PathBuf,
+    /// Only pods in containers of a private Docker, beside what Docker itself takes.
+    #[arg(long)]
+    docker: bool,
 }
 
 impl Options {
     fn launch(&self) -> Result<Arc<Target>> {
-        let directory = self.directory.join(format!(".bench-{:016x}", System.random()));
+        self.launch_on(self.new_directory())
+    }
+
+    fn new_directory(&self) -> PathBuf {
+        self.directory.join(format!(".bench-{:016x}", System.random()))
+    }
+
+    fn launch_on(&self, directory: PathBuf) -> Result<Arc<Target>> {
         let arguments = ["--runtime", "process", "--node-resources", ROOM];
         Target::launch(self.program.as_deref(), directory, &arguments).map(Arc::new)
+    }
+
+    fn launch_with(&self, arguments: &[&str]) -> Result<Arc<Target>> {
+        Target::launch(self.program.as_deref(), self.new_directory(), arguments).map(Arc::new)
     }
 }
 
 pub async fn run(options: Options) -> Result<()> {
     let mut report = Report::begin();
+    if options.docker {
+        return engine::run(&options, &mut report).await;
+    }
     first_pod(&options, &mut report).await?;
     let target = options.launch()?;
     let mut connection = Connection::open(&target, Http::One).await?;
     objects::namespace(&target, &mut connection, &target.namespace).await?;
     single_pods(&target, &mut connection, &mut report).await?;
+    deployments(&target, &mut connection, &mut report).await?;
     many_pods(&target, &mut connection, &mut report).await?;
     services::run(&target, &mut connection, &mut report).await
 }
@@ -62,6 +82,7 @@ pub async fn run(options: Options) -> Result<()> {
 /// From the start of the program on an empty directory until a pod runs.
 async fn first_pod(options: &Options, report: &mut Report) -> Result<()> {
     let (mut ready, mut running) = (Samples::default(), Samples::default());
+    let mut again = Samples::default();
     for _ in 0..STARTS {
         let start = now();
         let target = options.launch()?;
@@ -73,9 +94,17 @@ async fn first_pod(options: &Options, report: &mut Report) -> Result<()> {
         let arrived = expected.await?.context("the first pod does not run")?;
         running.push(arrived.last.duration_since(start));
         remove_all(&target, &mut connection).await?;
+        let left = options.new_directory();
+        target.started.as_ref().context("it was started here")?.copy_to(&left)?;
+        drop((target, connection));
+        let start = now();
+        let _target = options.launch_on(left)?;
+        again.push(start.elapsed());
     }
     let what = "start until the node is ready";
     report.row(what, millis(ready.percentile(0.5)), Aim::AtMost(100.0), "");
+    let what = "  on what a former start left";
+    report.row(what, millis(again.percentile(0.5)), Aim::AtMost(100.0), "");
     let what = "start until a first pod runs";
     report.row(what, millis(running.percentile(0.5)), Aim::AtMost(150.0), "");
     Ok(())
@@ -104,6 +133,40 @@ async fn single_pods(
         "",
     );
     report.row("  p99", millis(took.percentile(0.99)), Aim::None, "");
+    Ok(())
+}
+
+/// From the request for a Deployment until its pod is ready.
+async fn deployments(
+    target: &Arc<Target>,
+    connection: &mut Connection,
+    report: &mut Report,
+) -> Result<()> {
+    let mut took = Samples::default();
+    for number in 0..DEPLOYMENTS {
+        let name = format!("deployment-{number}");
+        let mut object = objects::deployment(&name, 1, "none");
+        let spec = &mut object["spec"]["template"]["spec"];
+        spec["terminationGracePeriodSeconds"] = json!(1);
+        spec["containers"] =
+            json!([{"name": "main", "image": "none", "command": ["sleep", "3600"]}]);
+        let path = objects::deployments(target);
+        let expected = expect_running(target, 1).await?;
+        let start = now();
+        objects::send(target, connection, ("POST", &path), &object).await?;
+        let arrived = expected.await?.with_context(|| format!("{name} has no pod that runs"))?;
+        took.push(arrived.last.duration_since(start));
+        let of = format!("{}?labelSelector=app%3D{name}", objects::pods(target));
+        let pods = objects::send(target, connection, ("GET", &of), &Value::Null).await?;
+        let is_ready = pods["items"][0]["status"]["containerStatuses"][0]["ready"] == true;
+        ensure!(is_ready, "{name} runs and is not ready");
+        let path = format!("{path}/{name}");
+        objects::send(target, connection, ("DELETE", &path), &Value::Null).await?;
+        // Pods alone would be replaced as long as their owner is there.
+        gone(target, connection).await?;
+    }
+    let what = "Deployment created until its pod is ready, p50";
+    report.row(what, millis(took.percentile(0.5)), Aim::AtMost(1_000.0), "");
     Ok(())
 }
 
@@ -162,6 +225,11 @@ async fn remove_all(target: &Target, connection: &mut Connection) -> Result<()> 
     let path = objects::pods(target);
     let delete = format!("{path}?gracePeriodSeconds=1");
     objects::send(target, connection, ("DELETE", &delete), &Value::Null).await?;
+    gone(target, connection).await
+}
+
+async fn gone(target: &Target, connection: &mut Connection) -> Result<()> {
+    let path = objects::pods(target);
     let start = now();
     while objects::count(target, connection, &path).await? > 0 {
         ensure!(start.elapsed() < GONE_MAX, "pods do not go");

@@ -52,6 +52,11 @@ impl Beside {
         self.2.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(extend));
     }
 
+    /// Everybody who answers for a group.
+    pub fn extensions(&self) -> Vec<Arc<dyn Extend>> {
+        self.2.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
     /// Who answers for a group, if it is not the server itself.
     pub fn extension(&self, group: &str) -> Option<Arc<dyn Extend>> {
         let all = self.2.read().unwrap_or_else(PoisonError::into_inner);

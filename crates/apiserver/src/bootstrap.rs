@@ -41,7 +41,7 @@ pub async fn bootstrap(
     let objects = objects(registry, cluster);
     for _ in 0..ATTEMPTS_MAX {
         let operations = missing(store, &objects, environment).await?;
-        if commit_all(store, operations, environment).await? {
+        if commit_all(store, operations, environment).await?.is_some() {
             return Ok(());
         }
     }
@@ -109,29 +109,33 @@ fn renewed(found: &Value, wanted: &Value) -> Option<Value> {
     Some(renewed)
 }
 
-/// Commits at once, so that one sync of the disk can do for all; false when another process wrote
-/// one of the keys.
-async fn commit_all(
+/// Commits at once, so that one sync of the disk can do for all; none when another process wrote
+/// one of the keys. The revisions are those of the operations, in order.
+pub(crate) async fn commit_all(
     store: &dyn Store,
     mut operations: Vec<Operation>,
     environment: &dyn Environment,
-) -> Result<bool, Error> {
-    let mut commits = Vec::new();
+) -> Result<Option<Vec<Revision>>, Error> {
+    let (mut commits, mut counts) = (Vec::new(), Vec::new());
     while !operations.is_empty() {
         let rest = operations.split_off(fitting(&operations));
         let provenance = Provenance::of(environment.now(), ACTOR);
+        counts.push(operations.len());
         commits.push(store.commit(Commit { operations, epoch: None, provenance }));
         operations = rest;
     }
-    let mut is_whole = true;
-    for committed in join_all(commits).await {
-        match committed {
-            Ok(_) => {}
-            Err(store::Error::Conflict { .. }) => is_whole = false,
-            Err(error) => return Err(server::store_failure(error)),
+    let mut revisions = Some(Vec::new());
+    for (committed, count) in join_all(commits).await.into_iter().zip(counts) {
+        match (committed, &mut revisions) {
+            (Ok(committed), Some(all)) => {
+                all.extend(std::iter::repeat_n(committed.revision, count));
+            }
+            (Ok(_), None) => {}
+            (Err(store::Error::Conflict { .. }), _) => revisions = None,
+            (Err(error), _) => return Err(server::store_failure(error)),
         }
     }
-    Ok(is_whole)
+    Ok(revisions)
 }
 
 /// How many of the operations make one commit.

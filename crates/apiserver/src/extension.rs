@@ -44,10 +44,25 @@ pub struct Refused {
     pub message: String,
 }
 
+/// Something of an object that a part answers for, as clients are told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Offered {
+    pub resource: &'static str,
+    pub subresource: &'static str,
+    /// Of the version of the part's group.
+    pub kind: &'static str,
+    pub verbs: &'static [&'static str],
+}
+
 /// A part that answers for a group.
 #[async_trait]
 pub trait Extend: Send + Sync {
     fn group(&self) -> &'static str;
+
+    fn version(&self) -> &'static str;
+
+    /// What there is; those of one resource follow each other.
+    fn offers(&self) -> &'static [Offered];
 
     async fn answer(&self, asked: Asked) -> Result<Given, Refused>;
 }

@@ -34,6 +34,7 @@ pub mod object;
 pub mod openapi;
 pub mod patch;
 pub mod persist;
+pub mod planted;
 pub mod profile;
 pub mod rbac;
 pub mod registry;

@@ -208,17 +208,14 @@ impl Server {
                 }
                 let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
                 let (group, version) = (group.as_deref(), version.as_deref());
-                discovery::answer(&self.registry.now(), group, version, representation)
+                let extensions = self.beside.extensions();
+                let served = discovery::Served { registry: &self.registry.now(), extensions };
+                discovery::answer(&served, group, version, representation)
             }
             Path::Resource(target) if target.group == history::GROUP => {
                 let place = self.traffic.enter("get", &asked.user)?;
-                let asked = history::Asked {
-                    user: asked.user,
-                    id: asked.id,
-                    body: read_body(body).await?,
-                    warnings: asked.warnings,
-                    query: options.all,
-                };
+                let asked = Asked { body: read_body(body).await?, ..asked };
+                let asked = asked.of_the_past(options);
                 let mut answer = history::answer(self, &parts, asked).await?;
                 answer.place = place;
                 Ok(answer)
@@ -279,6 +276,9 @@ impl Server {
     }
 
     fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
+        if let Some(part) = group.and_then(|group| self.beside.extension(group)) {
+            return version.is_none_or(|version| version == part.version());
+        }
         match (group, version) {
             (None | Some(""), None) => true,
             (Some(group), None) => {
@@ -479,6 +479,13 @@ pub(crate) struct Asked {
     body: Bytes,
     warnings: Warnings,
     carried: Carried,
+}
+
+impl Asked {
+    fn of_the_past(self, options: Options) -> history::Asked {
+        let Asked { user, id, body, warnings, .. } = self;
+        history::Asked { user, id, body, warnings, query: options.all }
+    }
 }
 
 impl From<history::Asked> for Asked {

@@ -22,7 +22,10 @@ use async_trait::async_trait;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 pub use error::Error;
-pub use machine::{Disk, End, Figures, Interface, Machine, Media, Network, Pause, State};
+pub use machine::{
+    Disk, End, Figures, Guest, GuestInterface, GuestSystem, Interface, Machine, Media, Network,
+    Pause, State,
+};
 
 /// Both directions of a connection to a machine.
 pub trait Connection: AsyncRead + AsyncWrite + Send + Unpin {}
@@ -94,6 +97,9 @@ pub trait Hypervisor: Send + Sync {
     async fn dial(&self, id: &str, port: u16) -> Result<Box<dyn Connection>, Error>;
 
     async fn figures(&self, id: &str) -> Result<Figures, Error>;
+
+    /// What the guest says of itself, if an agent in it answers. It may be some seconds old.
+    async fn guest(&self, id: &str) -> Result<Option<Guest>, Error>;
 
     /// How machines are run: for people, and whether in software alone.
     async fn kind(&self) -> Kind;

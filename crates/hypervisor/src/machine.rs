@@ -1,5 +1,6 @@
 //! What a machine is made of, and what becomes of it.
 
+use std::net::IpAddr;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -103,6 +104,35 @@ impl End {
     pub fn is_success(&self) -> bool {
         matches!(self, End::Shutdown | End::Killed)
     }
+}
+
+/// What a guest says of itself.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Guest {
+    /// Of what says it.
+    pub agent_version: String,
+    pub host_name: String,
+    pub system: GuestSystem,
+    pub interfaces: Vec<GuestInterface>,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuestSystem {
+    pub id: String,
+    pub name: String,
+    pub pretty_name: String,
+    pub version: String,
+    pub version_id: String,
+    pub kernel_release: String,
+    pub kernel_version: String,
+    pub machine: String,
+}
+
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct GuestInterface {
+    pub name: String,
+    pub hardware_address: String,
+    pub addresses: Vec<IpAddr>,
 }
 
 /// What a machine uses.

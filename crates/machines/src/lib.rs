@@ -10,6 +10,7 @@ pub mod admission;
 pub mod kinds;
 pub mod manifests;
 pub mod provider;
+pub mod roles;
 pub mod wukong;
 pub mod wukong_snapshot;
 

@@ -15,6 +15,7 @@ use crate::devices::Devices;
 use crate::network::Connected;
 use crate::pod::admission::Ledger;
 use crate::pod::follow::Followers;
+use crate::pod::images;
 use crate::pod::prepare;
 use crate::pod::worker::{self, Rest, Shared};
 use crate::register::{self, Heartbeat};
@@ -40,10 +41,14 @@ pub struct Options {
     pub api: SocketAddr,
     /// How others reach this machine.
     pub address: IpAddr,
+    /// Where it answers servers of other processes there, if it does.
+    pub port: Option<u16>,
     /// How the node says that it lives.
     pub heartbeat: Heartbeat,
     /// Without one the node is there, but not ready.
     pub runtime: Option<Arc<dyn PodRuntime>>,
+    /// Why there is none, for people.
+    pub absence: String,
     /// What is given to containers one by one.
     pub devices: Arc<Devices>,
     /// Without one pods share the network of the machine.
@@ -117,6 +122,7 @@ pub async fn run(context: Context, options: Options) {
         runtime,
         options: options.clone(),
         starts: Semaphore::new(STARTS_MAX),
+        pulls: Semaphore::new(images::PULLS_MAX),
         ledger: Ledger::default(),
         followers: Followers::default(),
     });

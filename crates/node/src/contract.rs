@@ -7,6 +7,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
 use crate::confinement::{Limits, Security};
@@ -17,11 +18,19 @@ pub const PATIENCE: Duration = Duration::from_secs(30);
 /// `exits`, `dies`, `obeys`, `ignores`, each with one word after it, in order.
 pub const BEHAVIOUR: &str = "BEHAVIOUR";
 
+/// The image that containers are made of, where they are made of images: it has a shell.
+pub const IMAGE: &str = "setpoint.test/shell:1";
+
 /// Opens the runtime; a second time as after a restart of the agent.
-pub type Open<'a> = &'a (dyn Fn() -> Arc<dyn PodRuntime> + Sync);
+pub type Open<'a> = &'a (dyn Fn() -> BoxFuture<'a, Arc<dyn PodRuntime>> + Sync);
+
+/// Opens one that is opened at once.
+pub fn at_once(runtime: Arc<dyn PodRuntime>) -> BoxFuture<'static, Arc<dyn PodRuntime>> {
+    Box::pin(std::future::ready(runtime))
+}
 
 pub async fn check(open: Open<'_>) {
-    let runtime = open();
+    let runtime = open().await;
     let told = Arc::new(Notify::new());
     let tell = told.clone();
     runtime.listen(Arc::new(move |pod| {
@@ -40,16 +49,25 @@ pub async fn check(open: Open<'_>) {
     what_runs_is_found_again(open).await;
 }
 
+/// The first process of a container cannot kill itself, so another does it where that is so.
+const HURT: &str = "kill -9 $$; sh -c 'kill -9 $$'; exit $?";
+
+/// Others tell codes only.
+fn tells_signals(runtime: &Arc<dyn PodRuntime>) -> bool {
+    runtime.image_store().is_none()
+}
+
 async fn codes_and_signals_are_told(runtime: &Arc<dyn PodRuntime>) {
     for (name, script, behaviour, (code, signal)) in [
         ("good", "exit 0", "exits 0", (0, None)),
         ("bad", "exit 3", "exits 3", (3, None)),
-        ("hurt", "kill -9 $$", "dies 9", (137, Some(9))),
+        ("hurt", HURT, "dies 9", (137, Some(9))),
     ] {
         let spec = program(name, script, behaviour);
         runtime.start(&spec).await.expect("it starts");
         let exit = ended(runtime, &spec.id).await;
-        assert_eq!((exit.code, exit.signal, exit.reason), (code, signal, None), "{name}");
+        assert_eq!((exit.code, exit.reason), (code, None), "{name}");
+        assert!(exit.signal == signal || !tells_signals(runtime), "{name}: {exit:?}");
         assert!(exit.ended >= exit.began);
         runtime.remove_pod(&spec.id.pod).await;
         assert!(runtime.of_pod(&spec.id.pod).is_empty());
@@ -69,7 +87,7 @@ async fn the_grace_period_is_kept(runtime: &Arc<dyn PodRuntime>) {
     runtime.start(&stubborn).await.expect("it starts");
     has_written(runtime, &stubborn.id, "ready").await;
     runtime.stop(&stubborn.id, Duration::from_millis(50)).await.expect("it stops");
-    assert_eq!(ended(runtime, &stubborn.id).await.signal, Some(9));
+    assert_eq!(ended(runtime, &stubborn.id).await.code, 137);
     // Stopping what has stopped, or never was, is no error.
     runtime.stop(&stubborn.id, Duration::ZERO).await.expect("it stopped");
     runtime.stop(&ContainerId::new("nobody", "a", 0), Duration::ZERO).await.expect("none");
@@ -111,9 +129,11 @@ async fn output_is_kept(runtime: &Arc<dyn PodRuntime>) {
     runtime.start(&spec).await.expect("it starts");
     ended(runtime, &spec.id).await;
     let log = std::fs::read_to_string(runtime.log(&spec.id)).expect("a log");
-    for line in ["stdout F hello-world", "stderr F oops", "stdout F end", "stderr F /tmp"] {
+    for line in ["stdout F hello-world", "stderr F oops", "stderr F /tmp"] {
         assert!(log.contains(line), "{log}");
     }
+    // Some call a last line without an end a part of one.
+    assert!(["stdout F end", "stdout P end"].iter().any(|line| log.contains(line)), "{log}");
     let path = runtime.log(&spec.id);
     runtime.remove_pod(&spec.id.pod).await;
     assert!(!path.exists());
@@ -155,7 +175,7 @@ async fn a_run_is_started_once(runtime: &Arc<dyn PodRuntime>) {
 }
 
 async fn what_runs_is_found_again(open: Open<'_>) {
-    let first = open();
+    let first = open().await;
     let script = "trap 'exit 7' TERM; echo ready; while :; do sleep 0.01; done";
     let spec = program("again", script, "obeys 7 says ready waits -");
     let mut other = program("again", "exit 8", "exits 8");
@@ -164,7 +184,7 @@ async fn what_runs_is_found_again(open: Open<'_>) {
     first.start(&other).await.expect("it starts");
     has_written(&first, &spec.id, "ready").await;
     drop(first);
-    let second = open();
+    let second = open().await;
     assert_eq!(ended(&second, &other.id).await.code, 8);
     // Starting what runs is no second start.
     second.start(&spec).await.expect("it runs");
@@ -173,12 +193,12 @@ async fn what_runs_is_found_again(open: Open<'_>) {
     assert!(runs[0].is_running());
     second.stop(&spec.id, PATIENCE).await.expect("it stops");
     drop(second);
-    let third = open();
+    let third = open().await;
     assert_eq!(ended(&third, &spec.id).await.code, 7);
     third.remove_pod(&spec.id.pod).await;
     assert!(third.containers().is_empty());
     drop(third);
-    assert!(open().containers().is_empty());
+    assert!(open().await.containers().is_empty());
 }
 
 /// A container that runs a script.
@@ -193,8 +213,9 @@ fn program(pod: &str, script: &str, behaviour: &str) -> ContainerSpec {
         id: ContainerId::new(pod, "main", 0),
         namespace: "default".to_owned(),
         pod_name: pod.to_owned(),
-        image: "none".to_owned(),
+        image: IMAGE.to_owned(),
         command: ["sh", "-c", script].map(str::to_owned).into(),
+        arguments: Vec::new(),
         env: env.map(|(name, value)| (name.to_owned(), value.to_owned())).into(),
         working_directory: None,
         mounts: Vec::new(),

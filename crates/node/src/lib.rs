@@ -11,6 +11,7 @@ pub mod confinement;
 mod contract;
 pub mod devices;
 pub mod failpoints;
+pub mod image;
 pub mod machine;
 pub mod machines;
 pub mod network;

@@ -25,6 +25,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Images that are told of, and names of each.
 const IMAGES_MAX: usize = 50;
 const IMAGE_NAMES_MAX: usize = 5;
+/// What is said of a node that only its own process asks.
+const USUAL_PORT: u16 = 10_250;
 /// Who writes.
 pub const MANAGER: &str = "kubelet";
 
@@ -164,9 +166,14 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
         || "none://".to_owned(),
         |runtime| format!("{}://{}", runtime.name(), runtime.version()),
     );
-    let ready = match &options.runtime {
-        Some(_) => (Truth::True, "KubeletReady", "kubelet is posting ready status"),
-        None => (Truth::False, "KubeletNotReady", "container runtime is not available"),
+    let trouble = match &options.runtime {
+        Some(runtime) => runtime.trouble().map(|why| format!("container runtime is down: {why}")),
+        None if options.absence.is_empty() => Some("container runtime is not available".to_owned()),
+        None => Some(format!("container runtime is not available: {}", options.absence)),
+    };
+    let ready = match &trouble {
+        None => (Truth::True, "KubeletReady", "kubelet is posting ready status"),
+        Some(why) => (Truth::False, "KubeletNotReady", why.as_str()),
     };
     let mut list = node.value["status"]["conditions"].as_array().cloned().unwrap_or_default();
     for (kind, (status, reason, message)) in [
@@ -200,7 +207,7 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
             {"type": "InternalIP", "address": options.address.to_string()},
             {"type": "Hostname", "address": options.node},
         ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": options.port.unwrap_or(USUAL_PORT)}},
         "nodeInfo": machine::info(&runtime),
         "images": images(options.runtime.as_ref().map(|it| it.images()).unwrap_or_default()),
     })

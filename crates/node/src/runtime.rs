@@ -14,6 +14,7 @@ use link::{Duplex, Program, Streams};
 use serde::{Deserialize, Serialize};
 
 use crate::confinement::{Limits, Security};
+use crate::image::ImageStore;
 
 /// How long a call to start a container may take.
 pub const START_MAX: Duration = Duration::from_secs(120);
@@ -31,6 +32,9 @@ pub struct SandboxSpec {
     pub host_network: bool,
     pub host_ports: Vec<HostPort>,
     pub dns: Dns,
+    /// Settings of the kernel for all containers.
+    #[serde(default)]
+    pub sysctls: Vec<(String, String)>,
 }
 
 /// A port of the machine that leads to one of the pod.
@@ -81,6 +85,10 @@ pub struct ContainerSpec {
     pub image: String,
     /// Program and arguments; empty where the image is to say, which not every runtime knows.
     pub command: Vec<String>,
+    /// Arguments of the image's own program, in place of those that the image has. Empty where
+    /// there is a command.
+    #[serde(default)]
+    pub arguments: Vec<String>,
     pub env: Vec<(String, String)>,
     pub working_directory: Option<String>,
     pub mounts: Vec<Mount>,
@@ -145,8 +153,12 @@ pub enum Propagation {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Container {
     pub id: ContainerId,
-    /// What it was started from.
+    /// What it was started from, by the name that its specification has.
     pub image: String,
+    /// What exactly that was, as `imageID` has it; empty where images are names only.
+    pub image_id: String,
+    /// What the runtime itself calls it, if it has a name of its own.
+    pub native_id: Option<String>,
     pub failures: u32,
     pub state: State,
 }
@@ -210,7 +222,7 @@ pub trait PodRuntime: Send + Sync + 'static {
     /// Makes what the pod's containers share, or finds it again. It goes with `remove_pod`.
     async fn sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal>;
 
-    /// The sandbox of a pod, if it was made or found again.
+    /// The sandbox of a pod, if it was made or found again, and is whole.
     fn sandbox_of(&self, pod: &str) -> Option<Sandbox>;
 
     /// Everything there is, by pod; a pod of which only its sandbox is there has no containers.
@@ -233,6 +245,18 @@ pub trait PodRuntime: Send + Sync + 'static {
 
     /// Forgets a pod of which nothing runs, with its logs.
     async fn remove_pod(&self, pod: &str);
+
+    /// Where images are, for a runtime whose containers are made of them. Without it containers see
+    /// the files of the machine, and an image is but a name.
+    fn image_store(&self) -> Option<&dyn ImageStore> {
+        None
+    }
+
+    /// Why nothing can be started or stopped for the time being, if that is so: whoever does the
+    /// work does not answer. What was known before is told meanwhile.
+    fn trouble(&self) -> Option<String> {
+        None
+    }
 
     /// What containers can be started from without pulling, as far as that is known.
     fn images(&self) -> Vec<Image> {

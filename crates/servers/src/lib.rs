@@ -1,5 +1,5 @@
-//! Private servers for tests: MariaDB and etcd on free loopback ports with temporary data, and a
-//! TCP proxy that cuts connections. Also what tests need of other languages: client libraries.
+//! Private servers for tests: MariaDB and etcd on free loopback ports with temporary data,
+//! containerd on a socket, and a TCP proxy that cuts connections. Also what tests need of other languages: client libraries.
 //!
 //! A server dies with the process that started it, however that process ends, and its data goes
 //! with it. Nothing here touches a server that the machine runs for other purposes.
@@ -8,8 +8,10 @@
 //! only whether a server answers.
 
 mod clock;
+mod containerd;
 mod cutter;
 mod directory;
+mod engine;
 mod error;
 mod etcd;
 mod guest;
@@ -21,7 +23,9 @@ mod program;
 mod server;
 mod shared;
 
+pub use containerd::{Containerd, SANDBOX_IMAGE};
 pub use cutter::{Admit, Cutter};
+pub use engine::Engine;
 pub use error::Error;
 pub use etcd::Etcd;
 pub use guest::guest_image;

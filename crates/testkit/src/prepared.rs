@@ -91,6 +91,7 @@ pub async fn start_server(
         beside: Default::default(),
         connected: Default::default(),
         profile: Default::default(),
+        moments: Default::default(),
         stop,
     });
     let roles = roles.map_err(|error| error.message).expect("the first roles must be readable");

@@ -60,7 +60,16 @@ impl Asked {
 impl Cluster {
     /// A client that is a service account, and what it asks for.
     pub fn noted_account(&self, namespace: &str, name: &str) -> (kube::Client, Arc<Asked>) {
-        let user = Arc::new(User::service_account(namespace, name, ""));
+        self.noted(User::service_account(namespace, name, ""))
+    }
+
+    /// A client that is a user without groups, and what it asks for.
+    pub fn noted_user(&self, name: &str) -> (kube::Client, Arc<Asked>) {
+        self.noted(User::authenticated(name, [] as [&str; 0]))
+    }
+
+    fn noted(&self, user: User) -> (kube::Client, Arc<Asked>) {
+        let user = Arc::new(user);
         let (server, asked) = (self.server.clone(), Arc::<Asked>::default());
         let noted = asked.clone();
         let service = tower::service_fn(move |mut request: Request<Body>| {

@@ -4,13 +4,15 @@ use anyhow::{Context as _, Result, bail};
 use http::{Method, Request};
 use hyper::upgrade::Upgraded;
 use hyper_util::rt::TokioIo;
-use machines::kinds::MACHINE;
+use machines::kinds::{MACHINE, WUKONG};
 use machines::provider::subresources::GROUP;
+use reconcile::plan::Target;
 use reconcile::requests::Requests;
 use reconcile::{Kind, Name};
 use serde_json::Value;
 
-use crate::cli::connect::{Target, connect};
+use super::done::{Done, State};
+use crate::cli::connect::{self, connect};
 
 /// Who makes machines.
 const MANAGER: &str = "setpoint-vm";
@@ -21,7 +23,7 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    pub async fn connect(target: &Target) -> Result<Cluster> {
+    pub async fn connect(target: &connect::Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
         Ok(Cluster { requests, namespace: target.namespace.clone() })
     }
@@ -52,18 +54,31 @@ impl Cluster {
         format!("/apis/{GROUP}/v1/namespaces/{}/{resource}/{name}/{of}", self.namespace)
     }
 
-    pub async fn ask_machine(&self, name: &str, of: &str, options: &Value) -> Result<()> {
+    pub async fn ask_machine(&self, name: &str, of: &'static str, options: &Value) -> Result<Done> {
         let name = self.machine(name).await?;
         self.put(&self.path("virtualmachines", &name, of), options).await?;
-        println!("{name}: {of} was asked for");
-        Ok(())
+        Ok(Done::new(name, of, State::Asked))
     }
 
-    pub async fn ask_instance(&self, name: &str, of: &str) -> Result<()> {
+    pub async fn ask_instance(&self, name: &str, of: &'static str) -> Result<Done> {
         let name = self.machine(name).await?;
         self.put(&self.path("virtualmachineinstances", &name, of), &Value::Null).await?;
-        println!("{name}: {of} is done");
-        Ok(())
+        Ok(Done::new(name, of, State::Done))
+    }
+
+    /// Deletes a Wukong, or a machine that is of none.
+    pub async fn delete(&self, name: &str) -> Result<Done> {
+        let deleting = || format!("could not delete machine {name}");
+        for kind in [WUKONG, MACHINE] {
+            let found = self.requests.get(kind, &self.name(name)).await.with_context(deleting)?;
+            if let Some(found) = found {
+                let deleted =
+                    self.requests.delete(&Target::of(kind, &found), &Default::default()).await;
+                deleted.with_context(deleting)?;
+                return Ok(Done::new(name, "delete", State::Asked));
+            }
+        }
+        bail!("there is no machine {name:?} in {}; see `setpoint vm ls`", self.namespace)
     }
 
     async fn put(&self, path: &str, options: &Value) -> Result<()> {
@@ -81,7 +96,12 @@ impl Cluster {
 
     /// Both directions of something of the instance of a machine.
     pub async fn open(&self, machine: &str, of: &str) -> Result<TokioIo<Upgraded>> {
-        let path = self.path("virtualmachineinstances", machine, of);
+        self.join("virtualmachineinstances", machine, of).await
+    }
+
+    /// Both directions of something of an object.
+    pub async fn join(&self, resource: &str, name: &str, of: &str) -> Result<TokioIo<Upgraded>> {
+        let path = self.path(resource, name, of);
         let request = Request::get(path).header("connection", "Upgrade").header("upgrade", "tcp");
         let request = request.body(kube::client::Body::empty())?;
         let answer = self.requests.client.send(request).await?;

@@ -10,7 +10,9 @@ use tokio::sync::mpsc;
 use tokio::task::JoinSet;
 
 use super::cluster::Cluster;
+use super::done::Reached;
 use super::terminal::Raw;
+use crate::cli::Context;
 
 /// Ctrl-], as telnet has it.
 const LEAVE: u8 = 0x1d;
@@ -72,21 +74,31 @@ fn keyboard() -> mpsc::Receiver<Vec<u8>> {
     receiver
 }
 
-pub async fn screen(cluster: &Cluster, name: &str, port: u16) -> Result<()> {
+pub async fn screen(cluster: &Cluster, (name, port): (&str, u16), context: &Context) -> Result<()> {
     let machine = cluster.machine(name).await?;
-    let listener = TcpListener::bind(("127.0.0.1", port)).await?;
-    println!("the screen of {machine} is at {}; Ctrl-C ends", listener.local_addr()?);
+    let listener = TcpListener::bind(("127.0.0.1", port)).await;
+    let listener = listener.with_context(|| format!("could not listen on port {port}"))?;
+    let address = listener.local_addr()?.to_string();
+    let (name, what) = (machine.clone(), "vnc".to_owned());
+    context.output.print(&Reached { name, what, address })?;
     serve(cluster, &machine, vec![(listener, "vnc".to_owned())]).await
 }
 
-pub async fn forward(cluster: &Cluster, name: &str, ports: &[String]) -> Result<()> {
+pub async fn forward(
+    cluster: &Cluster,
+    name: &str,
+    ports: &[String],
+    context: &Context,
+) -> Result<()> {
     let machine = cluster.machine(name).await?;
     let mut all = Vec::new();
     for text in ports {
         let (local, remote) = parse(text)?;
         let listener = TcpListener::bind(("127.0.0.1", local)).await;
         let listener = listener.with_context(|| format!("could not listen on port {local}"))?;
-        println!("{} -> {machine}:{remote}", listener.local_addr()?);
+        let address = listener.local_addr()?.to_string();
+        let (name, what) = (machine.clone(), remote.to_string());
+        context.output.print(&Reached { name, what, address })?;
         all.push((listener, format!("portforward/{remote}/tcp")));
     }
     serve(cluster, &machine, all).await

@@ -1,17 +1,20 @@
 //! Makes machines, and keeps their disks.
 
-use anyhow::{Context as _, Result};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
-use machines::kinds::{WUKONG, WUKONG_SNAPSHOT};
+use machines::kinds::{DATA_VOLUME, WUKONG, WUKONG_SNAPSHOT};
+use machines::wukong::CLAIM_SCHEME;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
+use super::done::{Done, State};
+use crate::cli::Context;
 
 #[derive(Args)]
 pub struct Create {
     pub name: String,
-    /// Where the image that it boots from is: http, https or docker.
-    #[arg(long, value_name = "URL")]
+    /// What it boots from: http, https or docker, or the name of an image that was added.
+    #[arg(long, value_name = "URL|NAME")]
     pub image: Option<String>,
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub cpu: u32,
@@ -36,19 +39,42 @@ pub struct Create {
     pub stopped: bool,
 }
 
-pub async fn create(cluster: &Cluster, create: &Create) -> Result<()> {
-    let made = cluster.requests.create(WUKONG, &wukong(cluster, create)).await;
+pub async fn create(cluster: &Cluster, create: &Create, context: &Context) -> Result<()> {
+    let image = match &create.image {
+        Some(image) => Some(found(cluster, image).await?),
+        None => None,
+    };
+    let made = cluster.requests.create(WUKONG, &wukong(cluster, create, image)).await;
     made.with_context(|| format!("could not make machine {}", create.name))?;
-    println!("{} is being made; see `setpoint vm ls`", create.name);
+    let mut done = Done::new(&*create.name, "create", State::Asked);
+    done.note = "see `setpoint vm ls`".to_owned();
+    context.output.print(&done)?;
     Ok(())
 }
 
-fn wukong(cluster: &Cluster, create: &Create) -> Value {
+/// An image as a Wukong says it: what was added goes by its name.
+async fn found(cluster: &Cluster, image: &str) -> Result<String> {
+    if image.contains("://") || image.contains('/') {
+        return Ok(image.to_owned());
+    }
+    let asking = || format!("could not ask for image {image}");
+    let volume = cluster.requests.get(DATA_VOLUME, &cluster.name(image)).await;
+    match volume.with_context(asking)? {
+        Some(_) => Ok(format!("{CLAIM_SCHEME}{image}")),
+        None => bail!(
+            "there is no image {image:?} in {}: add it with `setpoint vm image add {image} \
+             FILE|URL`, or say docker://{image} for one of a registry",
+            cluster.namespace
+        ),
+    }
+}
+
+fn wukong(cluster: &Cluster, create: &Create, image: Option<String>) -> Value {
     let mut disk = json!({"name": "root", "size": create.size, "boot": true});
     if let Some(class) = &create.storage_class {
         disk["storageClassName"] = json!(class);
     }
-    if let Some(image) = &create.image {
+    if let Some(image) = image {
         disk["image"] = json!(image);
     }
     let mut spec = json!({"cpu": create.cpu, "memory": create.memory, "disks": [disk],
@@ -66,7 +92,12 @@ fn wukong(cluster: &Cluster, create: &Create) -> Value {
         "metadata": {"namespace": cluster.namespace, "name": create.name}, "spec": spec})
 }
 
-pub async fn snapshot(cluster: &Cluster, name: &str, snapshot: Option<&str>) -> Result<()> {
+pub async fn snapshot(
+    cluster: &Cluster,
+    name: &str,
+    snapshot: Option<&str>,
+    context: &Context,
+) -> Result<()> {
     let mut metadata = json!({"namespace": cluster.namespace});
     match snapshot {
         Some(snapshot) => metadata["name"] = json!(snapshot),
@@ -76,6 +107,6 @@ pub async fn snapshot(cluster: &Cluster, name: &str, snapshot: Option<&str>) -> 
         "kind": WUKONG_SNAPSHOT.kind, "metadata": metadata, "spec": {"wukongName": name}});
     let made = cluster.requests.create(WUKONG_SNAPSHOT, &object).await;
     let made = made.with_context(|| format!("could not ask for a snapshot of {name}"))?;
-    println!("{} is being made", made.name.name);
+    context.output.print(&Done::new(&*made.name.name, "snapshot", State::Asked))?;
     Ok(())
 }

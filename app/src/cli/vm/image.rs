@@ -1,6 +1,6 @@
 //! Images that machines boot from: volumes that are filled once and can be copied.
 
-use std::io::Write;
+use std::fmt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -8,10 +8,12 @@ use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use machines::kinds::DATA_VOLUME;
 use reconcile::conditions;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::offer;
+use super::send;
+use crate::cli::Context;
 
 /// How often it is asked how far it is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -31,54 +33,153 @@ pub enum Image {
         #[arg(long, value_name = "NAME")]
         storage_class: Option<String>,
     },
+    /// What was added.
+    #[command(visible_alias = "list")]
+    Ls,
 }
 
-pub async fn perform(cluster: &Cluster, image: &Image) -> Result<()> {
-    let Image::Add { name, from, size, checksum, storage_class } = image;
-    let is_url = ["http://", "https://"].iter().any(|scheme| from.starts_with(scheme));
-    let mut source = match is_url {
-        true => json!({"url": from}),
-        false => {
-            let offer = offer::offer(Path::new(from))?;
-            json!({"url": offer.url, "checksum": offer.checksum})
+/// How far an image is.
+#[derive(Serialize, PartialEq)]
+struct Progress {
+    name: String,
+    phase: String,
+    progress: String,
+}
+
+impl fmt::Display for Progress {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(formatter, "{}: {} {}", self.name, self.phase, self.progress)
+    }
+}
+
+pub async fn perform(cluster: &Cluster, image: &Image, context: &Context) -> Result<()> {
+    match image {
+        Image::Add { name, from, size, checksum, storage_class } => {
+            let claim = claim(size, storage_class.as_deref());
+            let is_url = ["http://", "https://"].iter().any(|scheme| from.starts_with(scheme));
+            if !is_url {
+                return add_file(cluster, (name, claim), from, (checksum.as_deref(), context))
+                    .await;
+            }
+            let mut source = json!({"url": from});
+            if let Some(checksum) = checksum {
+                source["checksum"] = json!(checksum);
+            }
+            make(cluster, name, json!({"source": {"http": source}, "pvc": claim})).await?;
+            follow(cluster, name, "Succeeded", context).await
+        }
+        Image::Ls => list(cluster, context).await,
+    }
+}
+
+/// Makes a volume that waits for a file, and sends it.
+async fn add_file(
+    cluster: &Cluster,
+    (name, claim): (&str, Value),
+    from: &str,
+    (checksum, context): (Option<&str>, &Context),
+) -> Result<()> {
+    let file = Path::new(from);
+    let checksum = match checksum {
+        Some(checksum) => checksum.to_owned(),
+        None => {
+            let sum = send::checksum(file);
+            sum.with_context(|| {
+                format!("could not read {from}: it is neither a file nor begins with http")
+            })?
         }
     };
-    if let Some(checksum) = checksum {
-        source["checksum"] = json!(checksum);
-    }
+    make(cluster, name, json!({"source": {"upload": {}}, "pvc": claim})).await?;
+    follow(cluster, name, "UploadReady", context).await?;
+    let mut last = 0;
+    let told = |part: f64| -> Result<()> {
+        let tenths = (part * 10.0) as u8;
+        if tenths > last {
+            last = tenths;
+            let (name, phase) = (name.to_owned(), "Uploading".to_owned());
+            let progress = format!("{}%", u32::from(tenths) * 10);
+            context.output.print(&Progress { name, phase, progress })?;
+        }
+        Ok(())
+    };
+    send::send(cluster, name, &send::Sent { file, checksum }, told).await?;
+    follow(cluster, name, "Succeeded", context).await
+}
+
+fn claim(size: &str, storage_class: Option<&str>) -> Value {
     let mut claim = json!({"accessModes": ["ReadWriteOnce"],
         "resources": {"requests": {"storage": size}}});
     if let Some(class) = storage_class {
         claim["storageClassName"] = json!(class);
     }
+    claim
+}
+
+async fn make(cluster: &Cluster, name: &str, spec: Value) -> Result<()> {
     let object = json!({"apiVersion": DATA_VOLUME.api_version(), "kind": DATA_VOLUME.kind,
         "metadata": {"namespace": cluster.namespace, "name": name, "annotations":
             {"cdi.kubevirt.io/storage.bind.immediate.requested": "true"}},
-        "spec": {"source": {"http": source}, "pvc": claim}});
+        "spec": spec});
     let made = cluster.requests.create(DATA_VOLUME, &object).await;
-    made.with_context(|| format!("could not make DataVolume {name}"))?;
-    follow(cluster, name).await
+    made.map(drop).with_context(|| format!("could not make DataVolume {name}"))
 }
 
-async fn follow(cluster: &Cluster, name: &str) -> Result<()> {
-    let mut last = String::new();
+/// The images that were added: volumes that belong to nothing else.
+async fn list(cluster: &Cluster, context: &Context) -> Result<()> {
+    let all = cluster.items(DATA_VOLUME).await?;
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let own = all.iter().filter(|one| one["metadata"]["ownerReferences"].is_null());
+    let images = own.map(|one| Progress {
+        name: text(&one["metadata"]["name"]),
+        phase: text(&one["status"]["phase"]),
+        progress: text(&one["status"]["progress"]),
+    });
+    context.output.print(&Images { images: images.collect() })?;
+    Ok(())
+}
+
+#[derive(Serialize)]
+#[serde(transparent)]
+struct Images {
+    images: Vec<Progress>,
+}
+
+impl fmt::Display for Images {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.images.is_empty() {
+            return write!(formatter, "there are no images; see `setpoint vm image add --help`");
+        }
+        let widest = self.images.iter().map(|one| one.name.len()).max().unwrap_or(0).max(4);
+        write!(formatter, "{:widest$}  PHASE             PROGRESS", "NAME")?;
+        for Progress { name, phase, progress } in &self.images {
+            write!(formatter, "\n{name:widest$}  {phase:<16}  {progress}")?;
+        }
+        Ok(())
+    }
+}
+
+/// Says how far a volume is until it is in a phase.
+async fn follow(cluster: &Cluster, name: &str, until: &str, context: &Context) -> Result<()> {
+    let mut last = None;
     loop {
         let found = cluster.requests.get(DATA_VOLUME, &cluster.name(name)).await?;
         let found = found.with_context(|| format!("DataVolume {name} is gone"))?;
         let status = &found.value["status"];
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (phase, progress) = (text(&status["phase"]), text(&status["progress"]));
-        let line = format!("{phase} {progress}");
-        if line != last {
-            println!("{name}: {line}");
-            std::io::stdout().flush()?;
-            last = line;
+        let now = Progress { name: name.to_owned(), phase: phase.clone(), progress };
+        if last.as_ref() != Some(&now) {
+            context.output.print(&now)?;
+            last = Some(now);
         }
         match phase.as_str() {
-            "Succeeded" => return Ok(()),
+            phase if phase == until => return Ok(()),
             "Failed" => {
                 let why = conditions::find(status, "Running").map(|one| text(&one["message"]));
-                bail!("the image was not brought in: {}", why.unwrap_or_default());
+                bail!(
+                    "the image was not brought in: {}; `kubectl delete dv {name}` takes it away",
+                    why.unwrap_or_default()
+                );
             }
             _ => tokio::time::sleep(LOOK).await,
         }

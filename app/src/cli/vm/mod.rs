@@ -1,11 +1,13 @@
 //! `setpoint vm`: virtual machines, from the command line.
 
-mod cluster;
+mod clone;
+pub(in crate::cli) mod cluster;
 mod connection;
 mod create;
+mod done;
 mod image;
 mod list;
-mod offer;
+mod send;
 mod terminal;
 
 use std::process::ExitCode;
@@ -25,7 +27,9 @@ Examples:
   setpoint vm ssh web me               a shell in it, over SSH
   setpoint vm port-forward web 8080:80 a port of it, on this machine
   setpoint vm snapshot web before      keeps its disks as they are
-  setpoint vm image add NAME FILE|URL  brings an image in, with progress";
+  setpoint vm clone web web-2          another with the same disks; the first must be stopped
+  setpoint vm image add NAME FILE|URL  brings an image in, with progress
+  setpoint vm create db --image NAME   a machine from an image that was brought in";
 
 /// Run virtual machines.
 #[derive(Args)]
@@ -42,6 +46,7 @@ enum Command {
     /// Make a machine.
     Create(create::Create),
     /// What there is.
+    #[command(visible_alias = "list")]
     Ls,
     /// Start a machine.
     Start {
@@ -96,6 +101,18 @@ enum Command {
     },
     /// Keep the disks of a machine as they are.
     Snapshot { name: String, snapshot: Option<String> },
+    /// Make a machine with the same disks as another, which must not run.
+    Clone {
+        name: String,
+        /// What the copy is called.
+        to: String,
+        /// The copy is not started.
+        #[arg(long)]
+        stopped: bool,
+    },
+    /// Take a machine away, with its disks.
+    #[command(visible_alias = "rm")]
+    Delete { name: String },
     /// Images that machines boot from.
     #[command(subcommand)]
     Image(image::Image),
@@ -110,34 +127,48 @@ impl Vm {
         use serde_json::json;
         let cluster = Cluster::connect(&self.target).await?;
         match &self.command {
-            Command::Create(create) => create::create(&cluster, create).await?,
+            Command::Create(create) => create::create(&cluster, create, context).await?,
             Command::Ls => list::list(&cluster, context).await?,
             Command::Start { name, paused } => {
-                cluster.ask_machine(name, "start", &json!({"paused": paused})).await?;
+                let done = cluster.ask_machine(name, "start", &json!({"paused": paused})).await?;
+                context.output.print(&done)?;
             }
             Command::Stop { name, grace_period } => {
                 let options = json!({"gracePeriod": grace_period});
-                cluster.ask_machine(name, "stop", &options).await?;
+                context.output.print(&cluster.ask_machine(name, "stop", &options).await?)?;
             }
             Command::Restart { name, force } => {
                 let options = if *force { json!({"gracePeriodSeconds": 0}) } else { json!({}) };
-                cluster.ask_machine(name, "restart", &options).await?;
+                context.output.print(&cluster.ask_machine(name, "restart", &options).await?)?;
             }
-            Command::Pause { name } => cluster.ask_instance(name, "pause").await?,
-            Command::Unpause { name } => cluster.ask_instance(name, "unpause").await?,
-            Command::Reset { name } => cluster.ask_instance(name, "reset").await?,
+            Command::Pause { name } => {
+                context.output.print(&cluster.ask_instance(name, "pause").await?)?;
+            }
+            Command::Unpause { name } => {
+                context.output.print(&cluster.ask_instance(name, "unpause").await?)?;
+            }
+            Command::Reset { name } => {
+                context.output.print(&cluster.ask_instance(name, "reset").await?)?;
+            }
             Command::Console { name } => connection::console(&cluster, name).await?,
-            Command::Vnc { name, port } => connection::screen(&cluster, name, *port).await?,
+            Command::Vnc { name, port } => {
+                connection::screen(&cluster, (name, *port), context).await?;
+            }
             Command::PortForward { name, ports } => {
-                connection::forward(&cluster, name, ports).await?;
+                connection::forward(&cluster, name, ports, context).await?;
             }
             Command::Ssh { name, user, arguments } => {
                 return connection::ssh(&cluster, name, user, arguments).await;
             }
             Command::Snapshot { name, snapshot } => {
-                create::snapshot(&cluster, name, snapshot.as_deref()).await?;
+                create::snapshot(&cluster, name, snapshot.as_deref(), context).await?;
             }
-            Command::Image(image) => image::perform(&cluster, image).await?,
+            Command::Clone { name, to, stopped } => {
+                let order = clone::Order { name, to, is_stopped: *stopped };
+                clone::clone(&cluster, order, context).await?;
+            }
+            Command::Delete { name } => context.output.print(&cluster.delete(name).await?)?,
+            Command::Image(image) => image::perform(&cluster, image, context).await?,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -2,17 +2,42 @@
 //!
 //! Upstream: apiserver/pkg/endpoints/discovery
 
+use std::sync::Arc;
+
 use http::header::{ETAG, VARY};
 use serde_json::{Value, json};
 
 use crate::answer::Answer;
+use crate::extension::Extend;
 use crate::request::negotiate::Representation;
 use crate::resources::{Listed, Registry, Resource, Subresource};
 use crate::status::Error;
 
+/// Everything that is served.
+pub struct Served<'a> {
+    pub registry: &'a Registry,
+    /// Who else in this process answers for a group.
+    pub extensions: Vec<Arc<dyn Extend>>,
+}
+
+impl Served<'_> {
+    /// Groups and their versions, those of others last.
+    fn groups(&self) -> Vec<(String, Vec<String>)> {
+        let mut groups = self.registry.groups();
+        let others = self.extensions.iter();
+        groups.extend(others.map(|one| (one.group().to_owned(), vec![one.version().to_owned()])));
+        groups
+    }
+
+    fn extension(&self, group: &str, version: &str) -> Option<&dyn Extend> {
+        let mut all = self.extensions.iter().map(|one| &**one);
+        all.find(|one| one.group() == group && one.version() == version)
+    }
+}
+
 /// `/api`, `/apis` and what is below them.
 pub fn answer(
-    registry: &Registry,
+    served: &Served<'_>,
     group: Option<&str>,
     version: Option<&str>,
     representation: Representation,
@@ -20,13 +45,13 @@ pub fn answer(
     if let (Representation::AggregatedDiscovery { beta }, None) = (representation, version)
         && group.is_none_or(str::is_empty)
     {
-        return Ok(aggregated(registry, group.is_some(), beta));
+        return Ok(aggregated(served, group.is_some(), beta));
     }
     match (group, version) {
-        (None, _) => Ok(Answer::value(200, &group_list(registry))),
+        (None, _) => Ok(Answer::value(200, &group_list(served))),
         (Some(""), None) => Ok(Answer::value(200, &legacy_versions())),
-        (Some(group), None) => one_group(registry, group),
-        (Some(group), Some(version)) => one_version(registry, group, version),
+        (Some(group), None) => one_group(served, group),
+        (Some(group), Some(version)) => one_version(served, group, version),
     }
 }
 
@@ -38,8 +63,8 @@ fn legacy_versions() -> Value {
     })
 }
 
-fn group_list(registry: &Registry) -> Value {
-    let groups = registry.groups();
+fn group_list(served: &Served<'_>) -> Value {
+    let groups = served.groups();
     let named = groups.iter().filter(|(group, _)| !group.is_empty());
     let groups: Vec<_> = named.map(|(group, versions)| describe_group(group, versions)).collect();
     json!({"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
@@ -57,8 +82,8 @@ fn describe_group(group: &str, versions: &[String]) -> Value {
     })
 }
 
-fn one_group(registry: &Registry, group: &str) -> Result<Answer, Error> {
-    let groups = registry.groups();
+fn one_group(served: &Served<'_>, group: &str) -> Result<Answer, Error> {
+    let groups = served.groups();
     let found = groups.iter().find(|(known, _)| known == group);
     let (group, versions) = found.ok_or_else(Error::no_such_resource)?;
     let mut description = describe_group(group, versions);
@@ -67,11 +92,18 @@ fn one_group(registry: &Registry, group: &str) -> Result<Answer, Error> {
     Ok(Answer::value(200, &description))
 }
 
-fn one_version(registry: &Registry, group: &str, version: &str) -> Result<Answer, Error> {
-    if !registry.has_group_version(group, version) {
+fn one_version(served: &Served<'_>, group: &str, version: &str) -> Result<Answer, Error> {
+    let (registry, part) = (served.registry, served.extension(group, version));
+    if part.is_none() && !registry.has_group_version(group, version) {
         return Err(Error::no_such_resource());
     }
     let mut resources = Vec::new();
+    for offered in part.map(Extend::offers).unwrap_or_default() {
+        resources.push(json!({
+            "name": format!("{}/{}", offered.resource, offered.subresource),
+            "singularName": "", "namespaced": true, "kind": offered.kind, "verbs": offered.verbs,
+        }));
+    }
     for resource in registry.all().filter(|one| one.group == group && one.version == version) {
         resources.push(describe_resource(resource));
         for subresource in &resource.subresources {
@@ -144,13 +176,16 @@ fn describe_subresource(resource: &Resource, subresource: &Subresource) -> Value
     description
 }
 
-fn aggregated(registry: &Registry, legacy: bool, beta: bool) -> Answer {
+fn aggregated(served: &Served<'_>, legacy: bool, beta: bool) -> Answer {
     let mut items = Vec::new();
-    for (group, versions) in registry.groups() {
+    for (group, versions) in served.groups() {
         if group.is_empty() != legacy {
             continue;
         }
-        let describe = |version: &String| aggregated_version(registry, &group, version);
+        let describe = |version: &String| match served.extension(&group, version) {
+            Some(part) => aggregated_part(part),
+            None => aggregated_version(served.registry, &group, version),
+        };
         let versions: Vec<_> = versions.iter().map(describe).collect();
         let mut metadata = json!({"creationTimestamp": null});
         if !group.is_empty() {
@@ -181,6 +216,32 @@ fn aggregated_version(registry: &Registry, group: &str, version: &str) -> Value 
     let listed = listed(registry, group, version).map(aggregated_listed);
     let resources: Vec<_> =
         served.map(|resource| aggregated_resource(resource)).chain(listed).collect();
+    json!({"version": version, "freshness": "Current", "resources": resources})
+}
+
+/// A part has no objects of its own, only something of those of others.
+fn aggregated_part(part: &dyn Extend) -> Value {
+    let (group, version) = (part.group(), part.version());
+    let mut resources: Vec<Value> = Vec::new();
+    for offered in part.offers() {
+        let described = json!({
+            "subresource": offered.subresource,
+            "responseKind": kind_of(group, version, offered.kind),
+            "verbs": offered.verbs,
+        });
+        match resources.last_mut() {
+            Some(last) if last["resource"] == offered.resource => {
+                if let Some(all) = last["subresources"].as_array_mut() {
+                    all.push(described);
+                }
+            }
+            _ => resources.push(json!({
+                "resource": offered.resource, "responseKind": kind_of("", "", ""),
+                "scope": "Namespaced", "singularResource": "", "verbs": null,
+                "subresources": [described],
+            })),
+        }
+    }
     json!({"version": version, "freshness": "Current", "resources": resources})
 }
 

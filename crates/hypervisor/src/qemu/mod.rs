@@ -5,6 +5,7 @@
 //! Commands go over the monitor (`protocol.rs`).
 
 pub mod accelerator;
+mod agent;
 pub mod arguments;
 mod launch;
 mod protocol;
@@ -26,7 +27,7 @@ use self::accelerator::Accelerator;
 use self::record::{MONITOR, Record};
 use self::running::{Begun, Running, lock};
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Machine, State};
+use crate::machine::{Disk, End, Figures, Guest, Machine, State};
 use crate::{Connection, Copied, Hypervisor, Kind, Listener, bridge, system};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -265,6 +266,10 @@ impl Hypervisor for Qemu {
 
     async fn figures(&self, id: &str) -> Result<Figures, Error> {
         self.running(id)?.figures().await
+    }
+
+    async fn guest(&self, id: &str) -> Result<Option<Guest>, Error> {
+        self.running(id)?.guest().await
     }
 
     async fn kind(&self) -> Kind {

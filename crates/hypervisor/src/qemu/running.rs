@@ -12,11 +12,12 @@ use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
-use super::arguments::{self, SCREEN, SERIAL, contents, device, node};
+use super::agent;
+use super::arguments::{self, AGENT, SCREEN, SERIAL, contents, device, node};
 use super::protocol::{Monitor, OnEvent};
 use super::record::Record;
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Machine, Media, Network, Pause, State};
+use crate::machine::{Disk, End, Figures, Guest, Machine, Media, Network, Pause, State};
 use crate::{Connection, Copied, Listener, system};
 
 /// How often the power button is pressed: a guest that boots does not notice.
@@ -27,6 +28,8 @@ const QUIT_MAX: Duration = Duration::from_secs(5);
 const DETACH_MAX: Duration = Duration::from_secs(20);
 /// How long copies of disks may take.
 const COPY_MAX: Duration = Duration::from_secs(3_600);
+/// How old what a guest says of itself may be: it is asked no more often, whatever it does.
+const GUEST_FRESH: Duration = Duration::from_secs(30);
 const CONSOLE_BUFFER_BYTES: usize = 64 << 10;
 /// Ports of one guest that are reached at the same time.
 const PORTS_MAX: usize = 256;
@@ -42,6 +45,8 @@ pub struct Running {
     happened: watch::Sender<u64>,
     /// Ports of the guest, and where they are on this machine.
     ports: tokio::sync::Mutex<BTreeMap<u16, u16>>,
+    /// What the guest said of itself, and when.
+    guest: tokio::sync::Mutex<Option<(Instant, Option<Guest>)>>,
     /// Who has the serial console.
     console: Mutex<JoinSet<()>>,
     _watch: JoinSet<()>,
@@ -106,6 +111,7 @@ impl Running {
             monitor,
             happened,
             ports: tokio::sync::Mutex::default(),
+            guest: tokio::sync::Mutex::default(),
             console: Mutex::default(),
             _watch: watch,
         }))
@@ -380,6 +386,25 @@ impl Running {
         drop(ports);
         let stream = TcpStream::connect(("127.0.0.1", here)).await.map_err(doing())?;
         Ok(Box::new(stream))
+    }
+
+    /// What the guest says of itself; `None` where nobody in it answers.
+    pub async fn guest(&self) -> Result<Option<Guest>, Error> {
+        let mut known = self.guest.lock().await;
+        let all = self.execute("query-chardev", json!({})).await?;
+        let mut all = all.as_array().into_iter().flatten();
+        if !all.any(|one| one["label"] == "qga" && one["frontend-open"] == true) {
+            *known = None;
+            return Ok(None);
+        }
+        if let Some((at, guest)) = &*known
+            && at.elapsed() < GUEST_FRESH
+        {
+            return Ok(guest.clone());
+        }
+        let guest = agent::ask(self.connect(AGENT).await?, self.pid).await;
+        *known = Some((Instant::now(), guest.clone()));
+        Ok(guest)
     }
 
     pub async fn figures(&self) -> Result<Figures, Error> {

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Machine, Pause, State};
+use crate::machine::{Disk, End, Figures, Guest, Machine, Pause, State};
 use crate::{Connection, Copied, Hypervisor, Kind, Listener};
 
 const CONSOLE_BUFFER_BYTES: usize = 4 << 10;
@@ -17,14 +17,40 @@ const CONSOLE_BUFFER_BYTES: usize = 4 << 10;
 pub struct Simulated {
     machines: Mutex<BTreeMap<String, (Machine, State)>>,
     listener: Mutex<Option<Listener>>,
-    /// How often a machine was started.
-    launches: Mutex<u64>,
+    deeds: Mutex<Vec<Deed>>,
+}
+
+/// What really happened to machines, in its order.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Deed {
+    Launched {
+        id: String,
+        name: String,
+    },
+    /// It was to be started while another had one of its disks.
+    Refused {
+        id: String,
+        name: String,
+    },
+    Ended {
+        id: String,
+    },
+    Removed {
+        id: String,
+    },
+    /// It was paused, resumed or reset.
+    Disturbed {
+        id: String,
+    },
 }
 
 impl Simulated {
     /// What a guest does by itself, or what happens to it.
     pub fn play(&self, id: &str, state: State) {
         if let Some((_, current)) = lock(&self.machines).get_mut(id) {
+            if matches!(state, State::Ended(_)) {
+                self.note(Deed::Ended { id: id.to_owned() });
+            }
             *current = state;
         }
         let listener = lock(&self.listener).clone();
@@ -33,8 +59,18 @@ impl Simulated {
         }
     }
 
-    pub fn launches(&self) -> u64 {
-        *lock(&self.launches)
+    /// How often a machine was started.
+    pub fn launches(&self) -> usize {
+        let deeds = lock(&self.deeds);
+        deeds.iter().filter(|deed| matches!(deed, Deed::Launched { .. })).count()
+    }
+
+    pub fn deeds(&self) -> Vec<Deed> {
+        lock(&self.deeds).clone()
+    }
+
+    fn note(&self, deed: Deed) {
+        lock(&self.deeds).push(deed);
     }
 
     /// Changes a machine that has not ended.
@@ -78,6 +114,8 @@ impl Hypervisor for Simulated {
         };
         let is_live = |state: &State| !matches!(state, State::Ended(_));
         if machines.values().any(|(other, state)| is_live(state) && shares(other)) {
+            let (id, name) = (machine.id.clone(), machine.name.clone());
+            self.note(Deed::Refused { id, name });
             let said = "another machine has one of its disks".to_owned();
             return Err(Error::DidNotStart { said });
         }
@@ -86,7 +124,7 @@ impl Hypervisor for Simulated {
             false => State::Running,
         };
         machines.insert(machine.id.clone(), (machine.clone(), state));
-        *lock(&self.launches) += 1;
+        self.note(Deed::Launched { id: machine.id.clone(), name: machine.name.clone() });
         Ok(())
     }
 
@@ -96,7 +134,15 @@ impl Hypervisor for Simulated {
     }
 
     async fn press(&self, id: &str) -> Result<(), Error> {
-        self.change(id, |_, state| *state = State::Ended(End::Shutdown))
+        self.change(id, |_, state| {
+            *state = State::Ended(End::Shutdown);
+            self.note(Deed::Ended { id: id.to_owned() });
+        })?;
+        let listener = lock(&self.listener).clone();
+        if let Some(listener) = listener {
+            listener(id);
+        }
+        Ok(())
     }
 
     async fn stop(&self, id: &str, grace: Duration) -> Result<End, Error> {
@@ -107,13 +153,17 @@ impl Hypervisor for Simulated {
             return Ok(end.clone());
         }
         found.1 = State::Ended(end.clone());
+        self.note(Deed::Ended { id: id.to_owned() });
         Ok(end)
     }
 
     async fn remove(&self, id: &str) -> Result<(), Error> {
         let mut machines = lock(&self.machines);
         match machines.get(id) {
-            Some((_, State::Ended(_))) => drop(machines.remove(id)),
+            Some((_, State::Ended(_))) => {
+                machines.remove(id);
+                self.note(Deed::Removed { id: id.to_owned() });
+            }
             Some(_) => return Err(Error::AlreadyRuns { id: id.to_owned() }),
             None => {}
         }
@@ -121,14 +171,17 @@ impl Hypervisor for Simulated {
     }
 
     async fn reset(&self, id: &str) -> Result<(), Error> {
+        self.note(Deed::Disturbed { id: id.to_owned() });
         self.change(id, |_, _| ())
     }
 
     async fn pause(&self, id: &str) -> Result<(), Error> {
+        self.note(Deed::Disturbed { id: id.to_owned() });
         self.change(id, |_, state| *state = State::Paused(Pause::Asked))
     }
 
     async fn resume(&self, id: &str) -> Result<(), Error> {
+        self.note(Deed::Disturbed { id: id.to_owned() });
         self.change(id, |_, state| *state = State::Running)
     }
 
@@ -168,11 +221,16 @@ impl Hypervisor for Simulated {
         self.change(id, |_, _| Figures::default())
     }
 
+    async fn guest(&self, id: &str) -> Result<Option<Guest>, Error> {
+        self.change(id, |_, _| None)
+    }
+
     async fn kind(&self) -> Kind {
         Kind::Simulated
     }
 
+    /// The newest counts: what is simulated outlives whoever listens.
     fn listen(&self, listener: Listener) {
-        lock(&self.listener).get_or_insert(listener);
+        *lock(&self.listener) = Some(listener);
     }
 }

@@ -114,7 +114,8 @@ pub fn plan(volume: &Object, observed: &Observed, now: Timestamp) -> Plan {
 
 fn look(volume: &Object, claim: &Object, observed: &Observed) -> Told {
     let name = &volume.name.name;
-    let is_clone = volume.value["spec"]["source"]["pvc"].is_object();
+    let of = |source: &str| volume.value["spec"]["source"][source].is_object();
+    let (is_clone, is_upload) = (of("pvc"), of("upload"));
     let idle = || (Truth::False, "", String::new());
     match text(&claim.value["status"]["phase"]) {
         "Bound" => {
@@ -124,8 +125,10 @@ fn look(volume: &Object, claim: &Object, observed: &Observed) -> Told {
                 Some("Succeeded") => ("Succeeded", (Truth::False, "Completed", message)),
                 Some("Failed") => ("Failed", (Truth::False, "Error", message)),
                 Some(_) if is_clone => ("CloneInProgress", (Truth::True, "", message)),
+                Some(_) if is_upload => ("UploadReady", (Truth::True, "", message)),
                 Some(_) => ("ImportInProgress", (Truth::True, "", message)),
                 None if is_clone => ("CloneScheduled", idle()),
+                None if is_upload => ("UploadScheduled", idle()),
                 None => ("ImportScheduled", idle()),
             };
             Told { phase, bound, running }
@@ -152,6 +155,7 @@ fn notice(volume: &Object, told: &Told) -> Option<Notice> {
         "ImportInProgress" => {
             Notice::normal("ImportInProgress", format!("Import into {name} in progress"))
         }
+        "UploadReady" => Notice::normal("UploadReady", format!("Upload into {name} can begin")),
         "Succeeded" => {
             Notice::normal("ImportSucceeded", format!("Successfully imported into PVC {name}"))
         }
@@ -193,7 +197,7 @@ fn status(volume: &Object, claim: Option<&Arc<Object>>, told: &Told, now: Timest
     let mut all = list(&status["conditions"]).to_vec();
     let ready = match told.phase {
         "Succeeded" => (Truth::True, ""),
-        "ImportInProgress" | "CloneInProgress" => (Truth::False, "TransferRunning"),
+        "ImportInProgress" | "CloneInProgress" | "UploadReady" => (Truth::False, "TransferRunning"),
         _ => (Truth::False, ""),
     };
     for (kind, status, reason, message) in [
@@ -258,5 +262,13 @@ mod tests {
         let clone = json!({"pvc": {"name": "x"}});
         let status = planned(clone, Some(("Bound", json!({PHASE: "Running"}))), false);
         assert_eq!(status["phase"], "CloneInProgress");
+        for (annotations, phase) in [
+            (json!({}), "UploadScheduled"),
+            (json!({PHASE: "Running"}), "UploadReady"),
+            (json!({PHASE: "Succeeded"}), "Succeeded"),
+        ] {
+            let status = planned(json!({"upload": {}}), Some(("Bound", annotations)), false);
+            assert_eq!(status["phase"], phase);
+        }
     }
 }

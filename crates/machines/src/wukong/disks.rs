@@ -12,6 +12,9 @@ use crate::add_ons::definition_name;
 use crate::kinds::{CLAIM, DATA_VOLUME};
 use crate::value::text;
 
+/// An image that is the contents of a claim: `pvc://NAME`.
+pub const CLAIM_SCHEME: &str = "pvc://";
+
 /// How the disks are, and what is to be done for them.
 pub struct Disks {
     pub steps: Vec<Step>,
@@ -217,12 +220,16 @@ fn wanted_claim(wukong: &Wukong<'_>, disk: &Disk<'_>, observed: &Observed) -> Va
 
 fn wanted_volume(wukong: &Wukong<'_>, disk: &Disk<'_>, observed: &Observed) -> Value {
     let mut object = wukong.child(DATA_VOLUME, &wukong.claim_name(disk.name()));
-    object["spec"] = json!({"pvc": claim_spec(disk, observed), "source": source(disk.image)});
+    object["spec"] =
+        json!({"pvc": claim_spec(disk, observed), "source": source(wukong, disk.image)});
     object
 }
 
-/// Where an image comes from: a server, or a registry of containers.
-fn source(image: &str) -> Value {
+/// Where an image comes from: a server, a claim of the same namespace, or a registry of containers.
+fn source(wukong: &Wukong<'_>, image: &str) -> Value {
+    if let Some(claim) = image.strip_prefix(CLAIM_SCHEME) {
+        return json!({"pvc": {"namespace": wukong.namespace(), "name": claim}});
+    }
     let is_of = |schemes: &[&str]| schemes.iter().any(|scheme| image.starts_with(scheme));
     if is_of(&["http://", "https://"]) {
         return json!({"http": {"url": image}});

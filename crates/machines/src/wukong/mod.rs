@@ -32,6 +32,7 @@ use crate::kinds::{
 use crate::value::{list, text};
 
 pub use cloud_init::{SHELL, SUDO};
+pub use disks::CLAIM_SCHEME;
 pub use observe::{Keys, Observed, keys_in};
 pub use spec::{Classes, FINALIZER, machine_name};
 

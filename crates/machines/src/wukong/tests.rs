@@ -346,6 +346,12 @@ fn what_is_wrong_is_said_in_the_known_words() {
         (json!({"disks": [{"size": "1", "storageClassName": "a"}]}), "disk[0].name is required"),
         (json!({"disks": [{"name": "a", "storageClassName": "a"}]}), "disk[0].size is required"),
         (json!({"disks": [{"name": "a", "size": "1"}]}), "disk[0].storageClassName is required"),
+        (
+            json!({"disks": [{"name": "a", "size": "1", "storageClassName": "a",
+                "image": "pvc://other/base"}]}),
+            "disk[0].image pvc:// must be followed by the name of a claim of the same namespace, \
+             got \"other/base\"",
+        ),
         (network(json!({"name": null})), "network[0].name is required"),
         (
             network(json!({"type": null})),

@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use amounts::Quantity;
 use serde_json::Value;
 
+use super::disks::CLAIM_SCHEME;
 use super::spec::POD_NETWORK;
 use crate::value::{list, text};
 
@@ -40,6 +41,14 @@ fn is_amount(amount: &str) -> bool {
     Quantity::parse(amount).is_ok_and(|amount| !amount.is_zero() && !amount.is_negative())
 }
 
+/// Whether a text can be the name of a claim.
+fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let ends = |at: Option<u8>| at.is_some_and(|byte| byte.is_ascii_alphanumeric());
+    let all = text.bytes().all(|byte| is_plain(byte) || byte == b'.');
+    all && ends(text.bytes().next()) && ends(text.bytes().last()) && text.len() <= 253
+}
+
 fn disks(wrong: &mut Vec<String>, disks: &[Value], default_class: Option<&str>) {
     if disks.is_empty() {
         wrong.push("at least one disk is required".to_owned());
@@ -59,6 +68,14 @@ fn disks(wrong: &mut Vec<String>, disks: &[Value], default_class: Option<&str>) 
             wrong.push(format!("disk[{at}].size is required"));
         } else if !is_amount(size) {
             wrong.push(format!("disk[{at}].size {size:?} is not an amount"));
+        }
+        if let Some(claim) = text(&disk["image"]).strip_prefix(CLAIM_SCHEME)
+            && !is_name(claim)
+        {
+            wrong.push(format!(
+                "disk[{at}].image {CLAIM_SCHEME} must be followed by the name of a claim of the \
+                 same namespace, got {claim:?}"
+            ));
         }
         if text(&disk["storageClassName"]).is_empty() && default_class.is_none() {
             wrong.push(format!("disk[{at}].storageClassName is required"));

@@ -5,14 +5,19 @@
 
 mod admission;
 mod definitions;
+mod examples;
+mod guests;
+mod host;
 mod networks;
 mod oracles;
 mod order;
 mod play;
+mod provided;
 mod rights;
 mod rows;
 mod simulation;
 mod snapshots;
+mod stand_ins;
 mod timers;
 mod world;
 mod wukongs;

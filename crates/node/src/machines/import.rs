@@ -13,6 +13,7 @@ use serde_json::{Value, json};
 use super::Shared;
 use super::instance::machine::claim_of;
 use super::kinds::{CLAIM, DATA_VOLUME, INSTANCE};
+use super::upload::{TAKEN, taken};
 use super::volumes::{self, Claimed, list, text};
 
 const PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
@@ -29,6 +30,8 @@ enum From {
     Image(Source, Option<String>),
     Nowhere,
     Claim(Name),
+    /// Somebody sends it; the checksum once it was taken.
+    Sender(Option<String>),
 }
 
 pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
@@ -45,11 +48,15 @@ pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
     if !is_of || is_over || volume.is_terminating() {
         return Ok(Wake::OnChange);
     }
-    let from = match source(&shared, &volume) {
+    let from = match source(&shared, &volume, &claimed.claim) {
         Ok(from) => from,
         Err(why) => return end(&shared, &claimed.claim, Err(Unfilled::For(why))).await,
     };
     annotate(&shared, &claimed.claim, json!({PHASE: "Running"})).await?;
+    if matches!(from, From::Sender(None)) {
+        // That it was sent is a change of the claim.
+        return Ok(Wake::OnChange);
+    }
     let filled = fill(&shared, &claimed, from).await;
     end(&shared, &claimed.claim, filled).await
 }
@@ -71,7 +78,7 @@ impl Unfilled {
     }
 }
 
-fn source(shared: &Shared, volume: &Object) -> Result<From, String> {
+fn source(shared: &Shared, volume: &Object, claim: &Object) -> Result<From, String> {
     let source = &volume.value["spec"]["source"];
     if source["http"].is_object() {
         let url = text(&source["http"]["url"]).to_owned();
@@ -83,11 +90,19 @@ fn source(shared: &Shared, volume: &Object) -> Result<From, String> {
         return Ok(From::Nowhere);
     }
     if source["pvc"].is_object() {
-        let namespace = match text(&source["pvc"]["namespace"]) {
-            "" => volume.name.namespace.clone(),
-            namespace => namespace.into(),
-        };
-        return Ok(From::Claim(Name::new(namespace, text(&source["pvc"]["name"]))));
+        let own = &volume.name.namespace;
+        let namespace = text(&source["pvc"]["namespace"]);
+        // Who may make volumes here need not be allowed to read those that are elsewhere.
+        if !namespace.is_empty() && namespace != &**own {
+            return Err(format!(
+                "spec.source.pvc.namespace: a claim can be copied within its namespace only: make \
+                 the DataVolume in {namespace}"
+            ));
+        }
+        return Ok(From::Claim(Name::new(own.clone(), text(&source["pvc"]["name"]))));
+    }
+    if source["upload"].is_object() {
+        return Ok(From::Sender(claim.annotation(TAKEN).map(str::to_owned)));
     }
     let kinds = source.as_object().into_iter().flatten().map(|(kind, _)| kind.as_str());
     let kinds: Vec<&str> = kinds.collect();
@@ -110,6 +125,15 @@ async fn fill(shared: &Arc<Shared>, claimed: &Claimed, from: From) -> Result<(),
                 tokio::task::spawn_blocking(move || images::copy(&found.disk, &disk, bytes));
             let copied = copied.await.map_err(|error| Unfilled::Yet(error.to_string()))?;
             copied.map_err(Unfilled::of)
+        }
+        From::Sender(checksum) => {
+            let file = taken(&disk);
+            let order = Import { source: Source::File(file.clone()), checksum, disk, bytes };
+            let filled = bring_in(shared, &claimed.claim, order).await;
+            if !matches!(filled, Err(Unfilled::Yet(_))) {
+                let _ = std::fs::remove_file(file);
+            }
+            filled
         }
         From::Image(source, checksum) => {
             let order = Import { source, checksum, disk, bytes };

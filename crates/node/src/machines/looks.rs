@@ -11,7 +11,7 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-const BACKOFF: Backoff =
+pub const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(200), max: Duration::from_secs(30) };
 /// Objects that are looked at at the same time; the rest waits.
 const LOOKS_MAX: usize = 256;

@@ -4,6 +4,7 @@
 //! instance/     a VirtualMachineInstance: looked at, decided about (pure), launched and ended
 //! import.rs     fills the claims of DataVolumes     snapshot.rs   keeps and brings back disks
 //! volumes.rs    the file behind a claim             looks.rs      when what is looked at
+//! upload.rs     takes images that somebody sends
 //! ```
 //!
 //! What runs machines is a `hypervisor::Hypervisor`; it is told by ids, which are the UIDs of
@@ -14,6 +15,7 @@ mod instance;
 pub mod kinds;
 mod looks;
 mod snapshot;
+pub mod upload;
 mod volumes;
 
 use std::path::PathBuf;
@@ -27,6 +29,7 @@ use reconcile::requests::Requests;
 use reconcile::{Context, Kind, Name};
 use serde_json::json;
 
+pub use self::instance::status::guest_system;
 use self::kinds::{
     ATTACHMENT, CLAIM, DATA_VOLUME, DEFINITION, INSTANCE, MACHINE, RESTORE, SNAPSHOT,
 };
@@ -104,11 +107,25 @@ async fn say_so(shared: &Shared) {
         subresource: "",
     };
     let patch = json!({"metadata": {"labels": {SCHEDULABLE: "true"}}});
-    while let Err(error) = shared.requests().patch(&target, &patch).await {
-        if !error.is_not_found() {
-            tracing::warn!(error = %error.chain(), "could not say that this node runs machines");
+    let mut failures = 0;
+    loop {
+        let said = match shared.context.get_live(NODE, &target.name).await {
+            Ok(None) => Ok(false),
+            Ok(Some(node)) if node.label(SCHEDULABLE) == Some("true") => return,
+            Ok(Some(_)) => shared.requests().patch(&target, &patch).await.map(|_| true),
+            Err(error) => Err(error),
+        };
+        match said {
+            Ok(true) => return,
+            // It comes when this machine has become a node.
+            Ok(false) => tokio::time::sleep(LOOK).await,
+            Err(error) => {
+                tracing::warn!(error = %error.chain(), "could not say that this node runs machines");
+                failures += 1;
+                let delay = looks::BACKOFF.delay(failures, shared.context.environment.random());
+                tokio::time::sleep(delay).await;
+            }
         }
-        tokio::time::sleep(LOOK).await;
     }
 }
 

@@ -135,9 +135,6 @@ pub fn security(pod: &Value, container: &Value, hostname: String) -> Security {
         let list = list(&own["capabilities"][field]);
         list.filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    let sysctls = list(&of_pod["sysctls"]).filter_map(|one| {
-        Some((one["name"].as_str()?.to_owned(), one["value"].as_str()?.to_owned()))
-    });
     let processes = match (spec["hostPID"] == true, spec["shareProcessNamespace"] == true) {
         (true, _) => Processes::OfHost,
         (false, true) => Processes::OfPod,
@@ -152,7 +149,7 @@ pub fn security(pod: &Value, container: &Value, hostname: String) -> Security {
         groups: Vec::new(),
         filter: filter(if own["seccompProfile"].is_object() { own } else { of_pod }),
         unmasked: own["procMount"] == "Unmasked",
-        sysctls: sysctls.collect(),
+        sysctls: sysctls(pod),
         processes,
         processes_of: container["targetContainerName"]
             .as_str()
@@ -161,6 +158,14 @@ pub fn security(pod: &Value, container: &Value, hostname: String) -> Security {
         host_ipc: spec["hostIPC"] == true,
         hostname: (spec["hostNetwork"] != true).then_some(hostname),
     }
+}
+
+/// Settings of the kernel that the pod asks for.
+pub fn sysctls(pod: &Value) -> Vec<(String, String)> {
+    let asked = list(&pod["spec"]["securityContext"]["sysctls"]);
+    let pair =
+        |one: &Value| Some((one["name"].as_str()?.to_owned(), one["value"].as_str()?.to_owned()));
+    asked.filter_map(pair).collect()
 }
 
 fn filter(context: &Value) -> Filter {

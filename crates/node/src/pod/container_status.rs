@@ -58,7 +58,7 @@ pub fn container(
     let mut told = json!({
         "name": spec.name,
         "image": last.map_or(spec.image(), |run| run.image.as_str()),
-        "imageID": "",
+        "imageID": last.map_or("", |run| run.image_id.as_str()),
         "ready": is_ready,
         "started": is_started,
         "restartCount": last.map_or(0, |run| run.id.attempt),
@@ -121,6 +121,11 @@ pub fn lost(pod: &Object, name: &str, now: Timestamp) -> Option<(Container, Opti
     let run = Container {
         id: ContainerId::new(&pod.uid, name, attempt),
         image: told["image"].as_str().unwrap_or_default().to_owned(),
+        image_id: told["imageID"].as_str().unwrap_or_default().to_owned(),
+        native_id: told["containerID"]
+            .as_str()
+            .and_then(|id| id.split_once("://"))
+            .map(|(_, id)| id.to_owned()),
         failures: attempt,
         state: State::Exited(Exit { began, ended, code, signal, reason }),
     };
@@ -209,6 +214,9 @@ fn state_of(pod: &Object, run: &Container, place: &Place, message: Option<&str>)
 }
 
 fn container_id(pod: &Object, run: &Container, place: &Place) -> String {
+    if let Some(native) = &run.native_id {
+        return format!("{}://{native}", place.runtime);
+    }
     let attempt = run.id.attempt.to_string();
     let parts = [pod.uid.as_str(), &run.id.name, &attempt];
     format!("{}://{}", place.runtime, reconcile::names::digest(&parts))

@@ -20,6 +20,7 @@ use super::worker::Shared;
 use super::{sandbox, termination};
 use crate::agent::SERVICE;
 use crate::confinement::Security;
+use crate::image::Found;
 use crate::machine;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, ContainerSpec, Input, Mount, Refusal};
@@ -117,13 +118,15 @@ pub fn directory(shared: &Shared, uid: &str) -> PathBuf {
 pub fn container(
     pod: &Object,
     container: &Value,
-    prepared: &Prepared,
+    (prepared, image): (&Prepared, Option<&Found>),
     (id, failures): (ContainerId, u32),
 ) -> Result<ContainerSpec, Refusal> {
     let mut variables = Variables::default();
-    variables.set("PATH", std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned()));
+    if image.is_none() {
+        variables.set("PATH", std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned()));
+        variables.set("HOME", std::env::var("HOME").unwrap_or_else(|_| "/".to_owned()));
+    }
     variables.set("HOSTNAME", hostname(pod));
-    variables.set("HOME", std::env::var("HOME").unwrap_or_else(|_| "/".to_owned()));
     for (name, value) in environment(pod, container, &prepared.sources)?.into_list() {
         variables.set(&name, value);
     }
@@ -131,16 +134,20 @@ pub fn container(
         let list = container[field].as_array().into_iter().flatten();
         list.filter_map(Value::as_str).map(|word| expand(word, &variables)).collect()
     };
-    let command = match words("command") {
-        // Arguments alone are for the image's own program, which nobody knows here.
-        command if command.is_empty() => Vec::new(),
-        command => [command, words("args")].concat(),
+    let (command, arguments) = match words("command") {
+        // Arguments alone are for the image's own program.
+        command if command.is_empty() => (command, words("args")),
+        command => ([command, words("args")].concat(), Vec::new()),
     };
-    let read = |file: &str| std::fs::read_to_string(file).unwrap_or_default();
+    let read = |file: &str| match image {
+        // Who is known in it, its runtime reads there.
+        Some(_) => String::new(),
+        None => std::fs::read_to_string(file).unwrap_or_default(),
+    };
     let users = (read("/etc/passwd"), read("/etc/group"));
     let identity = confinement::identity(&pod.value, container, (&users.0, &users.1));
     let user = identity.user;
-    not_root(pod, container, user)?;
+    not_root(pod, container, (user, image))?;
     let mut mounts = volumes::mounts(container, &prepared.volumes, &variables)?;
     let last_words = termination::mount(&prepared.directory, &id, container);
     mounts.extend(last_words.map_err(|error| Refusal {
@@ -156,6 +163,7 @@ pub fn container(
         pod_name: pod.name.name.to_string(),
         image: container["image"].as_str().unwrap_or_default().to_owned(),
         command,
+        arguments,
         working_directory: container["workingDir"].as_str().map(str::to_owned),
         mounts,
         user,
@@ -177,20 +185,31 @@ pub fn container(
     })
 }
 
-fn not_root(pod: &Object, container: &Value, user: Option<u32>) -> Result<(), Refusal> {
+fn not_root(
+    pod: &Object,
+    container: &Value,
+    (user, image): (Option<u32>, Option<&Found>),
+) -> Result<(), Refusal> {
     let asks = |context: &Value| context["runAsNonRoot"].as_bool();
     let own = asks(&container["securityContext"]);
     let is_asked = own.or(asks(&pod.value["spec"]["securityContext"])).unwrap_or(false);
-    if is_asked && user.unwrap_or(0) == 0 {
-        let name = container["name"].as_str().unwrap_or_default();
-        let message = format!(
-            "container has runAsNonRoot and image will run as root (pod: \"{}_{}({})\", \
-             container: {name})",
-            pod.name.name, pod.name.namespace, pod.uid
-        );
-        return Err(Refusal { reason: "CreateContainerConfigError", message });
+    if !is_asked {
+        return Ok(());
     }
-    Ok(())
+    let why = match (user, image.map(Found::user_number)) {
+        (Some(0), _) => "container's runAsUser breaks non-root policy".to_owned(),
+        (Some(_), _) => return Ok(()),
+        (None, Some(Err(name))) => format!(
+            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify \
+             user is non-root"
+        ),
+        (None, Some(Ok(number))) if number != 0 => return Ok(()),
+        (None, _) => "container has runAsNonRoot and image will run as root".to_owned(),
+    };
+    let name = container["name"].as_str().unwrap_or_default();
+    let of = format!("{}_{}({})", pod.name.name, pod.name.namespace, pod.uid);
+    let message = format!("{why} (pod: {of:?}, container: {name})");
+    Err(Refusal { reason: "CreateContainerConfigError", message })
 }
 
 fn hostname(pod: &Object) -> String {
@@ -236,7 +255,7 @@ async fn read(
     Ok((sources, seen))
 }
 
-fn decoded(secret: &Object) -> BTreeMap<String, Vec<u8>> {
+pub fn decoded(secret: &Object) -> BTreeMap<String, Vec<u8>> {
     let data = secret.value["data"].as_object().into_iter().flatten();
     let decode = |value: &Value| BASE64_STANDARD.decode(value.as_str().unwrap_or_default());
     data.map(|(key, value)| (key.clone(), decode(value).unwrap_or_default())).collect()
@@ -274,7 +293,7 @@ fn references(pod: &Object) -> BTreeSet<Key> {
 }
 
 /// Whether a text can be the name of an object, and so a step of a path.
-fn is_name(text: &str) -> bool {
+pub fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_plain)
 }

@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 use reconcile::{Name, Object};
 use serde_json::Value;
 
+use super::confinement;
 use super::prepare::directory;
 use super::worker::Shared;
 use crate::agent::SERVICE;
@@ -128,6 +129,7 @@ fn spec(pod: &Object, dns: Dns) -> SandboxSpec {
         host_network: is_host_network(pod),
         host_ports: host_ports(pod),
         dns,
+        sysctls: confinement::sysctls(&pod.value),
     }
 }
 

@@ -188,7 +188,14 @@ impl PodRuntime for Fake {
         }
         let state = State::Running { since: Timestamp::UNIX_EPOCH };
         let (id, image) = (spec.id.clone(), spec.image.clone());
-        let container = Container { id, image, failures: spec.failures, state };
+        let container = Container {
+            id,
+            image,
+            image_id: String::new(),
+            native_id: None,
+            failures: spec.failures,
+            state,
+        };
         let mut played = Played { container, spec: spec.clone(), obeys: None, ignores: false };
         let ended = self.play(spec, &mut played);
         self.lock().insert(spec.id.clone(), played);
@@ -282,7 +289,7 @@ mod tests {
         let name = format!("setpoint-fake-{}", std::process::id());
         let directory = std::env::temp_dir().join(name);
         let fake = Fake::at(directory.clone());
-        contract::check(&|| Arc::new(fake.again())).await;
+        contract::check(&|| contract::at_once(Arc::new(fake.again()))).await;
         let _ = fs::remove_dir_all(directory);
     }
 

@@ -3,13 +3,14 @@
 //! What comes from objects of the API is written by `files.rs`; how a container comes to see a
 //! volume is the runtime's matter.
 
-mod below;
+pub(crate) mod below;
 pub(crate) mod claim;
 mod files;
 mod host_path;
 mod memory;
 mod owner;
 mod payload;
+pub(crate) mod pinned;
 pub mod reclaim;
 pub mod shared_memory;
 pub(crate) mod system;

@@ -20,8 +20,15 @@ pub fn left(job: &TrainJob<'_>, timers: &Timers, now: Timestamp) -> Option<Durat
     }
     let resumed = conditions::find(job.status(), SUSPENDED);
     let since = match resumed {
-        // It is about to be resumed.
-        Some(one) if one["status"] == "True" => return None,
+        // It is about to be resumed, and its time begins here: by the time that it is written down
+        // the clock may be another.
+        Some(one) if one["status"] == "True" => {
+            for written in [now.as_second(), now.as_second() + 1] {
+                let since = Timestamp::from_second(written).unwrap_or(now);
+                timers.left(job.uid(), since, seconds, now);
+            }
+            return None;
+        }
         Some(one) => text(&one["lastTransitionTime"]).parse().ok()?,
         None => job.object.created()?,
     };

@@ -197,6 +197,24 @@ fn time_is_counted_from_the_last_resume_and_not_while_held() {
 }
 
 #[test]
+fn a_clock_that_jumps_while_a_job_is_resumed_takes_none_of_its_time() {
+    let timers = Timers::default();
+    let at = |second| Timestamp::from_second(second).expect("a time");
+    let limit = json!({"activeDeadlineSeconds": 50});
+    let suspended = |status: &str| {
+        json!({"conditions": [{"type": "Suspended", "status": status,
+            "lastTransitionTime": "1970-01-01T00:00:30Z"}]})
+    };
+    let left = |status: &str, now| {
+        let job = job(limit.clone(), suspended(status));
+        deadline::left(&TrainJob::of(&job), &timers, at(now))
+    };
+    assert_eq!(left("True", 30), None);
+    let after = left("False", 3_630).map(|left| left.as_secs_f64().ceil() as u64);
+    assert_eq!(after, Some(50));
+}
+
+#[test]
 fn an_unsupported_runtime_fails_the_job_until_it_is_supported() {
     let other = job(json!({"runtimeRef": {"kind": "Other", "apiGroup": "acme.io"}}), json!({}));
     let found = outcome(&other, &seen(Runtime::Unsupported, None));

@@ -11,7 +11,8 @@ use std::time::Duration;
 
 use serde_json::{Map, Value, json};
 use store::{
-    Commit, Key, KeyRange, Mutation, Operation, PageRequest, Precondition, Provenance, Revision,
+    COMMIT_BYTES_MAX, COMMIT_OPERATIONS_MAX, Commit, Key, KeyRange, Mutation, Operation,
+    PageRequest, Precondition, Provenance, Revision,
 };
 use tokio::sync::Mutex;
 use tracing::warn;
@@ -20,8 +21,10 @@ use super::cleanup;
 use super::conditions;
 use super::definition::Definition;
 use super::names::Taken;
+use crate::bootstrap;
 use crate::object;
 use crate::persist::{self, stored};
+use crate::planted::Planted;
 use crate::resources::{Registry, Resource};
 use crate::server::{Server, store_failure};
 use crate::status::Error;
@@ -53,7 +56,14 @@ pub fn definition_key(group: &str, plural: &str) -> Result<Key, Error> {
 
 /// What is known of the definitions of the store.
 #[derive(Default)]
-pub struct Definitions(Mutex<BTreeMap<Key, Known>>);
+pub struct Definitions(Mutex<State>);
+
+#[derive(Default)]
+struct State {
+    known: BTreeMap<Key, Known>,
+    /// Whether the registry has what is known.
+    is_published: bool,
+}
 
 struct Known {
     modified: Revision,
@@ -66,39 +76,101 @@ struct Known {
     compiled: Arc<Definition>,
 }
 
+impl Known {
+    /// Of a definition that is settled.
+    fn of(definition: &Value, modified: Revision) -> Known {
+        Known {
+            modified,
+            outline: outline(definition),
+            spec: digest(&definition["spec"]),
+            whole: None,
+            compiled: Arc::new(Definition::read(definition)),
+        }
+    }
+}
+
 impl Definitions {
     /// Brings the registry, and the status of all definitions, up to date.
     ///
     /// # Errors
     /// The store cannot be read or written.
     pub async fn catch_up(&self, server: &Arc<Server>) -> Result<(), Error> {
-        let mut known = self.0.lock().await;
+        let mut state = self.0.lock().await;
+        let State { known, is_published } = &mut *state;
         let mut attempts = 0;
-        // One definition is settled at a time.
+        // At least one definition is settled at a time.
         while attempts < ATTEMPTS_MAX + known.len() {
             attempts += 1;
-            read(server, &mut known).await?;
-            if write_status(server, &mut known).await? {
-                known.values_mut().for_each(|one| one.whole = None);
-                publish(server, &known);
-                return Ok(());
+            if read(server, known).await? {
+                *is_published = false;
             }
+            if !write_status(server, known).await? {
+                *is_published = false;
+                continue;
+            }
+            if !*is_published {
+                known.values_mut().for_each(|one| one.whole = None);
+                publish(server, known);
+                *is_published = true;
+            }
+            return Ok(());
         }
         Err(Error::unavailable("others keep changing the definitions"))
     }
 
+    /// Writes objects of this program together; definitions among them are served with the same
+    /// commit. False when somebody else wrote one of them.
+    pub(crate) async fn plant(
+        &self,
+        server: &Arc<Server>,
+        mut planted: Vec<Planted>,
+    ) -> Result<bool, Error> {
+        // Meanwhile nobody else's names are settled.
+        let mut state = self.0.lock().await;
+        let now = rfc3339(server.environment.now());
+        for at in 0..planted.len() {
+            if !planted[at].is_definition() {
+                continue;
+            }
+            let group = |definition: &Value| definition["spec"]["group"].clone();
+            let own = group(&planted[at].object);
+            let mut taken = Taken::default();
+            let known = state.known.values().map(|one| &one.outline);
+            let before = planted[..at].iter().map(|one| &one.object);
+            for other in known.chain(before).filter(|other| group(other) == own) {
+                taken.add(&other["status"]["acceptedNames"]);
+            }
+            conditions::settle(&mut planted[at].object, &taken, &now);
+        }
+        let operations = planted.iter().map(Planted::operation).collect();
+        let committed =
+            bootstrap::commit_all(&*server.store, operations, &*server.environment).await?;
+        let is_written = committed.is_some();
+        for (one, modified) in planted.into_iter().zip(committed.unwrap_or_default()) {
+            // What was just written need not be read.
+            if one.is_definition() {
+                state.known.insert(one.key, Known::of(&one.object, modified));
+                state.is_published = false;
+            }
+        }
+        drop(state);
+        self.catch_up(server).await?;
+        Ok(is_written)
+    }
+
     /// The definitions whose objects are to go.
     async fn terminating(&self) -> Vec<(Value, Arc<Definition>)> {
-        let known = self.0.lock().await;
-        let ending = known.values().filter(|one| object::is_terminating(&one.outline));
+        let state = self.0.lock().await;
+        let ending = state.known.values().filter(|one| object::is_terminating(&one.outline));
         ending.map(|one| (one.outline.clone(), one.compiled.clone())).collect()
     }
 }
 
-/// Reads what changed, compiles what says something else than before.
-async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), Error> {
+/// Reads what changed, compiles what says something else than before. Whether anything did.
+async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<bool, Error> {
     let range = KeyRange::prefix(PREFIX);
     let page = server.store.list(&range, PageRequest::all(), None).await.map_err(store_failure)?;
+    let before = known.len();
     let is_there = |key: &Key| page.entries.binary_search_by(|entry| entry.key.cmp(key)).is_ok();
     known.retain(|key, one| {
         let stays = is_there(key);
@@ -107,11 +179,13 @@ async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), E
         }
         stays
     });
+    let mut is_changed = known.len() != before;
     for entry in &page.entries {
         let before = known.get(&entry.key);
         if before.is_some_and(|before| before.modified == entry.modified) {
             continue;
         }
+        is_changed = true;
         let object = stored(entry).object(entry.modified);
         let outline = outline(&object);
         // A status, or the mark of a deletion, says nothing else of what is served.
@@ -135,7 +209,7 @@ async fn read(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<(), E
             old.compiled.life.end();
         }
     }
-    Ok(())
+    Ok(is_changed)
 }
 
 fn digest(value: &Value) -> u64 {
@@ -179,41 +253,61 @@ fn bare(versions: &Value) -> Value {
     Value::Array(versions.iter().map(each).collect())
 }
 
-/// Writes what is to be said of the definitions; false when something was to be written.
+/// Writes what is to be said of the definitions, as many at once as one commit has room for; false
+/// when something was to be written.
 async fn write_status(server: &Server, known: &mut BTreeMap<Key, Known>) -> Result<bool, Error> {
     let now = rfc3339(server.environment.now());
-    let mut found = None;
-    for (key, one) in known.iter() {
-        let mut taken = Taken::default();
-        let others = known.iter().filter(|(other, _)| *other != key);
-        for (_, other) in others.filter(|(_, other)| other.compiled.group == one.compiled.group) {
-            taken.add(&other.outline["status"]["acceptedNames"]);
-        }
-        let mut outline = one.outline.clone();
-        conditions::settle(&mut outline, &taken, &now);
-        if outline != one.outline {
-            // One at a time: the names of the next depend on those of this one.
-            found = Some((key.clone(), outline));
+    let keys: Vec<Key> = known.keys().cloned().collect();
+    let (mut is_settled, mut bytes) = (true, 0);
+    let (mut operations, mut written) = (Vec::new(), Vec::new());
+    for key in keys {
+        // In turn: the names of the next depend on those of this one.
+        let Some(outline) = settled(known, &key, &now) else { continue };
+        is_settled = false;
+        let Some(one) = known.get_mut(&key) else { continue };
+        let Some(whole) = &mut one.whole else {
+            // It is read again, now that all of it is needed.
+            one.modified = Revision::default();
+            break;
+        };
+        whole["status"] = outline["status"].clone();
+        object::remove_meta(whole, "resourceVersion");
+        let value = persist::encode(whole, &[]);
+        bytes += value.len() + 2 * key.as_bytes().len();
+        let is_full = bytes > COMMIT_BYTES_MAX || operations.len() == COMMIT_OPERATIONS_MAX;
+        if is_full && !operations.is_empty() {
             break;
         }
+        let (mutation, when) = (Mutation::Put(value), Precondition::At(one.modified));
+        operations.push(Operation { key: key.clone(), mutation, when });
+        one.outline = outline;
+        written.push(key);
     }
-    let Some((key, outline)) = found else { return Ok(true) };
-    let Some(one) = known.get_mut(&key) else { return Ok(true) };
-    let Some(mut whole) = one.whole.take() else {
-        // It is read again, now that all of it is needed.
-        one.modified = Revision::default();
-        return Ok(false);
-    };
-    whole["status"] = outline["status"].clone();
-    object::remove_meta(&mut whole, "resourceVersion");
-    let mutation = Mutation::Put(persist::encode(&whole, &[]));
-    let when = Precondition::At(one.modified);
-    let operation = Operation { key: key.clone(), mutation, when };
-    if let Some(revision) = commit(server, vec![operation]).await? {
-        // What was just written need not be read again.
-        (one.modified, one.outline) = (revision, outline);
+    if written.is_empty() {
+        return Ok(is_settled);
     }
-    Ok(false)
+    let committed = commit(server, operations).await;
+    // What was just written need not be read again, and what was not is no longer known.
+    let modified = committed.as_ref().ok().copied().flatten().unwrap_or_default();
+    for key in &written {
+        if let Some(one) = known.get_mut(key) {
+            one.modified = modified;
+        }
+    }
+    committed.map(|_| false)
+}
+
+/// What a definition says once it is settled, if that is something else.
+fn settled(known: &BTreeMap<Key, Known>, key: &Key, now: &str) -> Option<Value> {
+    let one = known.get(key)?;
+    let mut taken = Taken::default();
+    let others = known.iter().filter(|(other, _)| *other != key);
+    for (_, other) in others.filter(|(_, other)| other.compiled.group == one.compiled.group) {
+        taken.add(&other.outline["status"]["acceptedNames"]);
+    }
+    let mut outline = one.outline.clone();
+    conditions::settle(&mut outline, &taken, now);
+    (outline != one.outline).then_some(outline)
 }
 
 /// Commits, unless somebody else was faster.

@@ -5,7 +5,7 @@
 
 mod decide;
 pub mod machine;
-mod status;
+pub mod status;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -24,6 +24,8 @@ use super::looks::Looks;
 use super::volumes::{self, list, text};
 use super::{MANAGER, Shared};
 
+/// How often a guest that answers is asked about itself.
+const GUEST: Duration = Duration::from_secs(60);
 /// Whoever deletes an instance waits until its machine is gone.
 pub const FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
 
@@ -191,11 +193,17 @@ async fn tell(
     instance: &Object,
     ((phase, reason), pause, machine): ((&'static str, &str), Option<Pause>, Option<&Machine>),
 ) -> Result<Wake, String> {
-    let kind = shared.options.hypervisor.kind().await;
-    let seen = Seen { phase, reason, pause, machine, kind };
+    let hypervisor = &shared.options.hypervisor;
+    let kind = hypervisor.kind().await;
+    let guest = match (phase, pause) {
+        ("Running", None) => hypervisor.guest(&instance.uid).await.ok().flatten(),
+        _ => None,
+    };
+    let seen = Seen { phase, reason, pause, machine, kind, guest: guest.as_ref() };
     let now = shared.context.environment.now();
     write(shared, instance, status::status(instance, &seen, now)).await?;
-    Ok(Wake::OnChange)
+    // What changes inside a guest, nobody tells.
+    Ok(guest.map_or(Wake::OnChange, |_| Wake::After(GUEST)))
 }
 
 async fn finish(

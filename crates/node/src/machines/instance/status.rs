@@ -1,11 +1,11 @@
 //! What is told of an instance. Pure.
 
 use hypervisor::qemu::arguments::OWN_ADDRESS;
-use hypervisor::{Kind, Machine, Network, Pause};
+use hypervisor::{Guest, GuestInterface, Kind, Machine, Network, Pause};
 use k8s_openapi::jiff::Timestamp;
 use reconcile::Object;
 use reconcile::conditions::{self, Condition, Truth};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::super::volumes::{list, text};
 
@@ -17,6 +17,8 @@ pub struct Seen<'a> {
     pub pause: Option<Pause>,
     pub machine: Option<&'a Machine>,
     pub kind: Kind,
+    /// What the guest says of itself.
+    pub guest: Option<&'a Guest>,
 }
 
 /// The whole status of an instance that does this.
@@ -36,8 +38,12 @@ pub fn status(instance: &Object, seen: &Seen<'_>, now: Timestamp) -> Value {
         reason => status["reason"] = json!(reason),
     }
     if let Some(machine) = seen.machine {
-        status["interfaces"] = json!(interfaces(machine));
+        status["interfaces"] = json!(interfaces(machine, seen.guest));
         status["volumeStatus"] = json!(volumes(instance, &status));
+    }
+    match seen.guest {
+        Some(guest) => status["guestOSInfo"] = guest_system(guest),
+        None => drop(status.as_object_mut().and_then(|status| status.remove("guestOSInfo"))),
     }
     let mut all = list(&status["conditions"]).to_vec();
     for condition in conditions_of(seen) {
@@ -45,6 +51,7 @@ pub fn status(instance: &Object, seen: &Seen<'_>, now: Timestamp) -> Value {
     }
     let is_paused = seen.pause.is_some();
     all.retain(|one| is_paused || one["type"] != "Paused");
+    all.retain(|one| seen.guest.is_some() || one["type"] != "AgentConnected");
     all.retain(|one| seen.kind == Kind::Software || one["type"] != "SoftwareEmulation");
     status["conditions"] = json!(all);
     status
@@ -88,6 +95,9 @@ fn conditions_of(seen: &Seen<'_>) -> Vec<Condition<'static>> {
         let message = "the processors of this node cannot run machines: a program plays them";
         all.push(make("SoftwareEmulation", Truth::True, "NoHardwareVirtualization", message));
     }
+    if seen.guest.is_some() {
+        all.push(make("AgentConnected", Truth::True, "", ""));
+    }
     let why = "the disks of the machine are on its node";
     all.push(make("LiveMigratable", Truth::False, "DisksNotLiveMigratable", why));
     all.push(make("Synchronized", Truth::True, "", ""));
@@ -110,9 +120,26 @@ pub fn unsynchronized(instance: &Object, why: &str, now: Timestamp) -> Value {
     status
 }
 
-/// Interfaces with the addresses that are known: those that we give, and those that the guest was
-/// told to take.
-fn interfaces(machine: &Machine) -> Vec<Value> {
+/// What a guest runs, as it says.
+pub fn guest_system(guest: &Guest) -> Value {
+    let system = &guest.system;
+    let all = [
+        ("id", &system.id),
+        ("name", &system.name),
+        ("prettyName", &system.pretty_name),
+        ("version", &system.version),
+        ("versionId", &system.version_id),
+        ("kernelRelease", &system.kernel_release),
+        ("kernelVersion", &system.kernel_version),
+        ("machine", &system.machine),
+    ];
+    let told = all.into_iter().filter(|(_, text)| !text.is_empty());
+    told.map(|(field, text)| (field.to_owned(), json!(text))).collect::<Map<_, _>>().into()
+}
+
+/// Interfaces with the addresses that are known: those that the guest says it has, that we give,
+/// and that it was told to take.
+fn interfaces(machine: &Machine, guest: Option<&Guest>) -> Vec<Value> {
     let told = machine.seed.as_ref().and_then(|seed| seed.network_config.as_deref());
     let told: Value =
         told.and_then(|text| serde_saphyr::from_str(text).ok()).unwrap_or(Value::Null);
@@ -127,9 +154,26 @@ fn interfaces(machine: &Machine) -> Vec<Value> {
             shown["ipAddress"] = json!(address);
             shown["ipAddresses"] = json!([address]);
         }
+        // An interface is known by its own address, which we gave.
+        let mut all = guest.iter().flat_map(|guest| &guest.interfaces);
+        if let Some(own) = all.find(|one| one.hardware_address == interface.hardware_address) {
+            say(&mut shown, own);
+        }
         shown
     });
     all.collect()
+}
+
+/// What a guest says of an interface; of its addresses those that others can reach come first.
+fn say(shown: &mut Value, own: &GuestInterface) {
+    shown["interfaceName"] = json!(own.name);
+    shown["infoSource"] = json!("domain, guest-agent");
+    let mut addresses = own.addresses.clone();
+    addresses.sort_by_key(std::net::IpAddr::is_ipv6);
+    if let Some(first) = addresses.first() {
+        shown["ipAddress"] = json!(first);
+        shown["ipAddresses"] = json!(addresses);
+    }
 }
 
 /// The address that an interface is told to take.
@@ -182,6 +226,43 @@ mod tests {
     }
 
     #[test]
+    fn what_a_guest_says_of_itself_is_shown_while_it_does() {
+        let own = |name: &str, hardware_address: &str, address: &str| GuestInterface {
+            name: name.to_owned(),
+            hardware_address: hardware_address.to_owned(),
+            addresses: vec!["fe80::1".parse().unwrap(), address.parse().unwrap()],
+        };
+        let (ours, other) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
+        let guest = Guest {
+            system: hypervisor::GuestSystem { id: "debian".to_owned(), ..Default::default() },
+            interfaces: vec![own("lo", other, "127.0.0.1"), own("eth0", ours, "10.9.8.7")],
+            ..Guest::default()
+        };
+        let mut shown = json!({"name": "default"});
+        say(&mut shown, &guest.interfaces[1]);
+        assert_eq!(
+            (&shown["ipAddress"], &shown["interfaceName"]),
+            (&json!("10.9.8.7"), &json!("eth0"))
+        );
+        let instance = Object::new(json!({"metadata": {"name": "a"}}));
+        let seen = |guest| Seen {
+            phase: "Running",
+            reason: "",
+            pause: None,
+            machine: None,
+            kind: Kind::Hardware,
+            guest,
+        };
+        let with = status(&instance, &seen(Some(&guest)), Timestamp::UNIX_EPOCH);
+        assert_eq!(with["guestOSInfo"], json!({"id": "debian"}));
+        assert!(conditions::is_true(&with, "AgentConnected"));
+        let instance = Object::new(json!({"metadata": {"name": "a"}, "status": with}));
+        let without = status(&instance, &seen(None), Timestamp::UNIX_EPOCH);
+        assert!(conditions::find(&without, "AgentConnected").is_none());
+        assert!(without["guestOSInfo"].is_null());
+    }
+
+    #[test]
     fn a_paused_machine_is_running_and_not_ready_and_times_move_with_phases_only() {
         let at = |second| Timestamp::from_second(second).unwrap();
         let seen = |pause| Seen {
@@ -190,6 +271,7 @@ mod tests {
             pause,
             machine: None,
             kind: Kind::Software,
+            guest: None,
         };
         let instance =
             |status: Value| Object::new(json!({"metadata": {"name": "a"}, "status": status}));

@@ -79,7 +79,12 @@ fn see(seen: &mut Seen, name: &str, text: &str) {
     let image = if ["old", "gone"].contains(&parts[0]) { "before" } else { "i" };
     let attempt = u32::try_from(seen.runs.len()).unwrap();
     let id = ContainerId::new("u", name, attempt);
-    seen.runs.push(Container { id, image: image.to_owned(), failures: attempt, state });
+    seen.runs.push(run_of(id, image, attempt, state));
+}
+
+fn run_of(id: ContainerId, image: &str, failures: u32, state: State) -> Container {
+    let image = image.to_owned();
+    Container { id, image, image_id: String::new(), native_id: None, failures, state }
 }
 
 /// Policy and containers, what is observed, what is decided, and the phase.
@@ -251,7 +256,7 @@ fn a_container_that_fails_is_started_ever_later() {
                 let id = ContainerId::new("u", "a", attempt);
                 let (began, ended, signal, reason) = (at(clock), at(clock), None, None);
                 let state = State::Exited(Exit { began, ended, code: 1, signal, reason });
-                let run = Container { id, image: "i".into(), failures, state };
+                let run = run_of(id, "i", failures, state);
                 seen.containers.entry("a".into()).or_default().runs.push(run);
             }
             (None, reconcile::Wake::After(after)) => clock += after.as_secs() as i64,

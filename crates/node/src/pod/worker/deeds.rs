@@ -3,13 +3,15 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use reconcile::Object;
 use reconcile::plan::Notice;
+use reconcile::{Object, Wake};
 
 use super::Worker;
+use crate::image::Found;
 use crate::pod::lifecycle::{Deed, Refused, Why};
+use crate::pod::restart::between;
 use crate::pod::spec::{self, Spec};
-use crate::pod::{ephemeral, hooks, prepare, sandbox, termination};
+use crate::pod::{ephemeral, hooks, images, prepare, sandbox, termination};
 use crate::runtime::{ContainerId, Refusal};
 
 impl Worker<'_> {
@@ -19,8 +21,7 @@ impl Worker<'_> {
         for deed in deeds {
             match deed {
                 Deed::Start { name, attempt, failures } => {
-                    self.start(pod, &name, (attempt, failures)).await;
-                    is_changed = true;
+                    is_changed |= self.start(pod, &name, (attempt, failures)).await;
                 }
                 Deed::Stop { name, attempt, grace, why } => {
                     if why == Why::PodEnds && self.ending_since.is_none() {
@@ -40,24 +41,98 @@ impl Worker<'_> {
         is_changed
     }
 
-    async fn start(&mut self, pod: &Arc<Object>, name: &str, (attempt, failures): (u32, u32)) {
+    /// Starts a container whose image is here; else sees to that first. True if it was tried.
+    async fn start(
+        &mut self,
+        pod: &Arc<Object>,
+        name: &str,
+        (attempt, failures): (u32, u32),
+    ) -> bool {
         let specs = ephemeral::and_others(pod);
-        let Some(spec) = specs.iter().find(|spec| spec.name == name) else { return };
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else { return true };
+        let image = match self.pulled.remove(name) {
+            Some((image, found)) if image == spec.image() => found,
+            _ if self.shared.runtime.image_store().is_some() => {
+                self.look_for_image(pod, spec);
+                return false;
+            }
+            _ => None,
+        };
         let id = ContainerId::new(self.uid, name, attempt);
-        match self.try_start(pod, spec, (id, failures)).await {
+        match self.try_start(pod, (spec, image.as_ref()), (id, failures)).await {
             Ok(()) => {
                 self.refused.remove(name);
                 self.say(pod, Notice::normal("Created", format!("Created container: {name}")))
                     .await;
                 self.say(pod, Notice::normal("Started", format!("Started container {name}"))).await;
             }
-            Err(refusal) => {
-                let times = self.refused.get(name).map_or(0, |refused| refused.times) + 1;
-                let message = format!("Error: {}", refusal.message);
-                self.say(pod, Notice::warning("Failed", message)).await;
-                self.refuse(spec, refusal, times);
+            Err(refusal) => self.was_refused(pod, spec, refusal).await,
+        }
+        true
+    }
+
+    async fn was_refused(&mut self, pod: &Object, spec: &Spec<'_>, refusal: Refusal) {
+        let times = self.refused.get(spec.name).map_or(0, |refused| refused.times) + 1;
+        let told = match images::is_about_image(&refusal) {
+            true => refusal.reason,
+            false => &refusal.message,
+        };
+        self.say(pod, Notice::warning("Failed", format!("Error: {told}"))).await;
+        self.refuse(spec, refusal, times);
+    }
+
+    /// Nobody waits for it: the pod may be deleted meanwhile.
+    fn look_for_image(&mut self, pod: &Arc<Object>, spec: &Spec<'_>) {
+        if !self.pulling.insert(spec.name.to_owned()) {
+            return;
+        }
+        let name = spec.name.to_owned();
+        let (shared, pod, container) = (self.shared.clone(), pod.clone(), spec.value.clone());
+        self.pulls.spawn(async move { (name, images::ensure(shared, pod, container).await) });
+    }
+
+    /// The image of a container is here, or is not.
+    pub(super) async fn has_pulled(
+        &mut self,
+        pod: &Arc<Object>,
+        name: &str,
+        ensured: Result<Option<Found>, Refusal>,
+    ) {
+        self.pulling.remove(name);
+        let specs = ephemeral::and_others(pod);
+        let Some(spec) = specs.iter().find(|spec| spec.name == name) else { return };
+        match ensured {
+            Ok(found) => {
+                self.pulled.insert(name.to_owned(), (spec.image().to_owned(), found));
+            }
+            Err(refusal) => self.was_refused(pod, spec, refusal).await,
+        }
+    }
+
+    /// That a pull failed is said for a moment; then that the next one waits.
+    pub(super) async fn tell_of_waiting_pulls(&mut self, pod: &Arc<Object>) -> Wake {
+        let now = self.shared.context.environment.now();
+        let mut wake = Wake::OnChange;
+        let mut told = Vec::new();
+        for refused in self.refused.values_mut() {
+            if refused.refusal.reason != images::PULL_FAILED {
+                continue;
+            }
+            match images::FAILURE_SHOWN.checked_sub(between(refused.at, now)) {
+                Some(left) if !left.is_zero() => wake = wake.or_earlier(Wake::After(left)),
+                _ => {
+                    refused.refusal = images::waits(&refused.image, &refused.refusal);
+                    told.push(images::said_of_wait(&refused.image));
+                    wake = Wake::After(Duration::ZERO);
+                }
             }
         }
+        for message in told {
+            self.say(pod, Notice::normal("BackOff", message)).await;
+            self.say(pod, Notice::warning("Failed", format!("Error: {}", images::PULL_WAITS)))
+                .await;
+        }
+        wake
     }
 
     fn refuse(&mut self, spec: &Spec<'_>, refusal: Refusal, times: u32) {
@@ -68,7 +143,7 @@ impl Worker<'_> {
     async fn try_start(
         &mut self,
         pod: &Arc<Object>,
-        spec: &Spec<'_>,
+        (spec, image): (&Spec<'_>, Option<&Found>),
         (id, failures): (ContainerId, u32),
     ) -> Result<(), Refusal> {
         let missing = || Refusal {
@@ -76,7 +151,7 @@ impl Worker<'_> {
             message: "its volumes are not there yet".to_owned(),
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
-        let mut container = prepare::container(pod, spec.value, prepared, (id, failures))?;
+        let mut container = prepare::container(pod, spec.value, (prepared, image), (id, failures))?;
         for (name, value) in self.shared.options.devices.variables((self.uid, spec.value))? {
             if !container.env.iter().any(|(known, _)| known == name) {
                 container.env.push((name.to_owned(), value));

@@ -25,6 +25,7 @@ use super::restart::{Fate, fate};
 use super::spec;
 use super::{prepare, status};
 use crate::agent::Options;
+use crate::image::Found;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, PodRuntime, Refusal};
 use crate::simulated::POD;
@@ -39,6 +40,8 @@ pub struct Shared {
     pub runtime: Arc<dyn PodRuntime>,
     pub options: Options,
     pub starts: Semaphore,
+    /// One for each image that is pulled.
+    pub pulls: Semaphore,
     pub ledger: Ledger,
     pub followers: Followers,
 }
@@ -57,6 +60,11 @@ struct Worker<'a> {
     /// Runs whose hook after the start has not ended.
     hooked: BTreeSet<ContainerId>,
     hooks: JoinSet<(ContainerId, Result<(), String>)>,
+    /// Containers whose image is looked for or pulled.
+    pulling: BTreeSet<String>,
+    pulls: JoinSet<(String, Result<Option<Found>, Refusal>)>,
+    /// The images that are here for the next start of a container.
+    pulled: BTreeMap<String, (String, Option<Found>)>,
     /// Of the runs that are probed; `None` where there is nothing to ask.
     probes: BTreeMap<ContainerId, Option<Probes>>,
     /// Runs whose back-off was told of.
@@ -100,6 +108,9 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
         stops: JoinSet::new(),
         hooked: BTreeSet::new(),
         hooks: JoinSet::new(),
+        pulling: BTreeSet::new(),
+        pulls: JoinSet::new(),
+        pulled: BTreeMap::new(),
         probes: BTreeMap::new(),
         backed_off: BTreeSet::new(),
         prepared: None,
@@ -136,6 +147,9 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
             }
             Some(Ok((id, ran))) = worker.hooks.join_next() => {
                 worker.has_run_hook(&pod, &id, ran).await;
+            }
+            Some(Ok((container, ensured))) = worker.pulls.join_next() => {
+                worker.has_pulled(&pod, &container, ensured).await;
             }
             () = later => {}
         }
@@ -184,6 +198,7 @@ impl Worker<'_> {
             }
             wake = wake.or_earlier(next.wake);
             self.tell_of_back_off(&pod, &observed).await;
+            wake = wake.or_earlier(self.tell_of_waiting_pulls(&pod).await);
             if !self.act(&pod, next.deeds).await {
                 return Ok(After::Wait(wake));
             }

@@ -140,7 +140,9 @@ impl Worker<'_> {
             return Wake::OnChange;
         }
         let before = self.prepared.as_ref();
-        if let Some(wake) = before.and_then(|prepared| prepared.lasts(self.shared, pod)) {
+        let is_whole = self.shared.runtime.sandbox_of(self.uid).is_some();
+        let lasts = before.and_then(|prepared| prepared.lasts(self.shared, pod));
+        if let Some(wake) = lasts.filter(|_| is_whole) {
             return wake;
         }
         let mut made = prepare::prepare(self.shared, (pod, self.wake), before).await;

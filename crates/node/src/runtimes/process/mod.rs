@@ -23,7 +23,7 @@ mod record;
 mod root;
 mod sandbox;
 pub mod shim;
-mod streams;
+pub(crate) mod streams;
 pub(crate) mod system;
 mod terminal;
 mod world;
@@ -33,7 +33,7 @@ mod confined;
 #[cfg(test)]
 mod crash;
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::OsString;
@@ -56,6 +56,7 @@ use crate::runtime::{
     SandboxSpec, State,
 };
 use cgroups::{Cgroups, Group};
+pub(crate) use launch::remove_logs;
 use nursery::Nursery;
 use record::{Asked, Ended, Place, Started};
 
@@ -156,6 +157,8 @@ impl Process {
         let container = Container {
             id: spec.id.clone(),
             image: spec.image.clone(),
+            image_id: String::new(),
+            native_id: None,
             failures: spec.failures,
             state,
         };

@@ -260,20 +260,20 @@ impl Copied {
 }
 
 /// The output that is kept: the newest of it, so that a program that floods it fills no disk.
-struct Log {
+pub(crate) struct Log {
     path: PathBuf,
     file: File,
     bytes: u64,
 }
 
 impl Log {
-    fn open(path: PathBuf) -> io::Result<Log> {
+    pub(crate) fn open(path: PathBuf) -> io::Result<Log> {
         let file = OpenOptions::new().create(true).append(true).open(&path)?;
         let bytes = file.metadata()?.len();
         Ok(Log { path, file, bytes })
     }
 
-    fn write(&mut self, entry: &[u8]) -> io::Result<()> {
+    pub(crate) fn write(&mut self, entry: &[u8]) -> io::Result<()> {
         let size = u64::try_from(entry.len()).unwrap_or(0);
         if self.bytes > 0 && self.bytes + size > LOG_BYTES_MAX {
             self.rotate()?;

@@ -21,7 +21,7 @@ const UNPRIVILEGED: &str = "SETPOINT_TEST_UNPRIVILEGED";
 async fn unprivileged() {
     let Some(path) = std::env::var_os(UNPRIVILEGED) else { return };
     let path = PathBuf::from(path);
-    contract::check(&|| open(&path)).await;
+    contract::check(&|| contract::at_once(open(&path))).await;
     let runtime = open(&path);
     let spec = contract::shell("groups", "id -u; id -g; exit 0");
     runtime.start(&spec).await.expect("it starts");
@@ -68,7 +68,7 @@ pub fn open(directory: &Path) -> Arc<dyn PodRuntime> {
 #[tokio::test]
 async fn processes_fulfil_the_contract() {
     let directory = directory("contract");
-    contract::check(&|| open(&directory.0)).await;
+    contract::check(&|| contract::at_once(open(&directory.0))).await;
     assert!(Cgroups::open(&directory.0).pods().is_empty());
 }
 

@@ -1,0 +1,82 @@
+//! `setpoint image`: gives the runtime of this machine images without a registry.
+
+use std::fmt;
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{Result, bail};
+use clap::{Args, Subcommand};
+use serde::Serialize;
+
+use super::runtime::RuntimeOptions;
+use super::{Context, small_runtime};
+use crate::config;
+use crate::node_agent;
+
+const AFTER_HELP: &str = "\
+Examples:
+  setpoint image load app.tar                    what `docker save` or `podman save` wrote
+  setpoint image load app.tar --runtime podman   to the runtime that is named
+
+Archives (*.tar) in the directory `images` of the data directory are loaded whenever the node starts.";
+
+/// Give the runtime of this machine images without a registry.
+#[derive(Args)]
+#[command(after_help = AFTER_HELP)]
+pub struct Image {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Subcommand)]
+enum Action {
+    /// Load the images of an archive.
+    Load(Load),
+}
+
+#[derive(Args)]
+struct Load {
+    /// What `docker save` or `podman save` wrote.
+    #[arg(value_name = "FILE")]
+    file: PathBuf,
+
+    /// The configuration file that names the runtime, as for `setpoint up`.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
+    #[command(flatten)]
+    runtime: RuntimeOptions,
+}
+
+impl Image {
+    pub fn run(&self, context: &Context) -> Result<ExitCode> {
+        let Action::Load(load) = &self.action;
+        let loaded = config::load(load.config.as_deref())?;
+        let wanted = load.runtime.wanted(&loaded);
+        if !load.file.is_file() {
+            bail!("{} is no file; name an archive that `docker save` wrote", load.file.display());
+        }
+        let (runtime, images) = small_runtime()?.block_on(async {
+            let chosen = wanted.choose().await;
+            let images = node_agent::load_image(&chosen, &load.file).await?;
+            anyhow::Ok((chosen.to_string(), images))
+        })?;
+        context.output.print(&Report { runtime, images })?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+#[derive(Serialize)]
+struct Report {
+    runtime: String,
+    images: Vec<String>,
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.images[..] {
+            [] => write!(formatter, "loaded, but the archive names no image"),
+            names => write!(formatter, "loaded {} into {}", names.join(", "), self.runtime),
+        }
+    }
+}

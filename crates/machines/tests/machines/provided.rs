@@ -1,0 +1,162 @@
+//! What stands in for the add-ons, on trial: the controllers of machines, instances and volumes,
+//! and the launcher of a node, each as the user that its role is for, against a hypervisor that
+//! outlives them.
+
+use std::pin::Pin;
+
+use machines::kinds::{CLAIM, DATA_VOLUME, MACHINE};
+use machines::{manifests, provider, roles};
+use reconcile::plan::Target;
+use reconcile::{Context, Kind, Name};
+use serde_json::{Value, json};
+use testkit::Cluster;
+use testkit::manifests::bare;
+use testkit::simulation::{self, Also, Trial};
+
+use crate::guests;
+use crate::host::{self, Binder};
+use crate::simulation::{WHILE, Workload, change};
+use crate::world::install_these;
+
+type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
+const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+/// Plans of each trial in the default suite; the long one has more.
+const SAMPLES_MAX: usize = 6;
+
+/// The controllers are on trial; the node is played.
+fn controllers(name: &'static str, workload: Workload) -> Trial {
+    let component = |context| Box::pin(provide(context)) as Task;
+    let play = |context: Context| {
+        Box::pin(async move {
+            tokio::join!(around(context.clone()), launch(context));
+        }) as Task
+    };
+    Trial { name, seed: 1, component, workload, play }
+}
+
+/// The launcher is on trial; the controllers are played.
+fn launcher(name: &'static str, workload: Workload) -> Trial {
+    let component = |context| Box::pin(launch(context)) as Task;
+    let play = |context: Context| {
+        Box::pin(async move {
+            tokio::join!(around(context.clone()), provide(context));
+        }) as Task
+    };
+    Trial { name, seed: 1, component, workload, play }
+}
+
+/// Whoever may not ask yet has nothing to show.
+async fn provide(context: Context) {
+    host::until_installed().await;
+    provider::run(context).await;
+}
+
+async fn launch(context: Context) {
+    host::until_installed().await;
+    host::launch(context).await;
+}
+
+async fn around(context: Context) {
+    tokio::join!(host::witness(context.clone()), reconcile::run::run(context.clone(), Binder),);
+}
+
+fn try_everything(trial: Trial) {
+    let also = Also { oracles: guests::ALL, samples_max: SAMPLES_MAX, ..Also::default() };
+    let plans = simulation::try_with(trial, also);
+    println!("{plans} plans");
+    assert!(plans > 20, "{plans}");
+}
+
+async fn install(cluster: &Cluster) {
+    let definitions: Vec<Value> = manifests::add_ons().into_iter().map(bare).collect();
+    install_these(cluster, &roles::add_ons()).await;
+    install_these(cluster, &definitions).await;
+    cluster.create(NODE, host::node()).await;
+    host::installed();
+}
+
+/// A machine with one disk that is made for it, and one of its user's.
+fn machine(strategy: &str) -> Value {
+    let volume = |name: &str| json!({"name": name, "dataVolume": {"name": name}});
+    json!({"metadata": {"namespace": "default", "name": "m"}, "spec": {"runStrategy": strategy,
+        "template": {"spec": {"domain": {"devices": {}}, "terminationGracePeriodSeconds": 30,
+            "tolerations": host::tolerations(),
+            "volumes": [volume("root"), {"name": "data",
+                "persistentVolumeClaim": {"claimName": "data"}}]}}}})
+}
+
+async fn make(cluster: &Cluster, strategy: &str) {
+    install(cluster).await;
+    let claim = json!({"resources": {"requests": {"storage": "1Mi"}},
+        "accessModes": ["ReadWriteOnce"]});
+    let volume = json!({"metadata": {"namespace": "default", "name": "root"},
+        "spec": {"source": {"blank": {}}, "pvc": claim}});
+    cluster.create(DATA_VOLUME, volume).await;
+    let own = json!({"metadata": {"namespace": "default", "name": "data"}, "spec": claim});
+    cluster.create(CLAIM, own).await;
+    cluster.create(MACHINE, machine(strategy)).await;
+}
+
+async fn delete(context: &Context, name: &str) {
+    let found = context.get_live(MACHINE, &Name::new("default", name)).await.expect("readable");
+    let target = Target::of(MACHINE, &found.expect("it is there"));
+    let requests = context.requests("test", Default::default());
+    requests.delete(&target, &Default::default()).await.expect("deleted");
+}
+
+/// It is made, and its guest switches itself off once.
+const RUNS: Workload = |cluster, context| {
+    Box::pin(async move {
+        make(&cluster, "Always").await;
+        tokio::time::sleep(WHILE).await;
+        host::switch_off(&context, "m").await;
+        tokio::time::sleep(WHILE).await;
+    })
+};
+
+/// It is stopped, and deleted later.
+const STOPS: Workload = |cluster, context| {
+    Box::pin(async move {
+        make(&cluster, "Always").await;
+        tokio::time::sleep(WHILE).await;
+        change(&context, MACHINE, "m", json!({"spec": {"runStrategy": "Halted"}})).await;
+        tokio::time::sleep(WHILE).await;
+        delete(&context, "m").await;
+        tokio::time::sleep(WHILE).await;
+    })
+};
+
+/// It is deleted while it runs.
+const GOES: Workload = |cluster, context| {
+    Box::pin(async move {
+        make(&cluster, "RerunOnFailure").await;
+        tokio::time::sleep(WHILE).await;
+        delete(&context, "m").await;
+        tokio::time::sleep(WHILE).await;
+    })
+};
+
+#[test]
+fn no_fault_of_the_controllers_starts_a_machine_twice() {
+    try_everything(controllers("system:machine-provider/runs", RUNS));
+}
+
+#[test]
+fn no_fault_of_the_controllers_starts_one_that_was_stopped() {
+    try_everything(controllers("system:machine-provider/stops", STOPS));
+}
+
+#[test]
+fn no_fault_of_the_controllers_leaves_a_machine_behind() {
+    try_everything(controllers("system:machine-provider/goes", GOES));
+}
+
+#[test]
+fn no_fault_of_the_launcher_starts_a_machine_twice() {
+    try_everything(launcher("system:machine-launcher/runs", RUNS));
+}
+
+#[test]
+fn no_fault_of_the_launcher_starts_one_that_was_stopped() {
+    try_everything(launcher("system:machine-launcher/stops", STOPS));
+}

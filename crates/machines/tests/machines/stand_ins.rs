@@ -1,0 +1,177 @@
+//! What stands in for the add-ons, each as the user that its role is for: the role must suffice,
+//! and say no more than is needed.
+
+use std::collections::BTreeSet;
+
+use machines::kinds::{
+    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, RESTORE, SECRET, SNAPSHOT,
+};
+use machines::{manifests, provider, roles};
+use reconcile::plan::Target;
+use reconcile::{Kind, Name};
+use serde_json::{Value, json};
+use testkit::Cluster;
+use testkit::rights::{Asked, Right, granted};
+
+use crate::host::{self, Binder};
+use crate::world::World;
+
+const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+
+fn named(name: &str, spec: Value) -> Value {
+    json!({"metadata": {"namespace": "default", "name": name}, "spec": spec})
+}
+
+/// A machine that refers to everything that one can.
+fn machine() -> Value {
+    let spec = json!({
+        "terminationGracePeriodSeconds": 30,
+        "tolerations": host::tolerations(),
+        "domain": {"devices": {}},
+        "networks": [{"name": "default", "pod": {}},
+            {"name": "lan", "multus": {"networkName": "lan"}}],
+        "volumes": [{"name": "root", "dataVolume": {"name": "root"}},
+            {"name": "data", "persistentVolumeClaim": {"claimName": "data"}},
+            {"name": "told", "cloudInitNoCloud": {"secretRef": {"name": "told"}}}],
+    });
+    let claim = json!({"resources": {"requests": {"storage": "1Mi"}}});
+    let template = json!({"metadata": {"name": "root"},
+        "spec": {"source": {"blank": {}}, "pvc": claim}});
+    named(
+        "m",
+        json!({"runStrategy": "Always", "dataVolumeTemplates": [template],
+        "template": {"spec": spec}}),
+    )
+}
+
+/// Everything that makes those who stand in ask for something.
+async fn use_everything(world: &World) {
+    world.create(NODE, host::node()).await;
+    world
+        .create(
+            SECRET,
+            json!({"metadata": {"namespace": "default", "name": "told"},
+        "stringData": {"userdata": "#cloud-config"}}),
+        )
+        .await;
+    let config = json!({"type": "bridge", "bridge": "br-x"}).to_string();
+    world.create(ATTACHMENT, named("lan", json!({"config": config}))).await;
+    let claim = json!({"accessModes": ["ReadWriteOnce"],
+        "resources": {"requests": {"storage": "1Mi"}}});
+    world.create(CLAIM, named("data", claim)).await;
+    world.create(MACHINE, machine()).await;
+    let runs = |one: &Value| one["status"]["phase"] == "Running";
+    world.until(INSTANCE, "m", runs).await;
+    world.patch(MACHINE, "m", json!({"spec": {"runStrategy": "Halted"}})).await;
+    world.until_gone(INSTANCE, "m").await;
+    let source = json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "m"});
+    world.create(SNAPSHOT, named("s", json!({"source": source}))).await;
+    world.until(SNAPSHOT, "s", |one| one["status"]["readyToUse"] == true).await;
+    let back = json!({"target": source, "virtualMachineSnapshotName": "s"});
+    world.create(RESTORE, named("r", back)).await;
+    world.until(RESTORE, "r", |one| one["status"]["complete"] == true).await;
+    // As a request to start does it.
+    let found = world.context.get_live(MACHINE, &Name::new("default", "m")).await;
+    let found = found.expect("readable").expect("it is there");
+    let start = json!({"status": {"stateChangeRequests": [{"action": "Start"}]}});
+    let requests = world.context.requests("test", Default::default());
+    let target = Target::of(MACHINE, &found).part("status");
+    requests.patch(&target, &start).await.expect("changed");
+    world.until(INSTANCE, "m", runs).await;
+    world.delete(MACHINE, "m").await;
+    world.until_gone(MACHINE, "m").await;
+    world.until(DATA_VOLUME, "root", |one| one["status"]["phase"] == "Succeeded").await;
+}
+
+/// What a role allows and nobody asked for, and what was asked for without it.
+fn check(role: &str, asked: &Asked, beside: &[(&str, &str, &str)]) {
+    assert_eq!(asked.refused(), BTreeSet::new(), "the role {role} must suffice");
+    let all = roles::add_ons();
+    let own: Vec<Value> = all.into_iter().filter(|one| one["metadata"]["name"] == role).collect();
+    let granted = granted(&own);
+    let mut used = asked.rights();
+    used.extend(beside.iter().map(|(group, resource, verb)| Right {
+        group: (*group).to_owned(),
+        resource: (*resource).to_owned(),
+        verb: (*verb).to_owned(),
+    }));
+    let unused: Vec<String> = granted.difference(&used).map(ToString::to_string).collect();
+    let missing: Vec<String> = used.difference(&granted).map(ToString::to_string).collect();
+    assert_eq!((unused, missing), (Vec::new(), Vec::new()), "{role}: not used, not granted");
+}
+
+#[tokio::test]
+async fn the_roles_of_those_who_stand_in_suffice_and_say_no_more() {
+    let mut cluster = Cluster::start().await;
+    cluster.install_all(&[], &manifests::provider()).await;
+    let (client, provides) = cluster.noted_user(roles::PROVIDER);
+    cluster.run(provider::run(cluster.context_of(client)));
+    let (client, launches) = cluster.noted_user(roles::LAUNCHER);
+    cluster.run(host::launch(cluster.context_of(client)));
+    cluster.run(reconcile::run::run(cluster.context(), Binder));
+    let context = cluster.context();
+    let world = World::of(cluster, context);
+    use_everything(&world).await;
+    // What servers that enforce it ask of who makes owners wait; what happens when a status was
+    // changed by another in between.
+    check(
+        roles::PROVIDER,
+        &provides,
+        &[
+            ("kubevirt.io", "virtualmachines/finalizers", "update"),
+            ("cdi.kubevirt.io", "datavolumes/finalizers", "update"),
+            // Volumes that come and go while a machine runs, and claims that wait for one.
+            ("kubevirt.io", "virtualmachineinstances", "patch"),
+            ("", "persistentvolumeclaims", "patch"),
+            ("", "events", "patch"),
+        ],
+    );
+    // What is asked beside the object is answered by the same user (`app/src/machines.rs`).
+    check(
+        roles::LAUNCHER,
+        &launches,
+        &[
+            ("kubevirt.io", "virtualmachines", "patch"),
+            ("kubevirt.io", "virtualmachines/status", "patch"),
+            ("cdi.kubevirt.io", "datavolumes", "get"),
+            ("", "events", "patch"),
+        ],
+    );
+}
+
+#[test]
+fn users_get_their_rights_with_the_roles_that_every_cluster_has() {
+    let all = roles::add_ons().into_iter().chain(roles::users());
+    let all: Vec<Value> = all.collect();
+    let of = |name: &str| {
+        let found = all.iter().filter(|role| role["metadata"]["name"] == name);
+        let found: Vec<Value> = found.cloned().collect();
+        assert_eq!(found.len(), 1, "{name}");
+        granted(&found)
+    };
+    let right = |group: &str, resource: &str, verb: &str| Right {
+        group: group.to_owned(),
+        resource: resource.to_owned(),
+        verb: verb.to_owned(),
+    };
+    let start = right("subresources.kubevirt.io", "virtualmachines/start", "update");
+    let console = right("subresources.kubevirt.io", "virtualmachineinstances/console", "get");
+    let view = of("kubevirt.io:view");
+    assert!(!view.contains(&start) && !view.contains(&console));
+    assert!(view.iter().all(|one| ["get", "list", "watch"].contains(&one.verb.as_str())));
+    let edit = of("kubevirt.io:edit");
+    assert!(edit.contains(&start) && edit.contains(&console) && edit.is_superset(&view));
+    assert!(of("kubevirt.io:admin").is_superset(&edit));
+    assert!(of("cdi.kubevirt.io:edit").contains(&right(
+        "cdi.kubevirt.io",
+        "datavolumes",
+        "create"
+    )));
+    assert!(of("vm.novasphere.dev:view").contains(&right("vm.novasphere.dev", "wukongs", "list")));
+    for role in all.iter().filter(|role| role["kind"] == "ClusterRole") {
+        let name = role["metadata"]["name"].as_str().expect("a name");
+        let is_of_users = !name.starts_with("system:");
+        let labels = role["metadata"]["labels"].as_object();
+        assert_eq!(labels.is_some_and(|labels| labels.len() == 1), is_of_users, "{name}");
+    }
+}

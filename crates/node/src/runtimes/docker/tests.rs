@@ -1,0 +1,125 @@
+//! Real engines, private to each test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use servers::Engine as Server;
+
+use super::*;
+use crate::contract::{self, IMAGE, PATIENCE};
+use crate::image::ImageName;
+use crate::runtimes::process::tests::{Directory, directory};
+
+fn served(server: &Server, name: &str) -> (Directory, Options) {
+    server.make_shell(IMAGE).expect("an image is made");
+    let directory = directory(name);
+    fs::create_dir_all(&directory.0).expect("a directory");
+    let options = Options {
+        directory: directory.0.clone(),
+        socket: server.socket().to_owned(),
+        network: None,
+    };
+    (directory, options)
+}
+
+async fn open(options: &Options) -> Arc<dyn PodRuntime> {
+    Docker::open(options.clone()).await.expect("the engine answers")
+}
+
+async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
+    let look = async {
+        while !is_so() {
+            tokio::time::sleep(Duration::from_millis(20)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE * 2, look).await.unwrap_or_else(|_| panic!("not {what}"));
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn docker_fulfils_the_contract() {
+    if !Server::is_possible() {
+        return;
+    }
+    let mut server = Server::docker().expect("dockerd starts");
+    let (_directory, options) = served(&server, "docker");
+    assert_eq!(ask(server.socket()).await.expect("it answers").name, "docker");
+    contract::check(&|| Box::pin(open(&options))).await;
+    names_and_images(&server, &options).await;
+    an_engine_that_comes_back_is_found(&mut server, &options).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn podman_fulfils_the_contract() {
+    if !Server::is_possible() {
+        return;
+    }
+    let server = Server::podman().expect("podman starts");
+    let (_directory, options) = served(&server, "podman");
+    assert_eq!(ask(server.socket()).await.expect("it answers").name, "podman");
+    contract::check(&|| Box::pin(open(&options))).await;
+    names_and_images(&server, &options).await;
+}
+
+/// What is foreign stays, what is missing is told, and a restarted container keeps its name.
+async fn names_and_images(server: &Server, options: &Options) {
+    let runtime = open(options).await;
+    let store = runtime.image_store().expect("images");
+    let name = |text: &str| ImageName::parse(text).expect("a name");
+    let found = store.find(&name(IMAGE)).await.expect("it answers").expect("it is there");
+    assert!(found.bytes > 0 && found.id.starts_with("sha256:"), "{found:?}");
+    assert_eq!(store.find(&name("127.0.0.1:1/none:1")).await, Ok(None));
+    let error = store.pull(&name("127.0.0.1:1/none:1"), None).await.expect_err("nobody is there");
+    assert!(error.contains("127.0.0.1:1"), "{error}");
+    let foreign = json!({"Image": IMAGE, "Entrypoint": ["sleep", "100"]}).to_string();
+    let path = "/containers/create?name=k8s_default_foreign_main";
+    let (status, _) = server.ask(("POST", path), foreign.as_bytes()).expect("it answers");
+    assert_eq!(status, 201);
+    let spec = contract::shell("foreign", "exit 0");
+    let refusal = runtime.start(&spec).await.expect_err("the name is taken");
+    assert_eq!(refusal.reason, "CreateContainerError");
+    assert!(refusal.message.contains("is not of this node"), "{refusal}");
+    runtime.remove_pod("foreign").await;
+    let foreign = "/containers/k8s_default_foreign_main";
+    let (status, _) = server.ask(("GET", &format!("{foreign}/json")), b"").expect("it answers");
+    assert_eq!(status, 200);
+    server.ask(("DELETE", &format!("{foreign}?force=true")), b"").expect("it answers");
+    let mut spec = contract::shell("named", "hostname; exit 1");
+    runtime.start(&spec).await.expect("it starts");
+    contract::ended(&runtime, &spec.id).await;
+    spec.id.attempt = 1;
+    runtime.start(&spec).await.expect("it starts again");
+    contract::ended(&runtime, &spec.id).await;
+    let (_, list) = server.ask(("GET", "/containers/json?all=1"), b"").expect("it answers");
+    for name in ["k8s_default_named_main\"", "k8s_default_named_main_0\"", "k8s_POD_default_named"]
+    {
+        assert!(list.contains(name), "{name}: {list}");
+    }
+    let log = fs::read_to_string(runtime.log(&spec.id)).expect("a log");
+    assert!(log.contains("stdout F named"), "{log}");
+    assert_eq!(runtime.of_pod("named").len(), 2);
+    runtime.remove_pod("named").await;
+    let (_, list) = server.ask(("GET", "/containers/json?all=1"), b"").expect("it answers");
+    assert!(!list.contains("k8s_"), "{list}");
+}
+
+/// Its containers ended with it, which is told when it is back; nobody has to start us again.
+async fn an_engine_that_comes_back_is_found(server: &mut Server, options: &Options) {
+    let runtime = open(options).await;
+    let spec = contract::shell("left", "echo ready; sleep 100");
+    runtime.start(&spec).await.expect("it starts");
+    contract::has_written(&runtime, &spec.id, "ready").await;
+    server.stop().expect("it stops");
+    until("unwell", || runtime.trouble().is_some()).await;
+    assert_eq!(runtime.of_pod("left").len(), 1);
+    server.start_again().expect("it starts");
+    until("well", || runtime.trouble().is_none()).await;
+    contract::ended(&runtime, &spec.id).await;
+    until("without sandbox", || runtime.sandbox_of("left").is_none()).await;
+    let mut again = spec.clone();
+    again.id.attempt = 1;
+    runtime.start(&again).await.expect("it starts");
+    contract::has_written(&runtime, &again.id, "ready").await;
+    runtime.stop(&again.id, Duration::ZERO).await.expect("it stops");
+    runtime.remove_pod("left").await;
+    assert!(runtime.containers().is_empty());
+}

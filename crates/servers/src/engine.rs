@@ -1,0 +1,207 @@
+//! A private engine of containers, Docker or Podman, with a socket and data of its own.
+//!
+//! No registry is asked for anything: the image that tests run is made of the machine's busybox.
+
+use std::fs;
+use std::io::{self, Read, Write};
+use std::os::unix::fs::symlink;
+use std::os::unix::net::UnixStream;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::time::Duration;
+
+use crate::clock::Look;
+use crate::directory::Directory;
+use crate::error::Error;
+use crate::program;
+use crate::server::{Recipe, Server};
+
+/// How long the engine may take to answer.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
+const ANSWER_BYTES_MAX: u64 = 16 << 20;
+
+/// An engine. Dropped, it is stopped, and all that it ran and kept is gone.
+pub struct Engine {
+    server: Server,
+    socket: PathBuf,
+    directory: Directory,
+}
+
+impl Engine {
+    /// Engines with data of their own are root's only.
+    pub fn is_possible() -> bool {
+        let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+        let user = status.lines().find_map(|line| line.strip_prefix("Uid:"));
+        user.and_then(|numbers| numbers.split_whitespace().nth(1)) == Some("0")
+    }
+
+    pub fn docker() -> Result<Engine, Error> {
+        let directory = Directory::create("docker")?;
+        let below = |name: &str| directory.path().join(name).display().to_string();
+        let arguments = vec![
+            format!("--host=unix://{}", below("engine.sock")),
+            format!("--data-root={}", below("data")),
+            format!("--exec-root={}", below("exec")),
+            format!("--pidfile={}", below("pid")),
+            // Nothing of the machine's network is touched.
+            "--bridge=none".to_owned(),
+            "--iptables=false".to_owned(),
+            "--ip6tables=false".to_owned(),
+            "--ip-forward=false".to_owned(),
+            "--ip-masq=false".to_owned(),
+            "--shutdown-timeout=1".to_owned(),
+            "--storage-driver=vfs".to_owned(),
+        ];
+        Engine::start("docker", ("dockerd", arguments), directory)
+    }
+
+    pub fn podman() -> Result<Engine, Error> {
+        let directory = Directory::create("podman")?;
+        let below = |name: &str| directory.path().join(name).display().to_string();
+        let runtime = program::find("runc")?;
+        let arguments = vec![
+            format!("--root={}", below("root")),
+            format!("--runroot={}", below("run")),
+            format!("--tmpdir={}", below("tmp")),
+            "--storage-driver=vfs".to_owned(),
+            "--cgroup-manager=cgroupfs".to_owned(),
+            "--events-backend=file".to_owned(),
+            format!("--runtime={}", runtime.display()),
+            "system".to_owned(),
+            "service".to_owned(),
+            "--time=0".to_owned(),
+            format!("unix://{}", below("engine.sock")),
+        ];
+        Engine::start("podman", ("podman", arguments), directory)
+    }
+
+    fn start(
+        name: &'static str,
+        (program, arguments): (&'static str, Vec<String>),
+        directory: Directory,
+    ) -> Result<Engine, Error> {
+        let socket = directory.path().join("engine.sock");
+        let recipe = Recipe {
+            name,
+            program: program::find(program)?,
+            arguments,
+            environment: Vec::new(),
+            environment_removed_prefix: "DOCKER_",
+            log: directory.path().join("engine.log"),
+        };
+        let server = Server::start(recipe, || is_there(&socket))?;
+        Ok(Engine { server, socket, directory })
+    }
+
+    /// Starts a stopped or killed engine on the same data and the same socket.
+    pub fn start_again(&mut self) -> Result<(), Error> {
+        let socket = self.socket.clone();
+        self.server.start_again(|| is_there(&socket))
+    }
+
+    pub fn stop(&mut self) -> Result<(), Error> {
+        self.server.stop()
+    }
+
+    pub fn socket(&self) -> &Path {
+        &self.socket
+    }
+
+    /// Makes an image of busybox, under a name with a tag.
+    pub fn make_shell(&self, name: &str) -> Result<(), Error> {
+        let doing = "make an image of busybox";
+        let archive = self.directory.path().join("shell.tar");
+        shell_root(&self.directory.path().join("shell"), &archive).map_err(Error::io(doing))?;
+        let bytes = fs::read(&archive).map_err(Error::io(doing))?;
+        let import = "/images/create?fromSrc=-";
+        let (_, answer) = self.ask(("POST", import), &bytes).map_err(Error::io(doing))?;
+        let id = answer.rsplit("sha256:").next().unwrap_or_default();
+        let id: String = id.chars().take_while(char::is_ascii_hexdigit).collect();
+        let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
+        let path = format!("/images/sha256:{id}/tag?repo={repository}&tag={tag}");
+        match self.ask(("POST", &path), b"").map_err(Error::io(doing))? {
+            (201, _) => Ok(()),
+            (_, answer) => Err(Error::io(doing)(io::Error::other(answer))),
+        }
+    }
+
+    /// Asks the engine, as it is: the status and the body of its answer.
+    pub fn ask(&self, (method, path): (&str, &str), body: &[u8]) -> io::Result<(u16, String)> {
+        ask(&self.socket, (method, path), body)
+    }
+
+    fn remove_all(&self) -> io::Result<()> {
+        let (_, list) = self.ask(("GET", "/containers/json?all=1"), b"")?;
+        for part in list.split("\"Id\":\"").skip(1) {
+            let id: String = part.chars().take_while(char::is_ascii_hexdigit).collect();
+            self.ask(("DELETE", &format!("/containers/{id}?force=true&v=true")), b"")?;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        // Those that share what another has cannot go after it: a second time finds the rest.
+        for _ in 0..2 {
+            self.remove_all().ok();
+        }
+        self.server.stop().ok();
+        let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
+        let ours = self.directory.path().display().to_string();
+        let places = mounts.lines().filter_map(|line| line.split(' ').nth(1));
+        let mut places: Vec<&str> = places.filter(|place| place.starts_with(&ours)).collect();
+        places.reverse();
+        for place in places {
+            Command::new("umount").args(["-l", place]).status().ok();
+        }
+    }
+}
+
+/// The root of an image that has a shell and its programs.
+pub fn shell_root(root: &Path, archive: &Path) -> io::Result<()> {
+    for folder in ["bin", "etc", "tmp", "root"] {
+        fs::create_dir_all(root.join(folder))?;
+    }
+    let busybox = program::find("busybox").map_err(io::Error::other)?;
+    fs::copy(&busybox, root.join("bin/busybox"))?;
+    let list = Command::new(&busybox).arg("--list").output()?;
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    for name in list.lines().filter(|name| *name != "busybox") {
+        let link = root.join("bin").join(name);
+        if !link.exists() {
+            symlink("busybox", link)?;
+        }
+    }
+    fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
+    fs::write(root.join("etc/group"), "root:x:0:\n")?;
+    let packed =
+        Command::new("tar").arg("-C").arg(root).arg("-cf").arg(archive).arg(".").status()?;
+    if packed.success() { Ok(()) } else { Err(io::Error::other("tar failed")) }
+}
+
+fn is_there(socket: &Path) -> io::Result<Look<()>> {
+    match ask(socket, ("GET", "/_ping"), b"") {
+        Ok((200, _)) => Ok(Look::Found(())),
+        _ => Ok(Look::NotYet),
+    }
+}
+
+fn ask(socket: &Path, (method, path): (&str, &str), body: &[u8]) -> io::Result<(u16, String)> {
+    let mut stream = UnixStream::connect(socket)?;
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT))?;
+    let length = body.len();
+    // Of the older version nobody answers in pieces.
+    write!(
+        stream,
+        "{method} {path} HTTP/1.0\r\nHost: engine\r\nContent-Type: application/json\r\n\
+         Content-Length: {length}\r\n\r\n"
+    )?;
+    stream.write_all(body)?;
+    let mut answer = Vec::new();
+    stream.take(ANSWER_BYTES_MAX).read_to_end(&mut answer)?;
+    let answer = String::from_utf8_lossy(&answer).into_owned();
+    let (head, body) = answer.split_once("\r\n\r\n").unwrap_or((&answer, ""));
+    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok()).unwrap_or(0);
+    Ok((status, body.to_owned()))
+}
