@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct Board {
     began: Instant,
     lines: Mutex<Vec<Line>>,
     manner: Manner,
+    /// Lines that stand on the terminal, above the cursor.
+    drawn: AtomicUsize,
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +54,7 @@ impl Board {
     pub fn new(began: Instant) -> Board {
         let is_drawn = output::can_be_drawn_on(&io::stderr());
         let manner = if is_drawn { Manner::Drawn } else { Manner::Plain };
-        Board { began, lines: Mutex::default(), manner }
+        Board { began, lines: Mutex::default(), manner, drawn: AtomicUsize::new(0) }
     }
 
     /// What a part does now.
@@ -90,25 +93,24 @@ impl Board {
         if self.manner == Manner::Plain {
             std::future::pending::<()>().await;
         }
-        let mut above = 0;
         for turn in 0.. {
-            above = self.draw_once(above, turn);
+            self.draw_once(turn);
             tokio::time::sleep(TICK).await;
         }
     }
 
-    /// Draws for the last time; returns how many lines there are.
+    /// Draws for the last time.
     pub fn draw_last(&self) {
         if self.manner == Manner::Drawn {
-            let count = self.lines.lock().unwrap_or_else(PoisonError::into_inner).len();
-            self.draw_once(count, 0);
+            self.draw_once(0);
         }
     }
 
-    fn draw_once(&self, above: usize, turn: usize) -> usize {
+    fn draw_once(&self, turn: usize) {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
         let (width, now) = (width(), Instant::now());
         let mut text = String::new();
+        let above = self.drawn.swap(lines.len(), Ordering::Relaxed);
         if above > 0 {
             let _ = write!(text, "\x1b[{above}A");
         }
@@ -123,7 +125,6 @@ impl Board {
             let _ = writeln!(text, "\r\x1b[2K {mark} {rest}");
         }
         let _ = io::stderr().write_all(text.as_bytes());
-        lines.len()
     }
 }
 

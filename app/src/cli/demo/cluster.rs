@@ -46,9 +46,8 @@ impl Cluster {
         match Cluster::start_in(&directory).await {
             Ok(cluster) => Ok(cluster),
             Err(error) => {
-                let said = last_lines(&directory.join("setpoint.log"));
                 let _ = fs::remove_dir_all(&directory);
-                Err(error.context(format!("the cluster did not start: {said}")))
+                Err(error.context("the cluster did not start"))
             }
         }
     }
@@ -78,9 +77,10 @@ impl Cluster {
             Ok(Ok(line)) => line,
             other => {
                 cluster.stop().await;
+                let said = last_lines(&cluster.directory.join("setpoint.log"));
                 match other {
-                    Ok(Err(error)) => return Err(error),
-                    _ => bail!("it was not ready after {} s", READY_MAX.as_secs()),
+                    Ok(Err(error)) => return Err(error.context(said)),
+                    _ => bail!("it was not ready after {} s: {said}", READY_MAX.as_secs()),
                 }
             }
         };
@@ -118,13 +118,14 @@ impl Cluster {
     }
 }
 
-/// Whatever became of the demonstration, its program does not outlive it.
+/// Whatever became of the demonstration, its program and its files do not outlive it.
 impl Drop for Cluster {
     fn drop(&mut self) {
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+        let _ = fs::remove_dir_all(&self.directory);
     }
 }
 

@@ -124,6 +124,7 @@ impl Demo {
         let cluster = tokio::select! {
             started = Cluster::start() => started,
             () = board.draw() => unreachable!("it draws for ever"),
+            _ = signals.next() => return Ok(ExitCode::from(exit::INTERRUPTED)),
         };
         let cluster = match cluster {
             Ok(cluster) => cluster,
