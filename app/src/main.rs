@@ -23,6 +23,7 @@ mod machines;
 mod node_agent;
 mod node_listener;
 mod node_name;
+mod notify;
 mod operators;
 mod output;
 mod page;

@@ -25,6 +25,7 @@ use crate::kubeconfig;
 use crate::listener::{self, Listen};
 use crate::node_agent;
 use crate::node_name;
+use crate::notify;
 use crate::output::Output;
 use crate::page;
 use crate::parts::Parts;
@@ -41,7 +42,7 @@ const NODE_MAX: Duration = Duration::from_secs(10);
 /// How long it may take to say that nodes were stopped; their leases tell it too.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// The version of the API that is served.
-const API_VERSION: &str = "Kubernetes v1.36";
+pub const API_VERSION: &str = "Kubernetes v1.36";
 
 /// What to run.
 pub struct Plan {
@@ -125,10 +126,12 @@ pub async fn run(plan: Plan) -> Result<()> {
         // Whoever reads the output may be gone; that is no reason not to serve.
         warn!(%error, "could not say that it is ready");
     }
+    notify::tell(notify::READY);
     allocator::give_back_all();
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");
+    notify::tell(notify::STOPPING);
     let _ = timeout(LEAVE_MAX, started.leave()).await;
     stop_all(&tasks, &*store, &mut signals).await;
     Ok(())

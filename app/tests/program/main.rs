@@ -2,6 +2,7 @@
 
 mod background;
 mod booted;
+mod chart;
 mod cluster;
 mod command_line;
 mod commands;
@@ -9,7 +10,9 @@ mod configuration;
 mod console;
 mod containerd;
 mod controller;
+mod conventions;
 mod defects;
+mod demo;
 mod documents;
 mod dynamo_operator;
 mod engines;
@@ -37,5 +40,6 @@ mod streams;
 mod traces;
 mod trained;
 mod training;
+mod training_examples;
 mod vm_images;
 mod volumes;

@@ -13,7 +13,7 @@ use crate::libraries::{once, run};
 use crate::program::find;
 
 /// Whatever changes here makes another disk.
-const VERSION: &str = "guest 2";
+const VERSION: &str = "guest 3";
 const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
 const OTHER_PACKAGES: [&str; 2] = ["busybox-static", "grub-pc-bin"];
 const BLOCK: usize = 512;
@@ -74,21 +74,25 @@ while true; do setsid cttyhack sh; done
 
 /// Answers on the channel of guest agents, as far as it is asked by us.
 const AGENT: &str = r#"answer() { echo "{\"return\": $1}"; }
-while read -r line; do
-    case "$line" in
-        *guest-sync*) id=${line##*\"id\":}; answer ${id%%[!0-9]*} ;;
-        *guest-info*) answer '{"version": "busybox"}' ;;
-        *guest-get-host-name*) answer '{"host-name": "guest"}' ;;
-        *guest-get-osinfo*)
-            answer "{\"id\": \"busybox\", \"kernel-release\": \"$(uname -r)\"}" ;;
-        *guest-network-get-interfaces*)
-            card=$(cat /sys/class/net/eth0/address)
-            at=$(ip -4 -o address show dev eth0 | sed 's/.*inet \([0-9.]*\).*/\1/')
-            answer "[{\"name\": \"eth0\", \"hardware-address\": \"$card\", \
-                \"ip-addresses\": [{\"ip-address\": \"$at\"}]}]" ;;
-        *) echo '{"error": {"class": "CommandNotFound", "desc": "not known"}}' ;;
-    esac
-done
+listen() {
+    while read -r line; do
+        case "$line" in
+            *guest-sync*) id=${line##*\"id\":}; answer ${id%%[!0-9]*} ;;
+            *guest-info*) answer '{"version": "busybox"}' ;;
+            *guest-get-host-name*) answer '{"host-name": "guest"}' ;;
+            *guest-get-osinfo*)
+                answer "{\"id\": \"busybox\", \"kernel-release\": \"$(uname -r)\"}" ;;
+            *guest-network-get-interfaces*)
+                card=$(cat /sys/class/net/eth0/address)
+                at=$(ip -4 -o address show dev eth0 | sed 's/.*inet \([0-9.]*\).*/\1/')
+                answer "[{\"name\": \"eth0\", \"hardware-address\": \"$card\", \
+                    \"ip-addresses\": [{\"ip-address\": \"$at\"}]}]" ;;
+            *) echo '{"error": {"class": "CommandNotFound", "desc": "not known"}}' ;;
+        esac
+    done
+}
+# Nothing can be read while nobody is connected.
+while true; do listen; sleep 0.1; done
 "#;
 
 /// The disk, in `target/guest`.

@@ -92,7 +92,7 @@ async fn add_file(
     make(cluster, name, json!({"source": {"upload": {}}, "pvc": claim})).await?;
     follow(cluster, name, "UploadReady", context).await?;
     let mut last = 0;
-    let told = |part: f64| {
+    let told = |part: f64| -> Result<()> {
         let tenths = (part * 10.0) as u8;
         if tenths > last {
             last = tenths;

@@ -55,17 +55,18 @@ pub async fn send(
     };
     let mut answer = String::new();
     let mut from = BufReader::new(from.take(ANSWER_BYTES_MAX));
-    let mut answering = std::pin::pin!(from.read_line(&mut answer));
-    // Who refuses an image does not wait until all of it was sent.
-    tokio::select! {
-        sent = sending => {
-            // Why it could not be sent is better said by who did not take it.
-            let answered = answering.await;
-            if answered.is_err() {
-                sent?;
+    {
+        let mut answering = std::pin::pin!(from.read_line(&mut answer));
+        // Who refuses an image does not wait until all of it was sent.
+        tokio::select! {
+            sent = sending => {
+                // Why it could not be sent is better said by who did not take it.
+                if answering.await.is_err() {
+                    sent?;
+                }
             }
+            _ = &mut answering => {}
         }
-        answered = &mut answering => drop(answered),
     }
     let said: Answer =
         serde_json::from_str(&answer).context("the server did not take the image")?;
