@@ -1,5 +1,6 @@
 //! Private servers for tests: MariaDB and etcd on free loopback ports with temporary data,
-//! containerd on a socket, and a TCP proxy that cuts connections. Also what tests need of other languages: client libraries.
+//! containerd on a socket, and a TCP proxy that cuts connections. Also what tests need of other
+//! languages: client libraries.
 //!
 //! A server dies with the process that started it, however that process ends, and its data goes
 //! with it. Nothing here touches a server that the machine runs for other purposes.

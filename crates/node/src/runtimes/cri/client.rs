@@ -1,5 +1,5 @@
-//! A client of CRI over a Unix socket. A call is tried once: only the caller knows whether it may be
-//! sent again.
+//! A client of CRI over a Unix socket. A call is tried once: only the caller knows whether it may
+//! be sent again.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;

@@ -22,7 +22,8 @@ const PLUGIN: &str = "setpoint";
 /// Every sandbox has it besides; ours brings that interface up itself.
 const LOOPBACK: &str = "loopback";
 const LIST: &str = "10-setpoint.conflist";
-const LIST_TEXT: &str = r#"{"cniVersion": "0.4.0", "name": "setpoint", "plugins": [{"type": "setpoint"}]}
+const LIST_TEXT: &str = r#"{"cniVersion": "0.4.0", "name": "setpoint",
+ "plugins": [{"type": "setpoint"}]}
 "#;
 const PLUGIN_TEXT: &str = r#"#!/bin/sh
 # Made by setpoint: its node gives pods their network itself, and this plugin only says yes.

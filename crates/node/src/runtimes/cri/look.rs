@@ -254,6 +254,7 @@ pub async fn follow(inner: Weak<Inner>) {
         }
         if held.look().await.is_ok() {
             held.remove_leaving().await;
+            held.set_logs_aside().await;
         }
         let client = held.client.clone();
         drop(held);
@@ -293,5 +294,6 @@ async fn next<T>(
     let Some(held) = inner.upgrade() else { return Ok(None) };
     held.look().await?;
     held.remove_leaving().await;
+    held.set_logs_aside().await;
     Ok(Some(is_more))
 }

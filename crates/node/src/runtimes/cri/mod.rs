@@ -7,11 +7,11 @@
 //! deeds.rs      starting, stopping, removing     images.rs    the images of the runtime
 //! streams.rs    programs beside containers       spdy.rs      how the runtime streams them
 //! cni.rs        a plugin that leaves the network of pods to us
-//! archive.rs    images made here: that of sandboxes
+//! archive.rs    the image of sandboxes, made here  logs.rs  output that has become too large
 //! ```
 //!
-//! What there is, is what the runtime tells; nothing is kept here but that. Ours is what carries the
-//! label of this cluster, and nothing else is ever touched.
+//! What there is, is what the runtime tells; nothing is kept here but that. Ours is what carries
+//! the label of this cluster, and nothing else is ever touched.
 
 mod archive;
 mod client;
@@ -19,6 +19,7 @@ mod cni;
 mod container;
 mod deeds;
 mod images;
+mod logs;
 mod look;
 mod messages;
 mod sandbox;

@@ -1,7 +1,8 @@
 //! Programs beside containers with their streams, the streams of containers themselves, and
 //! connections to their ports.
 //!
-//! The runtime answers with an address to connect to; what is spoken there is what `kubectl` speaks.
+//! The runtime answers with an address to connect to; what is spoken there is what `kubectl`
+//! speaks.
 //!
 //! Upstream: staging/src/k8s.io/cri-streaming
 

@@ -1,5 +1,5 @@
-//! The messages of CRI v1, with the fields that are used here and their numbers; at the end those of
-//! containerd's own events.
+//! The messages of CRI v1, with the fields that are used here and their numbers; at the end those
+//! of containerd's own events.
 //!
 //! Written by hand so that the build needs no protobuf compiler. Fields that are not listed are
 //! skipped when a message is read. Requests and answers that look alike share a message.
