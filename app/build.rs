@@ -1,9 +1,10 @@
-//! Puts the built console into the program, compressed. Node is not needed for that: where
+//! Tells the program how it was built, and puts the built console into it, compressed. Node is not needed for that: where
 //! `cargo xtask console` has not been run there is nothing to put, and the program says so.
 
 use std::fs;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
 use flate2::Compression;
 use flate2::write::GzEncoder;
@@ -13,6 +14,7 @@ const BUILT: &str = "../console/dist";
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
+    tell_how();
     println!("cargo::rerun-if-changed={BUILT}");
     let out = std::env::var_os("OUT_DIR").map(PathBuf::from);
     let out = out.ok_or_else(|| io::Error::other("cargo must say where to write"))?;
@@ -42,4 +44,42 @@ fn collect(directory: &Path, files: &mut Vec<PathBuf>) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// How it was built. The commit is looked up for releases only: a change of it would otherwise
+/// build the program again after every commit.
+fn tell_how() {
+    println!("cargo::rerun-if-env-changed=SETPOINT_COMMIT");
+    let variable = |name: &str| std::env::var(name).unwrap_or_default();
+    let (profile, target) = (variable("PROFILE"), variable("TARGET"));
+    let commit = match std::env::var("SETPOINT_COMMIT") {
+        Ok(commit) => commit,
+        Err(_) if profile == "release" => git(&["rev-parse", "HEAD"]),
+        Err(_) => String::new(),
+    };
+    if profile == "release" {
+        let head = git(&["rev-parse", "--git-path", "logs/HEAD"]);
+        if !head.is_empty() {
+            println!("cargo::rerun-if-changed={head}");
+        }
+    }
+    let rustc = said(Command::new(variable("RUSTC")).arg("--version"));
+    println!("cargo::rustc-env=SETPOINT_BUILD_COMMIT={commit}");
+    println!("cargo::rustc-env=SETPOINT_BUILD_PROFILE={profile}");
+    println!("cargo::rustc-env=SETPOINT_BUILD_TARGET={target}");
+    println!("cargo::rustc-env=SETPOINT_BUILD_RUSTC={rustc}");
+}
+
+fn git(words: &[&str]) -> String {
+    said(Command::new("git").args(words))
+}
+
+/// What a program says; nothing when it is not there or fails.
+fn said(command: &mut Command) -> String {
+    match command.output() {
+        Ok(ended) if ended.status.success() => {
+            String::from_utf8_lossy(&ended.stdout).trim().to_owned()
+        }
+        _ => String::new(),
+    }
 }

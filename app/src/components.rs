@@ -29,6 +29,7 @@ use crate::foresight::Foresight;
 use crate::installed::{self, Found, Record};
 use crate::machines;
 use crate::node_agent::{self, Closing, Settings};
+use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
 use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
@@ -135,19 +136,14 @@ pub fn start(
     let chosen: Arc<OnceLock<Chosen>> = Arc::default();
     if let Some(wanted) = &plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
-        let cluster = &plan.loaded.config.cluster;
-        let heartbeat = match cluster.profile {
-            Profile::Kubernetes => Heartbeat::Lease,
-            // The documents know nothing of leases.
-            Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
-        };
+        let heartbeat = heartbeat(plan);
         nodes.push((
             shared.context(User::node(&node), alone()),
             node::register::MANAGER,
             vec![node.clone()],
         ));
         let resources = plan.components.node_resources.clone();
-        let domain = cluster.domain.clone();
+        let domain = plan.loaded.config.cluster.domain.clone();
         let asked = Asked { wanted: wanted.clone(), chosen: chosen.clone() };
         let settings = move |runtime| Settings {
             node,
@@ -176,6 +172,15 @@ pub fn start(
     let controllers = if plan.components.controllers { controllers::ALL.len() } else { 0 };
     let Shared { caches, health, .. } = shared;
     Started { caches, health, controllers, installing, nodes, chosen }
+}
+
+fn heartbeat(plan: &Plan) -> Heartbeat {
+    let cluster = &plan.loaded.config.cluster;
+    match cluster.profile {
+        Profile::Kubernetes => Heartbeat::Lease,
+        // The documents know nothing of leases.
+        Profile::Mission => Heartbeat::Status(cluster.heartbeat_interval),
+    }
 }
 
 fn start_controllers(plan: &Plan, tasks: &Tasks, shared: &Shared) {
@@ -320,25 +325,56 @@ fn start_node(
         let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
         loop {
-            let options = match node_agent::open(&settings, api, network.clone()).await {
+            let mut options = match node_agent::open(&settings, api, network.clone()).await {
                 Ok(options) => options,
                 Err(error) => {
                     tracing::error!(error = format!("{error:#}"), "this machine is no node");
                     return;
                 }
             };
-            if let Some(runtime) = options.runtime.clone() {
-                server.connected.set(Arc::new(Served { node: settings.node.clone(), runtime }));
-            }
+            let answering = answer_servers(&server, &mut options).await;
             let is_absent = options.runtime.is_none();
             let run = move |context| node_agent::run(context, options.clone());
             let run = supervise(node::agent::NAME, context.clone(), run);
             tokio::select! {
-                () = run => return,
+                _ = async { tokio::join!(run, answering) } => return,
                 () = node_agent::appears(&settings), if is_absent => {}
             }
         }
     });
+}
+
+/// Connects the node with the server of this process, and with those of others: what is returned
+/// answers them.
+async fn answer_servers(
+    server: &Arc<Server>,
+    options: &mut node::agent::Options,
+) -> impl Future<Output = ()> + use<> {
+    let runtime = options.runtime.clone();
+    let served = runtime.map(|runtime| Served { node: options.node.clone(), runtime });
+    let served = served.map(|served| Arc::new(served) as Arc<dyn link::Node>);
+    if let Some(served) = &served {
+        server.connected.set(served.clone());
+    }
+    let mut listener = None;
+    if let (Some(peers), Some(_)) = (server.connected.peers(), &served) {
+        let bound = Listener::bind(peers, &options.node, options.address).await;
+        match bound.and_then(|bound| Ok((bound.address()?, bound))) {
+            Ok((address, bound)) => {
+                options.port = Some(address.port());
+                listener = Some(bound);
+            }
+            Err(error) => {
+                let error = format!("{error:#}");
+                tracing::warn!(error, "servers of other processes cannot ask this node");
+            }
+        }
+    }
+    async move {
+        if let (Some(listener), Some(served)) = (listener, served) {
+            listener.serve(served).await;
+        }
+    }
 }
 
 /// What stands in for the add-ons that machines are made of, and runs them on this node.

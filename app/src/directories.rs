@@ -6,7 +6,7 @@ use std::path::{self, Path, PathBuf};
 
 use anyhow::{Context, Result};
 
-const VARIABLE: &str = "SETPOINT_DATA_DIR";
+pub const VARIABLE: &str = "SETPOINT_DATA_DIR";
 
 /// The data directory: the option, else the variable, else the user's directory for data.
 pub fn data(option: Option<&Path>) -> Result<PathBuf> {
@@ -18,6 +18,41 @@ pub fn data(option: Option<&Path>) -> Result<PathBuf> {
         .with_context(|| format!("{} cannot be the data directory", chosen.display()))
 }
 
+/// Where the user's own configuration is, if there is a home for it.
+pub fn config() -> Option<PathBuf> {
+    Some(of_user("XDG_CONFIG_HOME", ".config")?.join("setpoint"))
+}
+
+/// What is remembered between runs and belongs to no cluster.
+pub fn state() -> Result<PathBuf> {
+    let home = of_user("XDG_STATE_HOME", ".local/state");
+    Ok(home.context("HOME is not set; set XDG_STATE_HOME")?.join("setpoint"))
+}
+
+/// What can be fetched again.
+pub fn cache() -> Result<PathBuf> {
+    let home = of_user("XDG_CACHE_HOME", ".cache");
+    Ok(home.context("HOME is not set; set XDG_CACHE_HOME")?.join("setpoint"))
+}
+
+fn of_user(variable_name: &str, below_home: &str) -> Option<PathBuf> {
+    let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+    shared(variable_name, below_home, variable)
+}
+
+/// A directory of the XDG specification, which says to ignore a relative path.
+fn shared(
+    variable_name: &str,
+    below_home: &str,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> Option<PathBuf> {
+    let said = variable(variable_name).map(PathBuf::from).filter(|path| path.is_absolute());
+    match said {
+        Some(said) => Some(said),
+        None => Some(PathBuf::from(variable("HOME")?).join(below_home)),
+    }
+}
+
 fn choose(option: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) -> Option<PathBuf> {
     if let Some(option) = option {
         return Some(option.to_owned());
@@ -25,13 +60,7 @@ fn choose(option: Option<&Path>, variable: impl Fn(&str) -> Option<OsString>) ->
     if let Some(directory) = variable(VARIABLE) {
         return Some(directory.into());
     }
-    // The XDG specification says to ignore a relative path.
-    let shared = variable("XDG_DATA_HOME").map(PathBuf::from).filter(|path| path.is_absolute());
-    let shared = match shared {
-        Some(shared) => shared,
-        None => PathBuf::from(variable("HOME")?).join(".local/share"),
-    };
-    Some(shared.join("setpoint"))
+    Some(shared("XDG_DATA_HOME", ".local/share", variable)?.join("setpoint"))
 }
 
 #[cfg(test)]

@@ -14,6 +14,7 @@ use node::machine;
 use node::network::{self, Connected, DOMAIN, Network};
 use node::register::Heartbeat;
 use node::runtime::{PodRuntime, START_MAX};
+use node::runtimes::cri::{self, Cri};
 use node::runtimes::docker;
 use node::runtimes::process::{self, Process};
 use node::simulated::NODE;
@@ -95,6 +96,7 @@ pub async fn open(
         directory,
         api,
         address: machine::address(),
+        port: None,
         heartbeat: settings.heartbeat,
         runtime,
         absence,
@@ -128,24 +130,51 @@ async fn open_runtime(
             preload(settings, &docker::images(socket)).await;
             Ok(opened)
         }
-        (Runtime::Containerd | Runtime::CriO, Some(_)) => {
-            Err(absent("this program cannot speak to it".to_owned()))
+        (Runtime::Containerd | Runtime::CriO, Some(socket)) => {
+            let options = of_cri(&directory, socket, network);
+            let opened = Cri::open(options).await.map_err(absent)?;
+            keep_record(settings);
+            if let Some(store) = opened.image_store() {
+                preload(settings, store).await;
+            }
+            Ok(Arc::new(opened))
         }
         (_, None) => Err(Unopened::Absent("runtime is none".to_owned())),
         (Runtime::None, Some(_)) => Err(Unopened::Absent("runtime is none".to_owned())),
     }
 }
 
+/// What marks the containers of this node among those of a runtime: the same for as long as its
+/// data are where they are.
+fn mark(directory: &Path) -> String {
+    let _ = std::fs::create_dir_all(directory);
+    let place = std::fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
+    reconcile::names::digest(&[&place.to_string_lossy()])
+}
+
+fn of_cri(directory: &Path, socket: &Path, network: Option<Arc<Network>>) -> cri::Options {
+    cri::Options {
+        socket: socket.to_owned(),
+        directory: directory.to_owned(),
+        cluster: mark(directory),
+        start_max: START_MAX,
+        network,
+    }
+}
+
 /// Gives a runtime the images of an archive; their names.
 pub async fn load_image(chosen: &Chosen, archive: &Path) -> Result<Vec<String>> {
-    let store = image_store(chosen)?;
+    let store = image_store(chosen).await?;
     let loaded = store.load(archive).await.map_err(anyhow::Error::msg);
     loaded.with_context(|| format!("could not load {}", archive.display()))
 }
 
-fn image_store(chosen: &Chosen) -> Result<Box<dyn ImageStore>> {
+async fn image_store(chosen: &Chosen) -> Result<Box<dyn ImageStore>> {
     match (chosen.runtime, &chosen.socket) {
         (Runtime::Docker | Runtime::Podman, Some(socket)) => Ok(Box::new(docker::images(socket))),
+        (Runtime::Containerd | Runtime::CriO, Some(socket)) => {
+            cri::images(socket).await.map_err(anyhow::Error::msg)
+        }
         _ => bail!(
             "the runtime {chosen} has no images; name one that has with --runtime, such as docker"
         ),
@@ -168,7 +197,8 @@ async fn preload(settings: &Settings, store: &dyn ImageStore) {
 pub async fn count_containers(data: &Path) -> usize {
     let directory = data.join(DIRECTORY);
     let of_engine = match engine_of(&directory) {
-        Some(socket) => docker::count_running(&directory, &socket).await,
+        Some((Engine::Cri, socket)) => cri::count_running(&of_cri(&directory, &socket, None)).await,
+        Some((Engine::Docker, socket)) => docker::count_running(&directory, &socket).await,
         None => 0,
     };
     process::count_running(&directory) + of_engine
@@ -188,10 +218,8 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     };
     let network = Network::open(options).map(Arc::new).ok();
     let mut count = stop_all(&*open_process(&directory, network.clone())?).await?;
-    if let Some(socket) = engine_of(&directory) {
-        let network = network.clone();
-        let options = docker::Options { directory: directory.clone(), socket, network };
-        let engine = docker::Docker::open(options).await.map_err(anyhow::Error::msg);
+    if let Some((engine, socket)) = engine_of(&directory) {
+        let engine = open_engine(engine, (&directory, socket), network.clone()).await;
         let engine = engine.context("the engine that has its containers does not answer")?;
         count += stop_all(&*engine).await?;
         for pod in engine.containers().into_keys() {
@@ -225,10 +253,39 @@ fn keep_record(settings: &Settings) {
     }
 }
 
-fn engine_of(directory: &Path) -> Option<PathBuf> {
+/// What an engine speaks.
+enum Engine {
+    Docker,
+    Cri,
+}
+
+fn engine_of(directory: &Path) -> Option<(Engine, PathBuf)> {
     let text = std::fs::read_to_string(directory.join(RECORD)).ok()?;
     let record: serde_json::Value = serde_json::from_str(&text).ok()?;
-    Some(PathBuf::from(record["socket"].as_str()?))
+    let engine = match Runtime::parse(record["runtime"].as_str()?)? {
+        Runtime::Containerd | Runtime::CriO => Engine::Cri,
+        _ => Engine::Docker,
+    };
+    Some((engine, PathBuf::from(record["socket"].as_str()?)))
+}
+
+async fn open_engine(
+    engine: Engine,
+    (directory, socket): (&Path, PathBuf),
+    network: Option<Arc<Network>>,
+) -> Result<Arc<dyn PodRuntime>> {
+    match engine {
+        Engine::Docker => {
+            let options = docker::Options { directory: directory.to_owned(), socket, network };
+            let opened = docker::Docker::open(options).await.map_err(anyhow::Error::msg)?;
+            Ok(opened)
+        }
+        Engine::Cri => {
+            let options = of_cri(directory, &socket, network);
+            let opened = Cri::open(options).await.map_err(anyhow::Error::msg)?;
+            Ok(Arc::new(opened))
+        }
+    }
 }
 
 /// Opens the network of pods, and what answers for names in it. What cannot be had is done without:
@@ -304,8 +361,11 @@ pub async fn appears(settings: &Settings) {
     let Chosen { runtime, socket: Some(socket), .. } = &settings.runtime else {
         return std::future::pending().await;
     };
-    while runtimes::ask(*runtime, socket.clone()).await.is_err() {
+    loop {
         tokio::time::sleep(LOOK_AGAIN).await;
+        if runtimes::ask(*runtime, socket.clone()).await.is_ok() {
+            return;
+        }
     }
 }
 

@@ -1,10 +1,13 @@
 //! How results and errors are printed: results to stdout as text or JSON, errors as one line.
 
 use std::env;
+use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
 
 use serde::Serialize;
+use serde_json::Value;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
@@ -14,6 +17,10 @@ pub enum Format {
     Json,
     /// For programs and people.
     Yaml,
+    /// For people, with more columns where there are more.
+    Wide,
+    /// Only what it is called, a line each.
+    Name,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -28,11 +35,106 @@ impl Output {
             Format::Text => format!("{result}\n"),
             Format::Json => format!("{}\n", serde_json::to_string(result)?),
             Format::Yaml => yaml(result)?,
+            Format::Wide => format!("{result:#}\n"),
+            Format::Name => names(&serde_json::to_value(result)?),
         };
         let mut stdout = io::stdout().lock();
         stdout.write_all(line.as_bytes())?;
         stdout.flush()
     }
+
+    /// Prints one sentence, or what it says as an object.
+    pub fn tell(&self, sentence: &str, object: &Value) -> io::Result<()> {
+        self.print(&Told { sentence, object })
+    }
+
+    /// Whether people read it.
+    pub fn is_for_people(&self) -> bool {
+        matches!(self.format, Format::Text | Format::Wide)
+    }
+}
+
+struct Told<'a> {
+    sentence: &'a str,
+    object: &'a Value,
+}
+
+impl Display for Told<'_> {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(self.sentence)
+    }
+}
+
+impl Serialize for Told<'_> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.object.serialize(serializer)
+    }
+}
+
+/// What things are called: `kind/name` where they say their kind.
+fn names(value: &Value) -> String {
+    names_of(value, value["kind"].as_str().and_then(|kind| kind.strip_suffix("List")))
+}
+
+/// The same; items of a list may leave to it what they are.
+fn names_of(value: &Value, usual: Option<&str>) -> String {
+    let items = value.as_array().or_else(|| value["items"].as_array());
+    if let Some(items) = items {
+        return items.iter().map(|item| names_of(item, usual)).collect();
+    }
+    let name = value["name"].as_str().or_else(|| value["metadata"]["name"].as_str());
+    match (name, value["kind"].as_str().or(usual)) {
+        (Some(name), Some(kind)) => format!("{}/{name}\n", kind.to_lowercase()),
+        (Some(name), None) => format!("{name}\n"),
+        (None, _) => String::new(),
+    }
+}
+
+/// When there are colours.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Colour {
+    /// On a terminal that has them.
+    #[default]
+    Auto,
+    Always,
+    Never,
+}
+
+/// What the command line says; asked for where things are written.
+static COLOUR: OnceLock<Colour> = OnceLock::new();
+
+/// Keeps what the command line says about colours, for the whole program.
+pub fn choose_colour(colour: Colour) {
+    let _ = COLOUR.set(colour);
+}
+
+/// Whether what goes to a stream has colours.
+pub fn has_colours(stream: &impl IsTerminal) -> bool {
+    let colour = COLOUR.get().copied().unwrap_or_default();
+    are_wanted(colour, stream.is_terminal(), |name| env::var_os(name))
+}
+
+/// The option wins, then NO_COLOR, then what forces them, then the terminal.
+fn are_wanted(
+    colour: Colour,
+    is_terminal: bool,
+    variable: impl Fn(&str) -> Option<OsString>,
+) -> bool {
+    let is_set = |name: &str| variable(name).is_some_and(|it| !it.is_empty() && it != "0");
+    match colour {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto if variable("NO_COLOR").is_some_and(|it| !it.is_empty()) => false,
+        Colour::Auto if is_set("CLICOLOR_FORCE") || is_set("FORCE_COLOR") => true,
+        Colour::Auto => is_terminal && variable("TERM").is_none_or(|term| term != "dumb"),
+    }
+}
+
+/// Whether a terminal may be drawn on: a person watches it, and it can move its cursor.
+pub fn can_be_drawn_on(stream: &impl IsTerminal) -> bool {
+    let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
+    let is_ci = env::var_os("CI").is_some_and(|value| !value.is_empty());
+    stream.is_terminal() && !is_dumb && !is_ci
 }
 
 /// A result as a document of YAML.
@@ -50,9 +152,13 @@ pub struct Marks {
 impl Marks {
     /// As stdout can show them.
     pub fn of_stdout() -> Marks {
-        let is_terminal = io::stdout().is_terminal();
-        let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-        Marks { is_terminal, has_colours: is_terminal && !is_plain }
+        Marks::of(&io::stdout())
+    }
+
+    /// As a stream can show them.
+    pub fn of(stream: &impl IsTerminal) -> Marks {
+        let has_colours = has_colours(stream);
+        Marks { is_terminal: stream.is_terminal() || has_colours, has_colours }
     }
 
     pub fn well(self) -> &'static str {
@@ -110,5 +216,30 @@ mod tests {
         assert_eq!(one_line(&error), "could not ask: `refused by peer'");
         let error = anyhow::anyhow!("refused").context("could not ask");
         assert_eq!(one_line(&error), "could not ask: refused");
+    }
+
+    #[test]
+    fn colours_follow_the_option_then_the_variables_then_the_terminal() {
+        let wanted = |colour, is_terminal, set: &[(&str, &str)]| {
+            let find = |name: &str| set.iter().find(|(known, _)| *known == name);
+            are_wanted(colour, is_terminal, |name| find(name).map(|(_, value)| value.into()))
+        };
+        let (auto, term) = (Colour::Auto, ("TERM", "xterm"));
+        assert!(wanted(auto, true, &[term]) && !wanted(auto, false, &[term]));
+        assert!(!wanted(auto, true, &[("TERM", "dumb")]));
+        assert!(!wanted(auto, true, &[term, ("NO_COLOR", "1")]));
+        assert!(wanted(auto, false, &[("CLICOLOR_FORCE", "1")]));
+        assert!(!wanted(auto, false, &[("CLICOLOR_FORCE", "0")]));
+        assert!(!wanted(auto, false, &[("CLICOLOR_FORCE", "1"), ("NO_COLOR", "1")]));
+        assert!(wanted(Colour::Always, false, &[("NO_COLOR", "1")]));
+        assert!(!wanted(Colour::Never, true, &[("FORCE_COLOR", "1")]));
+    }
+
+    #[test]
+    fn names_are_a_line_each_with_their_kind_where_it_is_said() {
+        let list = serde_json::json!([{"name": "a", "kind": "Pod"}, {"name": "b"}, 3]);
+        assert_eq!(names(&list), "pod/a\nb\n");
+        let pods = serde_json::json!({"kind": "PodList", "items": [{"metadata": {"name": "a"}}]});
+        assert_eq!(names(&pods), "pod/a\n");
     }
 }

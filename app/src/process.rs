@@ -24,6 +24,17 @@ pub fn ask_to_stop(pid: u32) -> io::Result<()> {
     }
 }
 
+/// Ends a process, whatever it does.
+#[expect(unsafe_code, reason = "std kills only its own children")]
+pub fn kill(pid: u32) -> io::Result<()> {
+    let pid = i32::try_from(pid).map_err(io::Error::other)?;
+    // SAFETY: takes two numbers and touches no memory of ours.
+    match unsafe { libc::kill(pid, libc::SIGKILL) } {
+        -1 => Err(io::Error::last_os_error()),
+        _ => Ok(()),
+    }
+}
+
 /// When a process began, in clock ticks since the machine did; `None` when there is none or it has
 /// ended. With the process' id it names one process for as long as the machine runs.
 pub fn began(pid: u32) -> Option<u64> {

@@ -1,15 +1,15 @@
-//! Which runtime runs the containers of this machine: the one that is asked for, or the first of the
-//! usual ones that answers.
+//! Which runtime runs the containers of this machine: the one that is asked for, or the first of
+//! the usual ones that answers.
 //!
-//! A program that is installed counts for nothing, and neither does a socket that nobody listens on:
-//! whoever is to run containers has to say its version first.
+//! A program that is installed counts for nothing, and neither does a socket that nobody listens
+//! on: whoever is to run containers has to say its version first.
 
 use std::fmt;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use node::runtimes::Answer;
-use node::runtimes::docker;
+use node::runtimes::{cri, docker};
 
 /// How long a runtime may take to say its version.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
@@ -182,7 +182,8 @@ pub async fn ask(runtime: Runtime, socket: PathBuf) -> Result<Answer, String> {
     let asked = async {
         match runtime {
             Runtime::Docker | Runtime::Podman => docker::ask(&socket).await,
-            _ => Err("this program cannot speak to it".to_owned()),
+            Runtime::Containerd | Runtime::CriO => cri::ask(&socket).await,
+            _ => Err("nobody is to be asked".to_owned()),
         }
     };
     let at = socket.display();

@@ -25,6 +25,7 @@ use crate::kubeconfig;
 use crate::listener::{self, Listen};
 use crate::node_agent;
 use crate::node_name;
+use crate::notify;
 use crate::output::Output;
 use crate::page;
 use crate::parts::Parts;
@@ -41,7 +42,7 @@ const NODE_MAX: Duration = Duration::from_secs(10);
 /// How long it may take to say that nodes were stopped; their leases tell it too.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
 /// The version of the API that is served.
-const API_VERSION: &str = "Kubernetes v1.36";
+pub const API_VERSION: &str = "Kubernetes v1.36";
 
 /// What to run.
 pub struct Plan {
@@ -121,17 +122,24 @@ pub async fn run(plan: Plan) -> Result<()> {
     }
     let ready = Ready::of(&plan, listen, parts)?;
     claim.announce(&ready.instance)?;
-    if let Err(error) = plan.output.print(&ready) {
-        // Whoever reads the output may be gone; that is no reason not to serve.
-        warn!(%error, "could not say that it is ready");
-    }
-    allocator::give_back_all();
+    tell(&plan, &ready);
 
     let signal = signals.next().await;
     info!(signal = signal.as_raw_value(), "stopping");
+    notify::tell(notify::STOPPING);
     let _ = timeout(LEAVE_MAX, started.leave()).await;
     stop_all(&tasks, &*store, &mut signals).await;
     Ok(())
+}
+
+/// Says that it is ready. What only the start needed goes back.
+fn tell(plan: &Plan, ready: &Ready) {
+    if let Err(error) = plan.output.print(ready) {
+        // Whoever reads the output may be gone; that is no reason not to serve.
+        warn!(%error, "could not say that it is ready");
+    }
+    notify::tell(notify::READY);
+    allocator::give_back_all();
 }
 
 async fn stop_all(tasks: &Tasks, store: &dyn Store, signals: &mut Signals) {
@@ -227,6 +235,7 @@ async fn serve_api(
         profile: plan.loaded.config.cluster.profile,
         domain: plan.loaded.config.cluster.domain.clone(),
         is_advertised: listener.is_some(),
+        is_shared: matches!(plan.loaded.config.storage.kind, StoreKind::Mysql | StoreKind::Etcd),
         ..Default::default()
     };
     let handle = start::start_with(options, settings, store, Arc::new(System)).await?;

@@ -22,30 +22,30 @@ export async function past(browser, ask) {
 
   // A bad edit, and its undoing.
   const { body: before } = await ask('GET', PATH);
-  const broken = { ...before, spec: { ...before.spec, replicas: 0 } };
-  delete broken.metadata.resourceVersion;
+  const { resourceVersion: revision, ...metadata } = before.metadata;
+  const broken = { ...before, metadata, spec: { ...before.spec, replicas: 0 } };
   assert.equal((await ask('PUT', PATH, broken)).code, 200);
   await page.click('[data-testid=tab-history]');
   await browser.see('[data-testid=history] ins >> text="0"');
   const then = page.locator('[data-testid=history] li', {
-    hasText: `revision ${before.metadata.resourceVersion}`,
+    hasText: `revision ${revision}`,
   });
   await then.getByText('Undo to here').click();
   await browser.see(
-    `dialog >> text=setpoint undo deployment/hello -n default --to ${before.metadata.resourceVersion}`,
+    `dialog >> text=setpoint undo deployment/hello -n default --to ${revision}`,
   );
   await page.click('[data-testid=confirm]');
   const replicas = async () => (await ask('GET', PATH)).body.spec.replicas;
   await browser.until('it is undone', replicas, (count) => count === before.spec.replicas);
 
   // The page as it was: read-only, in the colour of the past, by its address alone.
-  await browser.go(`${VIEW}?tab=yaml&at=${before.metadata.resourceVersion}`);
+  await browser.go(`${VIEW}?tab=yaml&at=${revision}`);
   await browser.see(`[data-testid=yaml] >> text=replicas: ${before.spec.replicas}`);
   assert.equal(await page.evaluate(() => document.documentElement.dataset.past), 'true');
   assert.ok(await page.locator('[data-testid=delete]').isDisabled(), 'the past cannot be changed');
   await browser.see('[data-testid=moment-label] >> text=read-only');
   await browser.inspect('past');
-  await browser.go(`/k/core/v1/pods?ns=default&at=${before.metadata.resourceVersion}`);
+  await browser.go(`/k/core/v1/pods?ns=default&at=${revision}`);
   await browser.see('[data-row] >> text=hello');
   await browser.inspect('past-kind');
   await page.click('[data-testid=live]');

@@ -8,6 +8,7 @@ mod codegen_schemas;
 mod console;
 mod kubectl;
 mod packages;
+mod sbom;
 mod sim;
 mod test;
 mod tidy;
@@ -39,6 +40,7 @@ cargo xtask COMMAND
                           plants one defect after the other and expects each to be found.
   codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
                           files kinds.json and types.json in DIR.
+  sbom [FILE]             Lists everything that is linked into the program, as CycloneDX JSON.
   console                 Builds the web console with npm; the next build of the program has it.
   help                    This text.
 ";
@@ -50,6 +52,7 @@ enum Command {
     Bench(Vec<String>),
     Sim(sim::Options),
     Codegen(PathBuf),
+    Sbom(Option<PathBuf>),
     Console,
     Help,
 }
@@ -72,6 +75,7 @@ fn run(command: Command) -> Result<()> {
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Sim(options) => sim::run(&options),
         Command::Codegen(facts) => codegen::run(&facts),
+        Command::Sbom(file) => sbom::run(file.as_deref()),
         Command::Console => console::run(),
         Command::Help => {
             print!("{HELP}");
@@ -91,6 +95,8 @@ fn parse(arguments: &[String]) -> Result<Command> {
         ["bench", ..] => bail!("`bench` needs the name of a benchmark; see `cargo xtask help`"),
         ["sim", rest @ ..] => Command::Sim(parse_sim(rest)?),
         ["codegen", "--facts", facts] => Command::Codegen(PathBuf::from(facts)),
+        ["sbom"] => Command::Sbom(None),
+        ["sbom", file] if !file.starts_with('-') => Command::Sbom(Some(PathBuf::from(file))),
         ["codegen", ..] => bail!("`codegen` needs `--facts DIR`"),
         ["console"] => Command::Console,
         _ => bail!("`{}` is not a command; see `cargo xtask help`", words.join(" ")),
@@ -164,6 +170,8 @@ mod tests {
                 let (scenario, seed) = (Some("a".to_owned()), Some(7));
                 Command::Sim(sim::Options { scenario, seed, with_defects: false })
             }),
+            ("sbom", Command::Sbom(None)),
+            ("sbom a.json", Command::Sbom(Some(PathBuf::from("a.json")))),
             ("tidy", Command::Tidy(tidy::Ratchet::Check)),
             ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),
             ("codegen --facts a/b", Command::Codegen(PathBuf::from("a/b"))),

@@ -4,8 +4,9 @@ use std::fmt;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use kube::Api;
 use kube::api::{DynamicObject, Patch, PatchParams};
@@ -15,6 +16,8 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::connect::{self, Target};
+use super::exit;
+use super::wait::{Waited, parse_duration, until_done};
 use super::{Context, small_runtime};
 
 /// Who owns the fields of what is applied.
@@ -26,12 +29,17 @@ Examples:
   setpoint apply -f manifests/ -n team         all .yaml, .yml and .json files of a directory
   cat job.yaml | setpoint apply -f -           what comes on standard input
   setpoint apply -f job.yaml --dry-run         what would happen
+  setpoint apply -f site.yaml --wait           and wait until it is ready
 
 Fields that somebody else owns are left alone and said, unless --force-conflicts is given.
 
 Exit codes:
   0  all are as the files say
-  1  one could not be applied; those before it were";
+  1  one could not be applied; those before it were
+  3  one was not ready within --timeout
+  4  one failed
+  6  others own fields that the files say
+  7  it is not allowed";
 
 /// Bring objects of files into a cluster.
 #[derive(Args)]
@@ -51,6 +59,14 @@ pub struct Apply {
     /// Ask the server what would happen, and change nothing.
     #[arg(long)]
     dry_run: bool,
+
+    /// Wait until all are ready, and say on stderr what they wait for.
+    #[arg(long, conflicts_with = "dry_run")]
+    wait: bool,
+
+    /// How long is waited with --wait, for each.
+    #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
+    timeout: Duration,
 }
 
 /// What became of one object.
@@ -85,15 +101,40 @@ impl Apply {
         }
         small_runtime()?.block_on(async {
             let client = connect::connect(&self.target, MANAGER).await?.client;
+            let mut all = Vec::new();
             for (path, object) in objects {
                 let applied = self.apply(&client, object).await;
-                context.output.print(&applied.with_context(|| path.display().to_string())?)?;
+                let (applied, api) = applied.with_context(|| path.display().to_string())?;
+                context.output.print(&applied)?;
+                all.push((applied, api));
+            }
+            if self.wait {
+                for (applied, api) in &all {
+                    self.wait_for(applied, api).await?;
+                }
             }
             Ok(ExitCode::SUCCESS)
         })
     }
 
-    async fn apply(&self, client: &kube::Client, object: Value) -> Result<Applied> {
+    async fn wait_for(&self, applied: &Applied, api: &Api<DynamicObject>) -> Result<()> {
+        let what = format!("{}/{}", applied.kind, applied.name);
+        let hint = format!("kubectl describe {what} -n {}", self.target.namespace);
+        let waited = Waited { what: &what, timeout: self.timeout, hint };
+        let look = || async {
+            match api.get_opt(&applied.name).await.map_err(said)? {
+                Some(object) => anyhow::Ok(Some(serde_json::to_value(object)?)),
+                None => Ok(None),
+            }
+        };
+        until_done(&waited, look).await
+    }
+
+    async fn apply(
+        &self,
+        client: &kube::Client,
+        object: Value,
+    ) -> Result<(Applied, Api<DynamicObject>)> {
         let (resource, scope) = resource_of(client, &object).await?;
         let mut object: DynamicObject =
             serde_json::from_value(object).context("not an object of Kubernetes")?;
@@ -118,20 +159,21 @@ impl Apply {
             _ => "configured",
         };
         let group = if resource.group.is_empty() { "" } else { "." };
-        Ok(Applied {
+        let applied = Applied {
             kind: format!("{}{group}{}", resource.kind.to_lowercase(), resource.group),
             namespace: object.metadata.namespace.unwrap_or_default(),
             name,
             what,
             dry_run: self.dry_run,
-        })
+        };
+        Ok((applied, api))
     }
 }
 
 /// What the server said, in its own words.
 fn said(error: kube::Error) -> anyhow::Error {
     match error {
-        kube::Error::Api(status) => anyhow!(status.message),
+        kube::Error::Api(status) => exit::said(status.code, status.message),
         other => other.into(),
     }
 }

@@ -1,4 +1,4 @@
-//! `setpoint export`: a cluster in one file: its state at one revision, and a window of its history.
+//! `setpoint export`: a cluster in one file: its state at one revision, and a window of its past.
 //!
 //! The file is lines of JSON. The first says what it is, the last how many lines there are and what
 //! they hash to, so that half a file is no file. Secrets are one sealed line, or left out.

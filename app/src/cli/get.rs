@@ -9,7 +9,6 @@ use serde_json::{Value, json};
 use super::connect::Target;
 use super::past::{self, Cluster, GROUP, Kind, Printed, TABLE, columns, encoded, items, text};
 use super::{Context, small_runtime};
-use crate::output::Format;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -100,7 +99,7 @@ impl Get {
             encoded(&self.selector),
             encoded(&self.field_selector),
         );
-        let is_text = context.output.format == Format::Text;
+        let is_text = context.output.is_for_people();
         let accept = if is_text { TABLE } else { "application/json" };
         let found = cluster.get_as(&path, accept).await;
         let found = match prefix.is_empty() {

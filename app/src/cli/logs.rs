@@ -8,7 +8,7 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::{Context, EXIT_NOT_RUNNING, small_runtime};
+use super::{Context, exit, small_runtime};
 use crate::client;
 use crate::directories;
 use crate::instance::Instance;
@@ -31,7 +31,7 @@ On a cluster of your own an operator is a Deployment: read its log with
 Exit codes:
   0  done
   1  it could not be asked
-  3  nothing runs";
+  5  nothing runs";
 
 /// Show what an operator wrote to the log.
 #[derive(Args)]
@@ -61,7 +61,7 @@ impl Logs {
         let data = directories::data(self.data_dir.as_deref())?;
         if Instance::running(&data)?.is_none() {
             eprintln!("nothing runs on {}; start it with `setpoint up`", data.display());
-            return Ok(ExitCode::from(EXIT_NOT_RUNNING));
+            return Ok(ExitCode::from(exit::NOT_FOUND));
         }
         small_runtime()?.block_on(self.show(&data, context.output.format))?;
         Ok(ExitCode::SUCCESS)
@@ -74,7 +74,7 @@ impl Logs {
             let mut out = io::stdout().lock();
             for line in &page {
                 match format {
-                    Format::Text => writeln!(out, "{line}")?,
+                    Format::Text | Format::Wide => writeln!(out, "{line}")?,
                     _ => writeln!(out, "{}", serde_json::to_string(line)?)?,
                 }
             }

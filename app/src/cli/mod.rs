@@ -3,24 +3,33 @@
 mod apply;
 mod cluster;
 mod completions;
+mod config;
 mod connect;
 mod controller;
+mod demo;
 mod diff;
 mod doctor;
 mod down;
 mod events;
+mod exit;
 mod export;
 mod get;
 mod history;
 mod image;
 mod import;
+mod kubeconfig;
+mod kubectl;
 mod logs;
+mod ls;
+mod man;
 mod operator;
 mod past;
+mod paths;
 mod plan;
 mod runtime;
 mod sealed;
 mod serve;
+mod service;
 mod serving;
 mod snapshot;
 mod start;
@@ -32,6 +41,7 @@ mod undo;
 mod up;
 mod version;
 mod vm;
+mod wait;
 mod web;
 mod why;
 
@@ -46,12 +56,14 @@ use tokio::time::Instant;
 
 use crate::output::{self, Output};
 use crate::telemetry;
+use demo::echo;
 
-/// The exit code of `status` when nothing runs.
-const EXIT_NOT_RUNNING: u8 = 3;
+/// What kubectl calls this program when it is `kubectl setpoint`.
+const PLUGIN: &str = "kubectl-setpoint";
 
 const AFTER_HELP: &str = "\
 Examples:
+  setpoint demo                    see what it can do: nothing is kept, nothing of yours is touched
   setpoint up                      start in the background and wait until it is ready
   setpoint status                  what runs, and where
   setpoint doctor                  what this machine can do, and what to do about the rest
@@ -65,13 +77,10 @@ Examples:
   setpoint history deployment/NAME what changed, and who; `setpoint undo` takes it back
   setpoint start --store memory    run in the foreground; nothing is kept
   setpoint operator manifests      what runs our operators on a cluster of yours
+  setpoint describe pod NAME       kubectl's commands, with kubectl, on this cluster
 
-Exit codes:
-  0  done
-  1  failed; the reason is on stderr
-  2  the command line is wrong
-  3  status: nothing runs
-  4  why: what is asked about failed
+Exit codes: 0 done, 1 failed, 2 usage, 3 timed out, 4 a workload failed, 5 not found,
+6 conflict, 7 forbidden, 130 interrupted; `setpoint help exit-codes` says more.
 
 Environment:
   SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
@@ -79,23 +88,32 @@ Environment:
   NODE_NAME           the name of this node; the host's name when it is not set
   SETPOINT_RUNTIME    what runs containers, unless --runtime is given
   SETPOINT_LOG        what to log, such as `debug` or `store=trace`; RUST_LOG works as well
-  NO_COLOR            when set, nothing is coloured";
+  KUBECONFIG          the cluster that is asked when none runs here
+  NO_COLOR            when set, nothing is coloured; CLICOLOR_FORCE does the opposite";
 
 /// Makes the enum of all commands and the function that runs one.
 macro_rules! commands {
     ($($module:ident :: $name:ident),+ $(,)?) => {
         #[derive(Subcommand)]
-        enum Command { $($name($module::$name)),+ }
+        enum Command {
+            $($name($module::$name)),+,
+            #[command(external_subcommand)]
+            Other(Vec<OsString>),
+        }
 
         impl Command {
             fn run(&self, context: &Context) -> anyhow::Result<ExitCode> {
-                match self { $(Command::$name(command) => command.run(context)),+ }
+                match self {
+                    $(Command::$name(command) => command.run(context)),+,
+                    Command::Other(words) => kubectl::run(words, context),
+                }
             }
         }
     };
 }
 
 commands! {
+    demo::Demo,
     start::Start,
     up::Up,
     down::Down,
@@ -123,8 +141,16 @@ commands! {
     serve::Serve,
     vm::Vm,
     operator::Operator,
+    ls::Ls,
+    paths::Paths,
+    config::Config,
+    kubeconfig::Kubeconfig,
+    service::Service,
     version::Version,
     completions::Completions,
+    man::Man,
+    exit::ExitCodes,
+    echo::EchoServer,
 }
 
 /// An embedded, Kubernetes-compatible control plane with its operators, in one program.
@@ -142,10 +168,15 @@ struct CommandLine {
 #[derive(Args, Clone)]
 #[command(next_help_heading = "Options of every command")]
 struct Global {
-    /// How results are printed.
-    #[arg(short, long, global = true, value_name = "text|json|yaml", default_value = "text")]
+    /// How results are printed: text, json, yaml, wide or name.
+    #[arg(short, long, global = true, value_name = "FORMAT", default_value = "text")]
     #[arg(hide_possible_values = true)]
     output: output::Format,
+
+    /// When there are colours: auto, always or never.
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    #[arg(hide_possible_values = true, visible_alias = "colour")]
+    color: output::Colour,
 
     /// Log more to stderr; twice for everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -169,14 +200,25 @@ struct Context {
 pub fn run(began: Instant) -> ExitCode {
     let CommandLine { global, command } = CommandLine::parse_from(arguments());
     let output = Output { format: global.output };
+    output::choose_colour(global.color);
     match command.run(&Context { began, global, output }) {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("error: {}", output::one_line(&error));
-            ExitCode::FAILURE
+            if let Some(hint) = exit::hint_of(&error) {
+                eprintln!("hint: {hint}");
+            }
+            ExitCode::from(exit::code_of(&error))
         }
     }
+}
+
+/// Whether kubectl runs us, as a plugin of its own: then its cluster is meant.
+fn is_plugin() -> bool {
+    let called = std::env::args_os().next();
+    let called = called.as_ref().map(Path::new).and_then(Path::file_name);
+    called.is_some_and(|name| name == PLUGIN)
 }
 
 /// The command line. A program that is called `controller` is that command.

@@ -145,6 +145,10 @@ struct Manifests {
     /// Print the runtimes that every installation has, and nothing else.
     #[arg(long)]
     runtimes: bool,
+
+    /// Print the definitions of kinds, and nothing else: what comes before a Helm chart.
+    #[arg(long, conflicts_with = "runtimes")]
+    definitions: bool,
 }
 
 impl Operator {
@@ -206,6 +210,7 @@ impl Run {
                 false => FirstObjects::Made,
             },
             certificate_life_seconds: self.certificate_seconds,
+            mounted: said.mounted.clone(),
             file,
             only: watch_namespace.map(Only::of).or(said.only.clone()),
             output: context.output,
@@ -224,6 +229,9 @@ impl Manifests {
             true => installation.first_objects(Nodes::Images),
             false => installation.manifests(&self.image),
         };
+        let is_asked =
+            |one: &&Value| !self.definitions || one["kind"] == "CustomResourceDefinition";
+        let all: Vec<Value> = all.iter().filter(is_asked).cloned().collect();
         let text = written(&all, context.output.format)?;
         std::io::stdout().lock().write_all(text.as_bytes())?;
         Ok(ExitCode::SUCCESS)

@@ -9,7 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use super::{Context, EXIT_NOT_RUNNING, small_runtime};
+use super::{Context, exit, small_runtime};
 use crate::census::Census;
 use crate::client;
 use crate::directories;
@@ -27,7 +27,7 @@ Examples:
 Exit codes:
   0  it runs and is well
   1  it runs and is not well, or could not be asked
-  3  nothing runs";
+  5  nothing runs";
 
 /// Show what runs.
 #[derive(Args)]
@@ -44,7 +44,7 @@ impl Status {
         let data_dir = directories::data(self.data_dir.as_deref())?;
         let Some(instance) = Instance::running(&data_dir)? else {
             context.output.print(&Stopped { state: "not-running", data_dir })?;
-            return Ok(ExitCode::from(EXIT_NOT_RUNNING));
+            return Ok(ExitCode::from(exit::NOT_FOUND));
         };
         let told = small_runtime()?.block_on(ask(&data_dir));
         let (health, told) = match told {

@@ -18,6 +18,7 @@ use serde::Serialize;
 use tokio::time::{Instant, sleep};
 use tracing::warn;
 
+use super::ls;
 use super::serving::{self, Serving};
 use super::{Context, small_runtime};
 use crate::census::Census;
@@ -30,7 +31,7 @@ use crate::output::{self, Marks};
 use crate::server::Plan;
 use crate::time;
 
-const LOG_NAME: &str = "setpoint.log";
+pub const LOG_NAME: &str = "setpoint.log";
 /// A larger log is set aside when a program is started.
 const LOG_BYTES_MAX: u64 = 16 << 20;
 /// How much of the log is looked at, and how many lines of it shown, after a failure.
@@ -70,6 +71,7 @@ impl Up {
         let _traces = serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
         match small_runtime()?.block_on(self.bring_up(context, &plan))? {
             Outcome::Running(mut report) => {
+                ls::remember(&plan.data);
                 if !self.no_kubeconfig {
                     report.merge_kubeconfig(context.began);
                 }

@@ -1,7 +1,7 @@
 //! Which file is read.
 //!
-//! `--config`, else `CONFIG_PATH`, else one of two files below the working directory, else none:
-//! then the built-in defaults hold.
+//! `--config`, else `CONFIG_PATH`, else one of two files below the working directory, else the user's
+//! own, else the machine's, else none: then the built-in defaults hold.
 
 use std::ffi::OsString;
 use std::fmt;
@@ -11,9 +11,14 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail, ensure};
 
+use crate::directories;
+
 const VARIABLE: &str = "CONFIG_PATH";
 /// Looked for in this order.
 const USUAL: &[&str] = &[".config.yaml", "configs/config-example.yaml"];
+/// In the user's directory for configurations, and for the whole machine.
+const USERS: &str = "config.yaml";
+const MACHINES: &str = "/etc/setpoint/config.yaml";
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
 /// Where the configuration comes from.
@@ -39,6 +44,13 @@ impl fmt::Display for Source {
 pub fn find(option: Option<&Path>) -> Result<Source> {
     let variable = std::env::var_os(VARIABLE);
     choose(option, variable, Path::exists)
+}
+
+/// Where a file is looked for when none is named, in this order.
+pub fn usual_files() -> Vec<PathBuf> {
+    let users = directories::config().map(|directory| directory.join(USERS));
+    let near = USUAL.iter().map(PathBuf::from);
+    near.chain(users).chain([PathBuf::from(MACHINES)]).collect()
 }
 
 /// The text of a file.
@@ -77,9 +89,9 @@ fn choose(
         );
         return Ok(Source::File(path));
     }
-    let usual = USUAL.iter().map(Path::new).find(|path| exists(path));
+    let usual = usual_files().into_iter().find(|path| exists(path));
     Ok(match usual {
-        Some(path) => Source::File(path.to_owned()),
+        Some(path) => Source::File(path),
         None => Source::Defaults { tried: USUAL },
     })
 }
@@ -103,6 +115,7 @@ mod tests {
         assert_eq!(chosen(None, Some("v"), &there), "v");
         assert_eq!(chosen(None, None, &there), USUAL[0]);
         assert_eq!(chosen(None, Some(""), &there[3..]), USUAL[1]);
+        assert_eq!(chosen(None, None, &[MACHINES]), MACHINES);
         assert_eq!(chosen(None, None, &[]), "built-in defaults");
     }
 

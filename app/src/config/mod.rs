@@ -6,6 +6,8 @@
 mod cluster;
 pub mod duration;
 mod file;
+pub mod origin;
+pub mod reference;
 mod section;
 mod size;
 mod storage;
@@ -18,14 +20,20 @@ use std::path::Path;
 use anyhow::Result;
 
 pub use cluster::{Cluster, Policy};
-pub use file::Source;
+pub use file::{Source, usual_files};
 pub use storage::{Storage, StoreKind};
+pub use unknown::nearest;
 
 use crate::operators;
 use crate::runtimes::{self, Runtime, Wanted};
 use crate::telemetry::Format;
 use section::Section;
 use tree::Document;
+
+/// Every key with its default.
+const EXAMPLE: &str = include_str!("../../../configs/config-example.yaml");
+/// Keys whose values are for nobody's screen.
+const SECRETS: [&str; 2] = ["storage.mysql.password", "storage.etcd.password"];
 
 /// Everything a file can say that has an effect.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -214,7 +222,7 @@ mod tests {
 
     #[test]
     fn the_example_says_the_defaults_and_every_key_of_the_mission() {
-        let example = include_str!("../../../configs/config-example.yaml");
+        let example = EXAMPLE;
         let (loaded, remarks) = read(example, "config-example.yaml").expect("it must load");
         assert_eq!(loaded, Config::default());
         assert_eq!(remarks, Remarks::default());
@@ -332,8 +340,8 @@ mod tests {
             ("- a\n", "c.yaml:1:1: the file is a list; expected keys and values"),
             (
                 "runtime: rkt\n",
-                "c.yaml:1:10: runtime is \"rkt\"; expected auto, docker, podman, containerd, cri-o, \
-                 process or none",
+                "c.yaml:1:10: runtime is \"rkt\"; expected auto, docker, podman, containerd, \
+                 cri-o, process or none",
             ),
             ("profile: k3\n", "c.yaml:1:10: profile is \"k3\"; expected kubernetes or mission"),
             (

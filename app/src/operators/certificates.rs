@@ -34,10 +34,10 @@ pub const LIFE_SECONDS: i64 = 365 * 86_400;
 /// A certificate is renewed when this part of its life is left.
 const RENEWAL_PART: i64 = 3;
 /// How often is looked; more often only where certificates live shorter than anybody's do.
-const LOOK: Duration = Duration::from_secs(10);
-const LOOK_MIN: Duration = Duration::from_secs(1);
+pub const LOOK: Duration = Duration::from_secs(10);
+pub const LOOK_MIN: Duration = Duration::from_secs(1);
 /// How long another replica that was faster is let go on.
-const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+pub const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
 /// What is waited for until they are there.
@@ -56,16 +56,12 @@ pub struct Keeper {
 #[derive(Clone)]
 pub struct Served {
     pub serving: Arc<Serving>,
-    issued: Arc<Issued>,
+    /// The first of what is shown, as it is sent.
+    pub certificate: Arc<[u8]>,
+    /// When it ends, in seconds since 1970.
+    pub not_after: i64,
     /// The certificates that it is to be believed by.
     pub bundle_pem: Arc<str>,
-}
-
-impl Served {
-    /// When the certificate ends, in seconds since 1970.
-    pub fn not_after(&self) -> i64 {
-        self.issued.not_after
-    }
 }
 
 /// Keeps certificates for ever; tells what is served through the channel. The caller drops it.
@@ -96,11 +92,11 @@ pub async fn keep(keeper: Keeper, readiness: &Readiness, told: watch::Sender<Opt
     }
 }
 
-fn tell(told: &watch::Sender<Option<Served>>, served: Served) {
+/// Tells what is served from now on, if it is not what was.
+pub fn tell(told: &watch::Sender<Option<Served>>, served: Served) {
     told.send_if_modified(|held| {
         let is_same = held.as_ref().is_some_and(|held| {
-            held.bundle_pem == served.bundle_pem
-                && held.issued.certificate == served.issued.certificate
+            held.bundle_pem == served.bundle_pem && held.certificate == served.certificate
         });
         *held = Some(served);
         !is_same
@@ -108,7 +104,7 @@ fn tell(told: &watch::Sender<Option<Served>>, served: Served) {
 }
 
 /// Another replica was faster; what it wrote is read next.
-fn is_conflict(error: &anyhow::Error) -> bool {
+pub fn is_conflict(error: &anyhow::Error) -> bool {
     error.downcast_ref::<reconcile::Error>().is_some_and(reconcile::Error::is_conflict)
 }
 
@@ -129,7 +125,7 @@ impl Keeper {
             secret = Some(self.write(secret.as_ref(), &keys).await?);
         }
         let bundle = authority.bundle_pem();
-        let is_told = self.inject(asking, &bundle).await;
+        let is_told = inject(&self.requests, &self.installation, (asking, &bundle)).await;
         let stored = read_pair(keys.serving_pem.as_bytes());
         let is_good = |issued: &Issued| {
             let left = issued.not_after - now;
@@ -179,26 +175,30 @@ impl Keeper {
         };
         Ok(written?)
     }
+}
 
-    /// Tells whoever asks us whom to believe. What is not there does not ask.
-    async fn inject(&self, asking: &[(Kind, String)], bundle: &str) -> Result<()> {
-        let bundle = json!(STANDARD.encode(bundle));
-        for (kind, name) in asking {
-            let name = Name::new("", name.as_str());
-            let Some(found) = self.requests.get(*kind, &name).await? else { continue };
-            let mut changed = found.value.clone();
-            for client in clients_mut(&mut changed) {
-                if self.installation.is_reached_by(client) {
-                    client["caBundle"] = bundle.clone();
-                }
-            }
-            if changed != found.value {
-                self.requests.replace(&Target::unchanged(*kind, &found), &changed).await?;
-                info!(%kind, %name, "told whom to believe");
+/// Tells whoever asks us whom to believe. What is not there does not ask.
+pub async fn inject(
+    requests: &Requests,
+    installation: &Installation,
+    (asking, bundle): (&[(Kind, String)], &str),
+) -> Result<()> {
+    let bundle = json!(STANDARD.encode(bundle));
+    for (kind, name) in asking {
+        let name = Name::new("", name.as_str());
+        let Some(found) = requests.get(*kind, &name).await? else { continue };
+        let mut changed = found.value.clone();
+        for client in clients_mut(&mut changed) {
+            if installation.is_reached_by(client) {
+                client["caBundle"] = bundle.clone();
             }
         }
-        Ok(())
+        if changed != found.value {
+            requests.replace(&Target::unchanged(*kind, &found), &changed).await?;
+            info!(%kind, %name, "told whom to believe");
+        }
     }
+    Ok(())
 }
 
 /// Puts a certificate in the place of the one that is served.
@@ -206,13 +206,14 @@ fn serve(held: Option<Served>, issued: Issued, bundle_pem: Arc<str>) -> Result<S
     let serving = match held {
         None => Serving::new(&issued)?,
         Some(held) => {
-            if held.issued.certificate != issued.certificate {
+            if *held.certificate != *issued.certificate {
                 held.serving.swap(&issued)?;
             }
             held.serving
         }
     };
-    Ok(Served { serving, issued: Arc::new(issued), bundle_pem })
+    let certificate: Arc<[u8]> = Arc::from(&*issued.certificate);
+    Ok(Served { serving, certificate, not_after: issued.not_after, bundle_pem })
 }
 
 /// The authority of a text, or another where that one is old, damaged or not there; and its text

@@ -92,13 +92,31 @@ pub async fn run(given: Given) {
         if *context.stop.borrow() {
             return;
         }
-        let unknown = unknown(operator, &context).await;
-        let nodes = Nodes::Processes;
-        let around = Surroundings { nodes, entrance: entrance.clone(), unknown };
-        let mut parts = family.start(operator, &context, &around);
-        running.spawn(async move { while parts.join_next().await.is_some() {} });
+        running.spawn(work(family, operator, context, entrance.clone()));
     }
     while running.join_next().await.is_some() {}
+}
+
+/// Runs an operator; again when the server knows more or less of what it makes use of.
+async fn work(
+    family: &'static dyn Family,
+    operator: &'static Operator,
+    context: Context,
+    entrance: Option<Entrance>,
+) {
+    let requests = context.requests(operator.name, Default::default());
+    let mut unknown = unknown(operator, &context).await;
+    loop {
+        let nodes = Nodes::Processes;
+        let around = Surroundings { nodes, entrance: entrance.clone(), unknown: unknown.clone() };
+        let mut parts = family.start(operator, &context, &around);
+        tokio::select! {
+            () = async { while parts.join_next().await.is_some() {} } => return,
+            now = missing::changed(&requests, operator.uses, &unknown) => unknown = now,
+        }
+        tracing::info!(operator = operator.name, "the cluster knows other kinds; starting again");
+        parts.shutdown().await;
+    }
 }
 
 /// Of the kinds that an operator can do without: those that nobody has defined.

@@ -1,5 +1,6 @@
 //! The family of inference: graphs of model servers, and LeaderWorkerSet.
 
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -237,6 +238,7 @@ fn said(read: &Configuration) -> Result<Said, String> {
             _ => Format::Json,
         }),
         only: read.is_restricted().then_some(Only { namespace, lease, renew }),
+        mounted: read.server.webhook.mounted().map(PathBuf::from),
     })
 }
 

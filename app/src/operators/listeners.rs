@@ -218,7 +218,7 @@ impl Told {
                 "# HELP serving_certificate_expiration_seconds When it ends, since 1970.\n\
                  # TYPE serving_certificate_expiration_seconds gauge\n\
                  serving_certificate_expiration_seconds {}",
-                served.not_after()
+                served.not_after
             );
         }
         text

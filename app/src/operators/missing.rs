@@ -1,6 +1,7 @@
 //! What a cluster does not know that an operator needs, and what to do about it. It is waited for:
 //! whoever starts an operator may install it a moment later.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use reconcile::requests::Requests;
@@ -12,6 +13,8 @@ use super::{ALL, Operator};
 
 /// How often is looked again.
 const LOOK: Duration = Duration::from_secs(2);
+/// How often is looked for what an operator can do without.
+const LOOK_FOR_MORE: Duration = Duration::from_secs(5);
 
 /// Waits until the cluster knows everything that an operator needs. Never returns if it never
 /// does: the caller drops it.
@@ -29,16 +32,39 @@ pub async fn wait(requests: &Requests, operator: &Operator, readiness: &Readines
     }
 }
 
+/// Waits until the cluster knows more or less of the kinds than it did; returns what it then does
+/// not know. Discovery is asked rather than definitions watched: everybody may ask it, and it
+/// knows what other servers serve as well.
+pub async fn changed(requests: &Requests, kinds: &[Kind], before: &[Kind]) -> Vec<Kind> {
+    if kinds.is_empty() {
+        return std::future::pending().await;
+    }
+    loop {
+        tokio::time::sleep(LOOK_FOR_MORE).await;
+        // Who cannot be asked has not changed.
+        if let Ok(now) = of(requests, kinds).await
+            && now != before
+        {
+            return now;
+        }
+    }
+}
+
 /// Those of the kinds that the cluster does not know.
 pub async fn of(requests: &Requests, kinds: &[Kind]) -> Result<Vec<Kind>, Error> {
     let mut missing = Vec::new();
+    let mut asked: BTreeMap<String, Vec<String>> = BTreeMap::new();
     for kind in kinds {
         let path = format!("/apis/{}/{}", kind.group, kind.version);
-        let served = match requests.read(&path).await {
-            Ok(list) => names(&list),
-            Err(error) if error.is_not_found() => Vec::new(),
-            Err(error) => return Err(error),
-        };
+        if !asked.contains_key(&path) {
+            let served = match requests.read(&path).await {
+                Ok(list) => names(&list),
+                Err(error) if error.is_not_found() => Vec::new(),
+                Err(error) => return Err(error),
+            };
+            asked.insert(path.clone(), served);
+        }
+        let served = asked.get(&path).map(Vec::as_slice).unwrap_or_default();
         if !served.iter().any(|name| name == kind.plural) {
             missing.push(*kind);
         }

@@ -12,6 +12,7 @@
 //! | `cluster.rs` | which cluster, and as whom |
 //! | `installation.rs` | where a process of ours lives on a cluster, and its manifests |
 //! | `certificates.rs` | the authority and the certificate that all replicas share |
+//! | `mounted.rs` | certificates that others make |
 //! | `listeners.rs` | health, metrics, and what servers and pods ask |
 //! | `readiness.rs` | what is waited for
 //! | `said.rs` | what the file of a family says of its process |
@@ -28,6 +29,7 @@ pub mod installation;
 mod listeners;
 mod machines;
 mod missing;
+mod mounted;
 mod readiness;
 pub mod said;
 pub mod standalone;

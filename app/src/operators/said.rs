@@ -1,6 +1,7 @@
 //! What the file of a family says of the process that runs it.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use crate::config::LogLevel;
@@ -17,6 +18,8 @@ pub struct Said {
     pub level: Option<LogLevel>,
     pub format: Option<Format>,
     pub only: Option<Only>,
+    /// Where others put certificates; else they are made here.
+    pub mounted: Option<PathBuf>,
 }
 
 /// Where to listen, as far as it is said.

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,7 @@ use super::claims;
 use super::cluster::{self, Access};
 use super::installation::{Installation, Reached};
 use super::listeners::{self, Listeners, Told};
+use super::mounted::{self, Reader};
 use super::readiness::Readiness;
 use super::said::Only;
 use super::{Entrance, Family, Nodes, Operator, Surroundings, Told as Knows, missing};
@@ -57,6 +59,8 @@ pub struct Plan {
     pub install: Install,
     pub first_objects: FirstObjects,
     pub certificate_life_seconds: i64,
+    /// Where others put certificates; else they are made here.
+    pub mounted: Option<PathBuf>,
     /// The text of a file that families are configured by.
     pub file: Option<String>,
     /// The one namespace to work in, if it is one.
@@ -235,18 +239,24 @@ fn keep_certificates(
     told: watch::Sender<Option<Served>>,
 ) {
     let context = shared.context(watch::channel(Term::Alone).1, "");
-    let keeper = Keeper {
-        requests: context.requests(MANAGER, Default::default()),
-        environment: shared.environment.clone(),
-        installation: shared.installation.clone(),
-        life_seconds: plan.certificate_life_seconds,
-    };
-    let (shared, install) = (shared.clone(), plan.install);
+    let (requests, installation) =
+        (context.requests(MANAGER, Default::default()), shared.installation.clone());
+    let (environment, life_seconds) = (shared.environment.clone(), plan.certificate_life_seconds);
+    let (shared, install, mounted) = (shared.clone(), plan.install, plan.mounted.clone());
     tasks.spawn_until_stop("certificates", async move {
         if install == Install::Here {
             definitions::install(&context, shared.installation.prerequisites()).await;
         }
-        certificates::keep(keeper, &shared.readiness, told).await;
+        match mounted {
+            Some(directory) => {
+                let reader = Reader { requests, installation, directory };
+                mounted::keep(reader, &shared.readiness, told).await;
+            }
+            None => {
+                let keeper = Keeper { requests, environment, installation, life_seconds };
+                certificates::keep(keeper, &shared.readiness, told).await;
+            }
+        }
     });
 }
 
@@ -411,7 +421,7 @@ impl Part {
         let unknown = match missing::of(&requests, self.operator.uses).await {
             Ok(unknown) => unknown,
             Err(error) => {
-                // It can do without; what is there after all is found at the next start.
+                // It can do without; what is there after all is found later.
                 warn!(operator = self.operator.name, error = %error.chain(), "could not ask");
                 self.operator.uses.to_vec()
             }
@@ -436,13 +446,14 @@ impl Part {
         }
     }
 
-    /// Runs the operator; again when what it tells pods has changed.
+    /// Runs the operator; again when what it tells pods has changed, or what the cluster knows.
     async fn work(
         &self,
         shared: &Shared,
-        unknown: Vec<Kind>,
+        mut unknown: Vec<Kind>,
         mut served: watch::Receiver<Option<Served>>,
     ) {
+        let requests = self.context.requests(MANAGER, Default::default());
         loop {
             let bundle = tokio::select! {
                 () = self.context.stopping() => return,
@@ -464,14 +475,18 @@ impl Part {
                 served.as_ref().is_some_and(|served| served.bundle_pem != bundle)
             };
             let has_changed = async { served.wait_for(is_another).await.is_ok() };
-            let has_changed = tokio::select! {
+            let why = tokio::select! {
                 () = drain(&mut running) => return,
-                has_changed = has_changed => has_changed,
+                has_changed = has_changed => match has_changed {
+                    true => "whom to believe has changed",
+                    false => return drain(&mut running).await,
+                },
+                now = missing::changed(&requests, self.operator.uses, &unknown) => {
+                    unknown = now;
+                    "the cluster knows other kinds"
+                }
             };
-            if !has_changed {
-                return drain(&mut running).await;
-            }
-            info!(operator = self.operator.name, "whom to believe has changed; starting again");
+            info!(operator = self.operator.name, "{why}; starting again");
             running.shutdown().await;
         }
     }

@@ -10,7 +10,7 @@ const ANY_PORT: [&str; 3] = ["up", "--listen", "127.0.0.1:0"];
 #[test]
 fn up_status_down() {
     let sandbox = Sandbox::new();
-    assert_eq!(sandbox.run(&["status"]).code, Some(3));
+    assert_eq!(sandbox.run(&["status"]).code, Some(5));
 
     let up = sandbox.run(&ANY_PORT);
     assert_eq!((up.code, up.stderr.as_str()), (Some(0), ""));
@@ -31,7 +31,7 @@ fn up_status_down() {
     let down = sandbox.run(&["down"]);
     assert_eq!(down.code, Some(0));
     assert!(down.stdout.starts_with("nothing runs on "), "{down:?}");
-    assert_eq!(sandbox.run(&["status"]).code, Some(3));
+    assert_eq!(sandbox.run(&["status"]).code, Some(5));
     let log = fs::read_to_string(sandbox.data().join("setpoint.log")).expect("there must be a log");
     assert!(log.contains("stopped"), "it must have stopped cleanly: {log}");
 }
@@ -59,7 +59,7 @@ fn up_status_down_as_json() {
     let down = sandbox.run(&["down", "-o", "json"]).json();
     assert_eq!(text(&down, "state"), "not-running");
     let status = sandbox.run(&["status", "-o", "json"]);
-    assert_eq!((status.code, text(&status.json(), "state")), (Some(3), "not-running".to_owned()));
+    assert_eq!((status.code, text(&status.json(), "state")), (Some(5), "not-running".to_owned()));
 }
 
 #[test]
@@ -100,7 +100,7 @@ fn up_tells_why_the_program_failed() {
     let ended = sandbox.run(&["up", "--listen", &started.address()]);
     let error = ended.error();
     assert!(error.contains("could not listen on") && error.contains("--listen"), "{error}");
-    assert_eq!(sandbox.run(&["status"]).code, Some(3));
+    assert_eq!(sandbox.run(&["status"]).code, Some(5));
     assert_eq!(started.stop().0, Some(0));
 }
 
@@ -126,7 +126,7 @@ fn a_process_that_only_has_the_same_id_is_left_alone() {
     let ticks = started.ready["process_began_ticks"].as_u64().expect("it must be a number");
     let earlier = file.replace(&ticks.to_string(), &(ticks - 1).to_string());
     fs::write(&path, earlier).expect("it must be writable");
-    assert_eq!(sandbox.run(&["status"]).code, Some(3));
+    assert_eq!(sandbox.run(&["status"]).code, Some(5));
     assert_eq!(sandbox.run(&["down"]).code, Some(0));
     assert_eq!(started.get("/readyz").0, 200);
     assert_eq!(started.stop().0, Some(0));

@@ -34,7 +34,12 @@ fn the_version_is_told_as_text_and_as_json() {
     let version = env!("CARGO_PKG_VERSION");
     let text = sandbox.run(&["version"]).stdout;
     assert!(text.starts_with(&format!("setpoint {version} ")), "{text}");
-    assert_eq!(sandbox.run(&["version", "-o", "json"]).json()["version"], version);
+    let told = sandbox.run(&["version", "-o", "json"]).json();
+    assert_eq!(told["version"], version);
+    let build = &told["build"];
+    assert!(build["rustc"].as_str().is_some_and(|it| it.starts_with("rustc ")), "{told}");
+    assert!(build["target"].as_str().is_some_and(|it| it.contains("linux")), "{told}");
+    assert!(build["profile"].is_string() && build.get("commit").is_some(), "{told}");
 }
 
 #[test]

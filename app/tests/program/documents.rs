@@ -40,6 +40,9 @@ fn type_all(page: &str) {
     let programs = sandbox.work().join("../programs");
     fs::create_dir_all(&programs).expect("a directory");
     symlink(env!("CARGO_BIN_EXE_setpoint"), programs.join("setpoint")).expect("a link");
+    // The pages speak of files as they are in the repository.
+    let examples = root().join("examples").canonicalize().expect("there are examples");
+    symlink(examples, sandbox.work().join("examples")).expect("a link");
     let path = std::env::var("PATH").unwrap_or_default();
     let script = format!("set -euo pipefail\nset -x\n{}", commands(&text));
     sandbox.write("typed.sh", &script);
@@ -92,6 +95,63 @@ fn configuration_does_what_it_says() {
 #[test]
 fn compatibility_does_what_it_says() {
     type_all("docs/compatibility.md");
+}
+
+#[test]
+fn inference_does_what_it_says() {
+    type_all("docs/inference.md");
+}
+
+#[test]
+fn machines_does_what_it_says() {
+    type_all("docs/machines.md");
+}
+
+#[test]
+fn storage_does_what_it_says() {
+    type_all("docs/storage.md");
+}
+
+/// Pages that have nothing to type.
+#[test]
+fn pages_for_contributors_have_no_commands_that_nobody_runs() {
+    for page in ["docs/extending.md", "docs/releasing.md"] {
+        let text = fs::read_to_string(root().join(page)).expect("the page is there");
+        assert_eq!(commands(&text), "", "{page}");
+    }
+}
+
+/// The table of keys is what the program says; SETPOINT_BLESS writes it.
+#[test]
+fn the_reference_is_that_of_the_program() {
+    let path = root().join("docs/configuration.md");
+    let page = fs::read_to_string(&path).expect("the page is there");
+    let (begin, end) = ("<!-- reference: begin -->\n", "<!-- reference: end -->\n");
+    let (before, rest) = page.split_once(begin).expect("it begins");
+    let (_, after) = rest.split_once(end).expect("it ends");
+    let table = Sandbox::new().run(&["config", "reference"]).stdout;
+    let wanted = format!("{before}{begin}{table}{end}{after}");
+    if std::env::var_os("SETPOINT_BLESS").is_some() {
+        fs::write(&path, &wanted).expect("it is written");
+    } else {
+        assert!(page == wanted, "run this test with SETPOINT_BLESS=1");
+    }
+}
+
+#[test]
+fn links_between_documents_lead_somewhere() {
+    let pages = fs::read_dir(root().join("docs")).expect("the pages").flatten();
+    let pages = pages.map(|page| page.path()).filter(|path| path.extension().is_some());
+    let first = ["README.md", "README.zh-CN.md"].map(|name| root().join(name));
+    for page in pages.chain(first) {
+        let text = fs::read_to_string(&page).expect("a page");
+        for link in text.split("](").skip(1).filter_map(|rest| rest.split(')').next()) {
+            let file = link.split('#').next().unwrap_or_default();
+            let is_file = !file.is_empty() && !file.contains("://");
+            let target = page.parent().expect("a directory").join(file);
+            assert!(!is_file || target.exists(), "{}: {link}", page.display());
+        }
+    }
 }
 
 #[test]

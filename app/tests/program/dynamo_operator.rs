@@ -4,9 +4,17 @@
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
+use apiserver::identity::AlternativeName;
+use apiserver::identity::certificates::Authority;
+use apiserver::identity::key_files::{Directory, KeyFiles, Privacy};
+use base64::Engine;
+use base64::engine::general_purpose::STANDARD;
+use reconcile::Environment;
+use reconcile::environment::System;
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
@@ -276,7 +284,7 @@ fn an_operator_is_configured_by_the_file_that_its_users_have() {
 fn the_log_of_an_operator_is_read_by_its_name() {
     let sandbox = Sandbox::new();
     let nothing = sandbox.run(&["logs", "--operator", "dynamo"]);
-    assert_eq!(nothing.code, Some(3), "{nothing:?}");
+    assert_eq!(nothing.code, Some(5), "{nothing:?}");
     let unknown = sandbox.run(&["logs", "--operator", "dinamo"]);
     let expected = "there is no operator \"dinamo\"; there are trainer, jobset, dynamo, lws";
     assert!(unknown.code == Some(2) && unknown.stderr.contains(expected), "{unknown:?}");
@@ -305,4 +313,118 @@ fn the_log_of_an_operator_is_read_by_its_name() {
     assert!(last["number"].as_u64() > Some(1) && last["controller"].is_string(), "{last}");
     let others = sandbox.run(&["logs", "--operator", "lws"]);
     assert!(others.code == Some(0) && others.stdout.is_empty(), "{others:?}");
+}
+
+/// The definition of a kind that takes anything.
+fn definition(group: &str, kind: &str, plural: &str) -> Value {
+    let schema = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({"apiVersion": "apiextensions.k8s.io/v1", "kind": "CustomResourceDefinition",
+        "metadata": {"name": format!("{plural}.{group}")}, "spec": {
+            "group": group, "scope": "Namespaced",
+            "names": {"kind": kind, "plural": plural, "singular": kind.to_lowercase()},
+            "versions": [{"name": "v1alpha1", "served": true, "storage": true,
+                "subresources": {"status": {}}, "schema": {"openAPIV3Schema": schema}}]}})
+}
+
+#[test]
+fn what_a_cluster_learns_later_is_used_without_a_start() {
+    let sandbox = Sandbox::new();
+    let parts = ["--store", "memory", "--components", "api,controllers,inference"];
+    let server = sandbox.start(&parts);
+    let kubeconfig = crate::sandbox::text(&server.ready, "kubeconfig");
+    let kubectl = |line: &str, manifest: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        sandbox.kubectl(&[&["--kubeconfig", &kubeconfig], &words[..]].concat(), manifest)
+    };
+    until("a graph that is made", || match kubectl("create -f -", &graph("default", "early")) {
+        ended if ended.code == Some(0) => Ok(()),
+        ended => Err(format!("{ended:?}")),
+    });
+    for (kind, plural) in [
+        ("PodCliqueSet", "podcliquesets"),
+        ("PodClique", "podcliques"),
+        ("PodCliqueScalingGroup", "podcliquescalinggroups"),
+    ] {
+        let ended = kubectl("create -f -", &definition("grove.io", kind, plural).to_string());
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    // Graphs that are made from some moment on are cliques; those from before stay what they are.
+    let mut number = 0;
+    until("a graph that Grove starts", || {
+        number += 1;
+        kubectl("create -f -", &graph("default", &format!("late-{number}")));
+        match kubectl("get podcliquesets.grove.io -o name", "") {
+            ended if ended.stdout.contains("/late-") => Ok(()),
+            ended => Err(format!("{ended:?}")),
+        }
+    });
+    let line = "get dgd early -o jsonpath={.metadata.annotations.nvidia\\.com/workload-provider}";
+    assert_eq!(kubectl(line, "").stdout, "component");
+}
+
+/// Certificates as somebody else would have made and mounted them.
+fn mount(directory: &Path) -> String {
+    let now = System.now().as_second();
+    let files = Directory { path: directory.to_owned() };
+    let authority = Authority::load_or_create(&files, now).expect("an authority");
+    let names = [AlternativeName::Address(own_address().parse().expect("an address"))];
+    let issued = authority.issue_serving(&names, now).expect("a certificate");
+    for (name, text) in [
+        ("tls.crt", issued.certificate_pem()),
+        ("tls.key", issued.key_pem()),
+        ("ca.crt", authority.bundle_pem()),
+    ] {
+        files.write(name, text.as_bytes(), Privacy::Private).expect("written");
+    }
+    STANDARD.encode(authority.bundle_pem())
+}
+
+#[test]
+fn certificates_that_others_mount_are_served_and_told_to_who_converts() {
+    let sandbox = Sandbox::new();
+    let server = sandbox.start(&["--store", "memory", "--components", "api,controllers"]);
+    let kubeconfig = crate::sandbox::text(&server.ready, "kubeconfig");
+    let kubectl = |line: &str, manifest: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        sandbox.kubectl(&[&["--kubeconfig", &kubeconfig], &words[..]].concat(), manifest)
+    };
+    let directory = sandbox.work().join("certificates");
+    let port = TcpListener::bind("0.0.0.0:0").and_then(|it| it.local_addr()).expect("one").port();
+    let url = format!("https://{}:{port}", own_address());
+    let webhook =
+        format!("port: {port}, certProvisionMode: manual, certDir: '{}'", directory.display());
+    sandbox.write("file.yaml", &FILE.replace("host: 0.0.0.0, port: 0", &webhook));
+    let line = format!(
+        "operator --enable dynamo --kubeconfig {kubeconfig} --config file.yaml --install \
+         --webhook-url {url} -o json"
+    );
+    let words: Vec<&str> = line.split(' ').collect();
+    let own = sandbox.start_command(&words);
+    let bundle = mount(&directory);
+    let line = "get crd dynamographdeployments.nvidia.com -o \
+                jsonpath={.spec.conversion.webhook.clientConfig.caBundle}";
+    until("a definition that is told", || match kubectl(line, "") {
+        ended if ended.stdout == bundle => Ok(()),
+        ended => Err(format!("{ended:?}")),
+    });
+    // Who is asked before objects are written is for those who made the certificates to tell.
+    let line = "get validatingwebhookconfigurations dynamo-operator-validating -o \
+                jsonpath={.webhooks[0].clientConfig.caBundle}";
+    assert_eq!(kubectl(line, "").stdout, "");
+    for configuration in ["mutating", "validating"] {
+        let line = format!("delete {configuration}webhookconfigurations --all");
+        assert_eq!(kubectl(&line, "").code, Some(0));
+    }
+    // What is stored in one version is read in the other: over TLS, with what was mounted.
+    until("a graph that is made", || match kubectl("create -f -", &graph("default", "g")) {
+        ended if ended.code == Some(0) => Ok(()),
+        ended => Err(format!("{ended:?}")),
+    });
+    let line = "get dynamographdeployments.v1alpha1.nvidia.com g -o jsonpath={.spec.services}";
+    until("a graph that is converted", || match kubectl(line, "") {
+        ended if ended.stdout.contains("Frontend") => Ok(()),
+        ended => Err(format!("{ended:?}")),
+    });
+    let (code, stderr) = own.stop();
+    assert_eq!(code, Some(0), "{stderr}");
 }

@@ -1,8 +1,9 @@
-//! Pods in containers of real engines, Docker and Podman, used through kubectl. The image is made of
-//! the machine's busybox; no registry is asked.
+//! Pods in containers of real engines, Docker and Podman, used through kubectl. The image is made
+//! of the machine's busybox; no registry is asked.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use servers::Engine;
@@ -10,13 +11,18 @@ use servers::Engine;
 use crate::node::Machine;
 use crate::sandbox::Sandbox;
 
-const IMAGE: &str = "setpoint.test/shell:1";
+pub const IMAGE: &str = "setpoint.test/shell:1";
 
 fn machine(engine: &Engine, name: &str) -> Machine {
     engine.make_shell(IMAGE).expect("an image is made");
+    machine_at(engine.socket(), name)
+}
+
+/// A node whose runtime is at a socket.
+pub fn machine_at(socket: &Path, name: &str) -> Machine {
     let mut machine = Machine { sandbox: Sandbox::new(), started: None };
     machine.sandbox.set("SETPOINT_RUNTIME", name);
-    let socket = engine.socket().display().to_string();
+    let socket = socket.display();
     machine.sandbox.set("CONTAINER_RUNTIME_ENDPOINT", format!("unix://{socket}"));
     machine.begin();
     let version = "get nodes -o jsonpath={.items[0].status.nodeInfo.containerRuntimeVersion}";
@@ -25,7 +31,7 @@ fn machine(engine: &Engine, name: &str) -> Machine {
 }
 
 /// A pod of one container that runs a script.
-fn pod(name: &str, script: &str) -> String {
+pub fn pod(name: &str, script: &str) -> String {
     format!(
         "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{\
          terminationGracePeriodSeconds: 2, containers: [{{name: main, image: {IMAGE:?}, \
@@ -35,31 +41,40 @@ fn pod(name: &str, script: &str) -> String {
 
 #[test]
 fn pods_run_in_containers_of_docker() {
+    if !Engine::is_possible() {
+        return;
+    }
     let engine = Engine::docker().expect("dockerd starts");
     everything(&engine, "docker");
 }
 
 #[test]
 fn pods_run_in_containers_of_podman() {
+    if !Engine::is_possible() {
+        return;
+    }
     let engine = Engine::podman().expect("podman starts");
     everything(&engine, "podman");
 }
 
 fn everything(engine: &Engine, name: &str) {
     let mut machine = machine(engine, name);
-    machine.kubectl(&["apply", "-f", "-"], &pod("hello", "echo hi; hostname; exec cat"));
+    machine.kubectl(
+        &["apply", "-f", "-"],
+        &pod("hello", "echo hi; hostname; while :; do cat; sleep 1; done"),
+    );
     machine.kubectl(&["wait", "pod/hello", "--for=condition=Ready", "--timeout=60s"], "");
     let (_, list) = engine.ask(("GET", "/containers/json"), b"").expect("it answers");
     assert!(list.contains("/k8s_default_hello_main\""), "{list}");
     streams(&machine);
     refusals(&machine);
     services(&machine);
-    let told =
-        "get pod hello -o jsonpath={.status.containerStatuses[0]['containerID','restartCount']}";
-    let before = machine.until(told, |told| told.starts_with(&format!("{name}://")));
+    let fields = "['containerID','restartCount']";
+    let told = format!("get pod hello -o jsonpath={{.status.containerStatuses[0]{fields}}}");
+    let before = machine.until(&told, |told| told.starts_with(&format!("{name}://")));
     machine.restart();
     machine.until("exec hello -- echo again", |said| said == "again");
-    assert_eq!(machine.until(told, |told| !told.is_empty()), before);
+    assert_eq!(machine.until(&told, |told| !told.is_empty()), before);
     training(&machine);
     machine.kubectl(&["delete", "trainjob,deployment,pod", "--all", "--timeout=60s"], "");
     let left = || engine.ask(("GET", "/containers/json?all=1"), b"").expect("it answers").1;
@@ -67,7 +82,7 @@ fn everything(engine: &Engine, name: &str) {
 }
 
 /// logs, exec, attach, cp, port-forward.
-fn streams(machine: &Machine) {
+pub fn streams(machine: &Machine) {
     machine.until("logs hello", |log| log == "hi\nhello");
     assert_eq!(machine.kubectl(&["logs", "hello", "--tail=1"], ""), "hello");
     let stamped = machine.kubectl(&["logs", "hello", "--timestamps", "--tail=1"], "");
@@ -119,7 +134,7 @@ fn streams(machine: &Machine) {
 }
 
 /// What cannot run says why.
-fn refusals(machine: &Machine) {
+pub fn refusals(machine: &Machine) {
     let one = |name: &str, image: &str, policy: &str, command: &str| {
         format!(
             "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{containers: \
@@ -197,7 +212,7 @@ spec: {selector: {app: web}, ports: [{port: 80, targetPort: http}]}
 ";
 
 /// Services by name, files of a volume, and an update that rolls.
-fn services(machine: &Machine) {
+pub fn services(machine: &Machine) {
     machine.kubectl(&["apply", "-f", "-"], &WEB.replace("IMAGE", IMAGE));
     machine.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"], "");
     let by_name = "exec hello -- wget -qO- http://web.default.svc.cluster.local/";
@@ -239,7 +254,7 @@ spec:
 ";
 
 /// A job of two ranks whose trainer is a script.
-fn training(machine: &Machine) {
+pub fn training(machine: &Machine) {
     machine.kubectl(&["apply", "-f", "-"], &TRAINING.replace("IMAGE", IMAGE));
     machine.kubectl(&["wait", "trainjob/shell", "--for=condition=Complete", "--timeout=90s"], "");
     let label = "jobset.sigs.k8s.io/jobset-name=shell";

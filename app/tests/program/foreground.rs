@@ -99,7 +99,7 @@ fn a_killed_program_is_followed_by_another() {
     assert!(sandbox.data().join("setpoint.sock").exists());
     assert_eq!(
         sandbox.run(&["status"]).code,
-        Some(3),
+        Some(5),
         "the file of a dead process is not believed"
     );
     assert_eq!(sandbox.run(&["down"]).code, Some(0));

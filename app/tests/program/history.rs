@@ -144,7 +144,7 @@ fn a_bad_edit_is_seen_explained_and_undone() {
         (&["why", "web"], "KIND/NAME"),
     ] {
         let refused = cluster.run(arguments);
-        assert_eq!(refused.code, Some(1), "{arguments:?} {refused:?}");
+        assert!(matches!(refused.code, Some(1 | 5)), "{arguments:?} {refused:?}");
         assert!(refused.stderr.contains(told), "{arguments:?} {refused:?}");
     }
     assert_eq!(cluster.started.stop().0, Some(0));

@@ -70,7 +70,10 @@ kind: DynamoGraphDeployment
 metadata: {name: first}
 spec:
   services:
-    Frontend: {componentType: frontend, replicas: 0}
+    Frontend:
+      componentType: frontend
+      replicas: 0
+      extraPodSpec: {mainContainer: {image: 'none:1.0.0'}}
 ---
 apiVersion: vm.novasphere.dev/v1alpha1
 kind: Wukong

@@ -2,13 +2,17 @@
 
 mod background;
 mod booted;
+mod chart;
 mod cluster;
 mod command_line;
 mod commands;
 mod configuration;
 mod console;
+mod containerd;
 mod controller;
+mod conventions;
 mod defects;
+mod demo;
 mod documents;
 mod dynamo_operator;
 mod engines;
@@ -36,5 +40,6 @@ mod streams;
 mod traces;
 mod trained;
 mod training;
+mod training_examples;
 mod vm_images;
 mod volumes;

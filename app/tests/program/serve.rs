@@ -91,7 +91,7 @@ fn a_graph_of_a_file_is_watched_shown_drawn_scaled_and_asked() {
         });
     // What is not there, and what is none, is said.
     let missing = serve(&["show", "nothing"]);
-    assert!(missing.code == Some(1) && missing.stderr.contains("nothing"), "{missing:?}");
+    assert!(missing.code == Some(5) && missing.stderr.contains("nothing"), "{missing:?}");
     machine.sandbox.write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n");
     let none = serve(&["-f", "pod.yaml"]);
     assert!(none.error().contains("has no DynamoGraphDeployment in it"), "{none:?}");
@@ -111,7 +111,7 @@ fn a_graph_that_cannot_be_made_says_why_to_whoever_watches() {
         .replace("command: [python3, /", "command: [python3, -m, dynamo.sglang, /");
     machine.sandbox.write("mixed.yaml", &other);
     let ended = machine.sandbox.run(&["serve", "-f", "mixed.yaml", "--watch"]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(4), "{ended:?}");
     assert!(ended.stdout.contains("multiple backend frameworks detected"), "{ended:?}");
 }
 

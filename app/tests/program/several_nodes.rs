@@ -2,12 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpStream;
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use serde_json::Value;
 use tokio::time::Instant;
 
-use crate::sandbox::{Sandbox, Started, text};
+use crate::sandbox::{Ended, Sandbox, Started, text};
 
 /// A node is missed after forty seconds, and a loaded machine is slow.
 const PATIENCE: Duration = Duration::from_secs(150);
@@ -107,12 +110,20 @@ impl Nodes {
     }
 
     fn kubectl(&self, line: &str, manifest: &str) -> String {
+        let ended = self.run_kubectl(line, manifest);
+        assert_eq!(ended.code, Some(0), "kubectl {line}: {ended:?}");
+        ended.stdout
+    }
+
+    fn try_kubectl(&self, line: &str) -> Ended {
+        self.run_kubectl(line, "")
+    }
+
+    fn run_kubectl(&self, line: &str, manifest: &str) -> Ended {
         let kubeconfig = text(&self.api.ready, "kubeconfig");
         let mut words = vec!["--kubeconfig", &kubeconfig];
         words.extend(line.split(' '));
-        let ended = self.sandbox.kubectl(&words, manifest);
-        assert_eq!(ended.code, Some(0), "kubectl {line}: {ended:?}");
-        ended.stdout
+        self.sandbox.kubectl(&words, manifest)
     }
 
     #[track_caller]
@@ -154,6 +165,7 @@ impl Nodes {
         assert_eq!((count, names.len()), (6, 6), "each pod is started once: {}", starts());
 
         self.ask_from_each_node();
+        let pods = self.stream_from_each_node();
         let lease = "-n kube-system get lease kube-controller-manager \
                      -o jsonpath={.spec.holderIdentity}";
         let holder = self.kubectl(lease, "");
@@ -161,6 +173,7 @@ impl Nodes {
         let killed = self.nodes.remove(&leader).unwrap_or_else(|| panic!("{holder} leads"));
         killed.signal("KILL");
         killed.wait();
+        self.is_refused(&leader, &pods[&leader]);
         self.until(lease, |now| !now.is_empty() && !now.starts_with(&leader));
         let survivor = self.nodes.keys().next().expect("one is left").clone();
         let ready = "get deployment web -o jsonpath={.status.readyReplicas}";
@@ -184,6 +197,59 @@ impl Nodes {
             self.until(&phase, |phase| phase == "Succeeded");
             let answers = fs::read_to_string(&answers).unwrap_or_default();
             assert_eq!(answers, "node-1\nnode-2\n", "from {node}");
+        }
+    }
+
+    /// The server that is asked has no node: what it shows of pods comes from other processes.
+    fn stream_from_each_node(&self) -> BTreeMap<String, String> {
+        let name = "-o jsonpath={.items[0].metadata.name}";
+        let select = |node: &String| {
+            let select = format!("get pods -l app=web --field-selector spec.nodeName={node}");
+            (node.clone(), self.kubectl(&format!("{select} {name}"), ""))
+        };
+        let pods: BTreeMap<String, String> = self.nodes.keys().map(select).collect();
+        for (node, pod) in &pods {
+            self.until(&format!("logs {pod}"), |said| said.contains("GET /node"));
+            let file = format!("/tmp/{pod}/node");
+            let said = self.kubectl(&format!("exec -i {pod} -- cat {file} -"), "typed\n");
+            assert_eq!(said, format!("{node}\ntyped\n"));
+            let path = format!("/api/v1/namespaces/default/pods/{pod}:8000/proxy/node");
+            assert_eq!(self.kubectl(&format!("get --raw {path}"), ""), format!("{node}\n"));
+            assert_eq!(self.forwarded(pod), format!("{node}\n"));
+            let ended = self.try_kubectl(&format!("exec {pod} -- sh -c exit\t7"));
+            assert_eq!(ended.code, Some(7), "{ended:?}");
+        }
+        pods
+    }
+
+    /// What a pod answers through `kubectl port-forward`.
+    fn forwarded(&self, pod: &str) -> String {
+        let kubeconfig = text(&self.api.ready, "kubeconfig");
+        let mut forward = Command::new("kubectl")
+            .args(["--kubeconfig", &kubeconfig, "port-forward", pod, ":8000"])
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("kubectl must start");
+        let mut said = String::new();
+        let stdout = forward.stdout.take().expect("its output is taken");
+        BufReader::new(stdout).read_line(&mut said).expect("it must say where it listens");
+        let address = said.split(' ').nth(2).unwrap_or_default();
+        let mut stream = TcpStream::connect(address).expect("it must listen");
+        stream.write_all(b"GET /node HTTP/1.0\r\n\r\n").expect("it must take the request");
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer).expect("it must answer");
+        forward.kill().expect("it runs");
+        forward.wait().expect("it ended");
+        answer.split("\r\n\r\n").nth(1).unwrap_or_default().to_owned()
+    }
+
+    /// A process that is gone is named, with what to do.
+    fn is_refused(&self, node: &str, pod: &str) {
+        for line in [format!("logs {pod}"), format!("exec {pod} -- true")] {
+            let ended = self.try_kubectl(&line);
+            assert_ne!(ended.code, Some(0), "{ended:?}");
+            let expected = format!("node \"{node}\" does not answer");
+            assert!(ended.stderr.contains(&expected), "{line}: {ended:?}");
         }
     }
 

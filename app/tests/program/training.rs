@@ -87,7 +87,7 @@ fn the_rank_that_failed_is_shown_with_its_last_lines() {
     let machine = begin();
     machine.sandbox.write("fails.py", FAILS);
     let ended = train(&machine, &["fails.py", "--nodes", "2", "--name", "fails", "--watch"]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(4), "{ended:?}");
     let failed = "[fails] node-1 failed with exit code 3; its last lines:\n[node-1] out of luck\n";
     assert!(ended.stdout.ends_with(failed), "{ended:?}");
     let shown = train(&machine, &["show", "fails"]);
@@ -105,7 +105,7 @@ fn what_is_followed_can_be_read_by_programs_too() {
     let ended = train(&machine, &words);
     let read = |line: &str| serde_json::from_str::<Value>(line).expect("every line is JSON");
     let told: Vec<Value> = ended.stdout.lines().map(read).collect();
-    assert_eq!((ended.code, &told[0]), (Some(1), &json!({"name": "fails"})));
+    assert_eq!((ended.code, &told[0]["name"]), (Some(4), &json!("fails")));
     let has = |wanted: &Value| told.contains(wanted);
     assert!(has(&json!({"rank": "node-1", "line": "out of luck"})), "{ended:?}");
     assert!(has(&json!({"job": "fails", "state": "failed", "progress": null})), "{ended:?}");
@@ -135,13 +135,14 @@ fn who_waits_is_told_why() {
     let machine = begin();
     machine.sandbox.write("large.yaml", WANTS_TOO_MUCH);
     let ended = train(&machine, &["-f", "large.yaml", "--watch"]);
-    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(ended.code, Some(4), "{ended:?}");
     assert!(ended.stdout.contains("[large] waits: large-node-0-0-"), "{ended:?}");
     assert!(ended.stdout.contains("Insufficient cpu"), "{ended:?}");
     let late = "[large] failed: DeadlineExceeded: TrainJob exceeded its active deadline\n";
     assert!(ended.stdout.ends_with(late), "{ended:?}");
     // What is not there, or is no job, is said in one line.
     let missing = train(&machine, &["show", "nothing"]);
+    assert_eq!(missing.code, Some(5), "{missing:?}");
     assert!(missing.error().contains("there is no TrainJob \"nothing\" in default"), "{missing:?}");
     machine.sandbox.write("pod.yaml", "kind: Pod\n");
     let wrong = train(&machine, &["-f", "pod.yaml"]);

@@ -153,8 +153,10 @@ async fn traces(pods: usize) -> anyhow::Result<()> {
         api.ask(&format!("POST {PODS}"), &pod(&format!("other{number:06}"))).await?;
     }
     let jobs = "/apis/batch/v1/namespaces/default/jobs";
-    let job = json!({"metadata": {"name": "train"}, "spec": {"parallelism": pods, "completions": pods,
-        "template": {"spec": {"restartPolicy": "Never", "containers": [{"name": "c", "image": "i"}]}}}});
+    let job = json!({"metadata": {"name": "train"},
+        "spec": {"parallelism": pods, "completions": pods,
+            "template": {"spec": {"restartPolicy": "Never",
+                "containers": [{"name": "c", "image": "i"}]}}}});
     let made = api.ask(&format!("POST {jobs}"), &job).await?;
     let made: Value = serde_json::from_slice(&made).context("a job")?;
     for number in 0..pods {

@@ -211,13 +211,8 @@ impl Server {
             }
             Path::Resource(target) if target.group == history::GROUP => {
                 let place = self.traffic.enter("get", &asked.user)?;
-                let asked = history::Asked {
-                    user: asked.user,
-                    id: asked.id,
-                    body: read_body(body).await?,
-                    warnings: asked.warnings,
-                    query: options.all,
-                };
+                let asked = Asked { body: read_body(body).await?, ..asked };
+                let asked = asked.of_the_past(options);
                 let mut answer = history::answer(self, &parts, asked).await?;
                 answer.place = place;
                 Ok(answer)
@@ -481,6 +476,13 @@ pub(crate) struct Asked {
     body: Bytes,
     warnings: Warnings,
     carried: Carried,
+}
+
+impl Asked {
+    fn of_the_past(self, options: Options) -> history::Asked {
+        let Asked { user, id, body, warnings, .. } = self;
+        history::Asked { user, id, body, warnings, query: options.all }
+    }
 }
 
 impl From<history::Asked> for Asked {

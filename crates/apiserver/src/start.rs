@@ -21,6 +21,7 @@ use crate::first_objects::Cluster;
 use crate::identity::certificates::{Authority, ClientRequest, Issued};
 use crate::identity::key_files::Directory;
 use crate::identity::kubeconfig::{Credential, Entry};
+use crate::identity::peers::Peers;
 use crate::identity::tls::{self, Serving};
 use crate::identity::tokens::Tokens;
 use crate::identity::{self, AlternativeName, GROUP_MASTERS, User};
@@ -74,6 +75,8 @@ pub struct Settings {
     /// Whether others are told where it listens. One that serves only its own process has nothing
     /// to tell.
     pub is_advertised: bool,
+    /// Whether other processes on the same store may have nodes.
+    pub is_shared: bool,
 }
 
 impl Default for Settings {
@@ -85,6 +88,7 @@ impl Default for Settings {
             domain: DOMAIN.to_owned(),
             profile: Profile::default(),
             is_advertised: true,
+            is_shared: false,
         }
     }
 }
@@ -179,6 +183,10 @@ pub async fn start_with(
         connected: Default::default(),
         stop: options.stop,
     });
+    if settings.is_shared {
+        let (authority, environment) = (keys.authority.clone(), keys.environment.clone());
+        server.connected.share(Peers { authority, environment });
+    }
     let caught_up = server.definitions.catch_up(&server).await;
     caught_up.map_err(failed("read the definitions of custom resources"))?;
     let tls = Arc::new(tls);
@@ -233,7 +241,7 @@ fn prepare(
 ) -> Result<(Keys, Tokens, ServerConfig), identity::Error> {
     let files = Directory { path: options.directory.clone() };
     let now = time::unix_seconds(environment.now());
-    let authority = Authority::load_or_create(&files, now)?;
+    let authority = Arc::new(Authority::load_or_create(&files, now)?);
     if authority.needs_renewal(now) {
         warn!("the certificate authority is old, or the clock is wrong");
     }
@@ -280,7 +288,7 @@ fn names(options: &Options, settings: &Settings) -> Vec<AlternativeName> {
 /// The authority of the cluster, and the certificate that is served.
 pub struct Keys {
     files: Directory,
-    authority: Authority,
+    authority: Arc<Authority>,
     names: Vec<AlternativeName>,
     issued: Issued,
     serving: Arc<Serving>,

@@ -6,6 +6,7 @@
 use serde::Deserialize;
 use serde_json::Value;
 
+use crate::checkpoint::storage::Storage;
 use crate::settings::{Discovery, Gates, Infrastructure, Ingress, Mesh, Roles, Settings};
 
 pub const API_VERSION: &str = "operator.config.dynamo.nvidia.com/v1alpha1";
@@ -13,6 +14,10 @@ pub const KIND: &str = "OperatorConfiguration";
 
 const LEVELS: [&str; 4] = ["debug", "info", "warn", "error"];
 const FORMATS: [&str; 2] = ["json", "console"];
+/// Certificates are made by others.
+const MANUAL: &str = "manual";
+/// Where they are mounted unless it is said.
+const CERTIFICATES: &str = "/tmp/k8s-webhook-server/serving-certs";
 
 /// The file.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -64,6 +69,15 @@ pub struct Webhook {
     cert_provision_mode: Option<String>,
     secret_name: Option<String>,
     service_name: Option<String>,
+}
+
+impl Webhook {
+    /// The directory that others put certificates into; nothing if they are made here.
+    pub fn mounted(&self) -> Option<&str> {
+        let directory = self.cert_dir.as_deref().filter(|directory| !directory.is_empty());
+        let is_manual = self.cert_provision_mode.as_deref() == Some(MANUAL);
+        is_manual.then_some(directory.unwrap_or(CERTIFICATES))
+    }
 }
 
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -234,12 +248,11 @@ impl Configuration {
         must(level, "logging.level must be one of debug, info, warn, error");
         let format = is_one_of(&self.logging.format, &FORMATS);
         must(format, "logging.format must be json or console");
-        let mode = is_one_of(&self.server.webhook.cert_provision_mode, &["auto"]);
-        must(
-            mode,
-            "server.webhook.certProvisionMode must be auto: certificates are made and renewed by \
-             the operator itself",
-        );
+        let mode = is_one_of(&self.server.webhook.cert_provision_mode, &["auto", MANUAL]);
+        must(mode, "server.webhook.certProvisionMode must be auto or manual");
+        if let Err(why) = self.storage() {
+            must(false, &why);
+        }
         let mesh = self.service_mesh.provider.as_str();
         must(matches!(mesh, "" | "istio"), "serviceMesh.provider must be istio or empty");
         wrong
@@ -284,6 +297,11 @@ impl Configuration {
             mesh: self.mesh(usual.mesh),
             termination_delay: or(delay, usual.termination_delay),
             seccomp_profile: self.seccomp_profile(usual.seccomp_profile),
+            storage: self.storage().ok().flatten(),
+            cleanup_image: or(
+                self.checkpoint["cleanupImage"].as_str().unwrap_or_default(),
+                usual.cleanup_image,
+            ),
             discovers_gpus: self.gpu.discovery_enabled.unwrap_or(!self.is_restricted()),
             manages_roles: !self.is_restricted(),
             ..usual
@@ -319,6 +337,14 @@ impl Configuration {
             client_certificate: or("clientCertificate", usual.client_certificate),
             private_key: or("privateKey", usual.private_key),
             authority: or("caCertificates", usual.authority),
+        }
+    }
+
+    /// Where checkpoints are kept; nobody has any where they are off.
+    fn storage(&self) -> Result<Option<Storage>, String> {
+        match self.checkpoint["enabled"] == true {
+            true => Storage::read(&self.checkpoint["storage"]),
+            false => Ok(None),
         }
     }
 
@@ -397,8 +423,22 @@ security: {enableHTTP2: false}
         let misspelt = WHOLE.replace("natsAddress", "natsAdress");
         let error = Configuration::read(&misspelt).expect_err("an unknown field");
         assert!(error.contains("natsAdress"), "{error}");
-        let manual = WHOLE.replace("certProvisionMode: auto", "certProvisionMode: manual");
-        assert!(Configuration::read(&manual).is_err());
+        let other = WHOLE.replace("certProvisionMode: auto", "certProvisionMode: magic");
+        let error = Configuration::read(&other).expect_err("an unknown mode");
+        assert!(error.contains("certProvisionMode must be auto or manual"), "{error}");
+    }
+
+    #[test]
+    fn certificates_of_others_are_where_the_file_says_or_where_they_usually_are() {
+        let mounted = |mode: &str| {
+            let text = WHOLE.replace("certProvisionMode: auto", mode);
+            let read = Configuration::read(&text).expect("a good file");
+            read.server.webhook.mounted().map(str::to_owned)
+        };
+        assert_eq!(mounted("certProvisionMode: auto"), None);
+        assert_eq!(mounted("certProvisionMode: manual").as_deref(), Some(CERTIFICATES));
+        let there = mounted("certProvisionMode: manual, certDir: /certs");
+        assert_eq!(there.as_deref(), Some("/certs"));
     }
 
     #[test]

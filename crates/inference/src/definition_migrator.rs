@@ -28,6 +28,8 @@ pub const OBSERVED: &str = "crd-migration.nvidia.com/observed-generation";
 const KINDS: [Kind; 4] = [GRAPH, COMPONENT, ADAPTER, REQUEST];
 /// How soon is looked again after something went wrong.
 const RETRY: Duration = Duration::from_secs(30);
+/// An installation says what may be done a moment after what there is.
+const FIRST: Duration = Duration::from_secs(1);
 /// Objects that are read at once.
 const PAGE: usize = 100;
 
@@ -42,8 +44,9 @@ pub async fn run(context: Context) {
 }
 
 async fn work(context: &Context) {
-    // From then on the kinds are known, and what may be done with them.
+    // From then on the kinds are known, and soon what may be done with them.
     context.cache(GRAPH).reaches(1).await;
+    tokio::time::sleep(FIRST).await;
     while let Err(error) = migrate_all(context).await {
         tracing::warn!(error = %error.chain(), "objects were not all written again");
         tokio::time::sleep(RETRY).await;

@@ -131,7 +131,7 @@ fn operator_rules() -> Value {
         rule(&[""], &["services"], &make_and_drop),
         rule(&[""], &["events"], &["create", "patch"]),
         rule(&["apps"], &["deployments"], &make_and_drop),
-        rule(&["batch"], &["jobs"], &["create", "list", "watch"]),
+        rule(&["batch"], &["jobs"], &["create", "get", "list", "watch"]),
         rule(&["networking.k8s.io"], &["ingresses"], &make_and_drop),
         rule(&["leaderworkerset.x-k8s.io"], &["leaderworkersets"], &make),
         // The same where a cluster knows more.

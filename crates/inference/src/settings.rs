@@ -2,6 +2,7 @@
 
 use reconcile::Kind;
 
+use crate::checkpoint::storage::Storage;
 use crate::kinds::{
     DESTINATION_RULE, INFERENCE_POOL, LEADER_WORKER_SET, POD_CLIQUE_SET, POD_GROUP, POD_SNAPSHOT,
     QUEUE, RESOURCE_CLAIM_TEMPLATE,
@@ -36,6 +37,9 @@ pub struct Settings {
     pub termination_delay: String,
     /// The filter of system calls under which workers are frozen; empty for none.
     pub seccomp_profile: String,
+    /// Where what was frozen is kept, and the image that removes it; none where others keep it.
+    pub storage: Option<Storage>,
+    pub cleanup_image: String,
     /// Where exporters of GPUs are asked; `%s` stands for the address of the exporter's pod.
     pub exporter: String,
     /// Whether nodes may be asked what GPUs they have.
@@ -194,6 +198,8 @@ impl Default for Settings {
             mesh: Mesh::default(),
             termination_delay: "15m0s".to_owned(),
             seccomp_profile: "profiles/block-iouring.json".to_owned(),
+            storage: None,
+            cleanup_image: "busybox:1.36".to_owned(),
             exporter: "http://%s:9400/metrics".to_owned(),
             discovers_gpus: true,
             manages_roles: true,

@@ -1,14 +1,22 @@
 //! What the API server asks a node for, and how a node answers: the output of containers, programs
 //! beside them, connections to their ports. The two know each other by nothing else.
+//!
+//! `wire.rs` carries the same over a connection, for a node of another process: `answer.rs` is the
+//! node's side of it, `remote.rs` the server's.
+
+pub mod answer;
+pub mod remote;
+mod wire;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
+use serde::{Deserialize, Serialize};
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Which output of which container.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LogRequest {
     /// The pod's UID.
     pub pod: String,
@@ -24,7 +32,7 @@ pub struct LogRequest {
 }
 
 /// Why a node has no output to show.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Missing {
     /// The container has not run.
     NotStarted,
@@ -32,10 +40,12 @@ pub enum Missing {
     NoPrevious,
     /// The file cannot be read.
     Unreadable,
+    /// The node does not answer; why is for people to read.
+    Unreachable(String),
 }
 
 /// A program to run beside a container, or without a command the container's own, to be joined.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProgramRequest {
     /// The pod's UID.
     pub pod: String,
@@ -45,7 +55,7 @@ pub struct ProgramRequest {
 }
 
 /// Which streams of a program are wanted.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Streams {
     pub stdin: bool,
     pub stdout: bool,
@@ -70,7 +80,7 @@ pub struct Program {
 }
 
 /// A port of a pod.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DialRequest {
     /// The pod's UID.
     pub pod: String,
@@ -91,8 +101,8 @@ pub trait Node: Send + Sync {
 
     async fn logs(&self, request: LogRequest) -> Result<BoxStream<'static, Bytes>, Missing>;
 
-    /// Whether a container of a pod runs.
-    async fn runs(&self, pod: &str, container: &str) -> bool;
+    /// Whether a container of a pod runs. Fails if the node cannot be asked; why is for people.
+    async fn runs(&self, pod: &str, container: &str) -> Result<bool, String>;
 
     /// Starts a program, or joins one. Why it cannot is for people to read.
     async fn program(&self, request: ProgramRequest) -> Result<Program, String>;

@@ -41,6 +41,8 @@ pub struct Options {
     pub api: SocketAddr,
     /// How others reach this machine.
     pub address: IpAddr,
+    /// Where it answers servers of other processes there, if it does.
+    pub port: Option<u16>,
     /// How the node says that it lives.
     pub heartbeat: Heartbeat,
     /// Without one the node is there, but not ready.

@@ -129,9 +129,11 @@ async fn output_is_kept(runtime: &Arc<dyn PodRuntime>) {
     runtime.start(&spec).await.expect("it starts");
     ended(runtime, &spec.id).await;
     let log = std::fs::read_to_string(runtime.log(&spec.id)).expect("a log");
-    for line in ["stdout F hello-world", "stderr F oops", "stdout F end", "stderr F /tmp"] {
+    for line in ["stdout F hello-world", "stderr F oops", "stderr F /tmp"] {
         assert!(log.contains(line), "{log}");
     }
+    // Some call a last line without an end a part of one.
+    assert!(["stdout F end", "stdout P end"].iter().any(|line| log.contains(line)), "{log}");
     let path = runtime.log(&spec.id);
     runtime.remove_pod(&spec.id.pod).await;
     assert!(!path.exists());

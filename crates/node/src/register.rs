@@ -25,6 +25,8 @@ const RETRY: Duration = Duration::from_secs(1);
 /// Images that are told of, and names of each.
 const IMAGES_MAX: usize = 50;
 const IMAGE_NAMES_MAX: usize = 5;
+/// What is said of a node that only its own process asks.
+const USUAL_PORT: u16 = 10_250;
 /// Who writes.
 pub const MANAGER: &str = "kubelet";
 
@@ -205,7 +207,7 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
             {"type": "InternalIP", "address": options.address.to_string()},
             {"type": "Hostname", "address": options.node},
         ],
-        "daemonEndpoints": {"kubeletEndpoint": {"Port": 10250}},
+        "daemonEndpoints": {"kubeletEndpoint": {"Port": options.port.unwrap_or(USUAL_PORT)}},
         "nodeInfo": machine::info(&runtime),
         "images": images(options.runtime.as_ref().map(|it| it.images()).unwrap_or_default()),
     })

@@ -30,9 +30,10 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         directory: directory.clone(),
         api: SocketAddr::from((Ipv4Addr::LOCALHOST, 6443)),
         address: Ipv4Addr::new(10, 1, 2, 3).into(),
+        port: None,
+        absence: String::new(),
         heartbeat: Default::default(),
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
-        absence: String::new(),
         devices: Arc::new(Devices::open(&directory, &Default::default())),
         network: None,
     };

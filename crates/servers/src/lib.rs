@@ -1,5 +1,6 @@
-//! Private servers for tests: MariaDB and etcd on free loopback ports with temporary data, and a
-//! TCP proxy that cuts connections. Also what tests need of other languages: client libraries.
+//! Private servers for tests: MariaDB and etcd on free loopback ports with temporary data,
+//! containerd on a socket, and a TCP proxy that cuts connections. Also what tests need of other
+//! languages: client libraries.
 //!
 //! A server dies with the process that started it, however that process ends, and its data goes
 //! with it. Nothing here touches a server that the machine runs for other purposes.
@@ -8,6 +9,7 @@
 //! only whether a server answers.
 
 mod clock;
+mod containerd;
 mod cutter;
 mod directory;
 mod engine;
@@ -22,6 +24,7 @@ mod program;
 mod server;
 mod shared;
 
+pub use containerd::{Containerd, SANDBOX_IMAGE};
 pub use cutter::{Admit, Cutter};
 pub use engine::Engine;
 pub use error::Error;

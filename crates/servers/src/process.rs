@@ -2,10 +2,13 @@
 //!
 //! Nothing else belongs here: no policy, no waiting.
 
+use std::ffi::CString;
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::AsRawFd;
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
+use std::path::Path;
 use std::process::{Child, Command};
 use std::sync::OnceLock;
 use std::sync::mpsc;
@@ -62,6 +65,24 @@ pub fn terminate(child: &Child) -> io::Result<()> {
     let id = c_int::try_from(child.id()).map_err(io::Error::other)?;
     // SAFETY: plain system call without memory arguments.
     check(unsafe { libc::kill(id, libc::SIGTERM) })
+}
+
+/// Kills a process of a server of ours.
+#[expect(unsafe_code, reason = "std kills only its own children")]
+pub fn kill(id: u32) {
+    if let Ok(id) = c_int::try_from(id) {
+        // SAFETY: plain system call without memory arguments.
+        unsafe { libc::kill(id, libc::SIGKILL) };
+    }
+}
+
+/// Takes a mount away, even if something still has it open.
+#[expect(unsafe_code, reason = "std does not know mounts")]
+pub fn unmount(place: &Path) {
+    if let Ok(place) = CString::new(place.as_os_str().as_bytes()) {
+        // SAFETY: the text ends with a zero and lives through the call.
+        unsafe { libc::umount2(place.as_ptr(), libc::MNT_DETACH) };
+    }
 }
 
 /// The user that this process acts as; 0 is root.

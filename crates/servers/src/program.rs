@@ -13,6 +13,8 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("etcd", "etcd-server"),
     ("etcdctl", "etcd-client"),
     ("nats-server", "nats-server"),
+    ("containerd", "containerd"),
+    ("ctr", "containerd"),
     ("dockerd", "docker.io"),
     ("podman", "podman"),
     ("runc", "runc"),

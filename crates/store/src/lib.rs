@@ -59,7 +59,8 @@ pub use watch::{Visit, Watch};
 /// 5. `compact(c)` leaves the state at `c` and later, and the changes from `c` on, as they were.
 ///    What is older answers [`Error::Compacted`], never a part of the truth.
 /// 6. Where [`Retention::thinning`] is given, changes that are old enough and churn may be missing,
-///    if a later one of the same key is there: a watch that begins among them is told of both as one.
+///    if a later one of the same key is there: a watch that begins among them is told of both as
+///    one.
 /// 7. Every method except [`Store::commit`] can be dropped and called again without effect.
 ///
 /// # Assumptions

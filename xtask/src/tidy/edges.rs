@@ -45,6 +45,7 @@ const CRATES: &[(&str, Allowed)] = &[
             "training",
             "inference",
             "machines",
+            "link",
         ]),
     ),
     ("sim", Allowed::Everything),

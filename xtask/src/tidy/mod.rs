@@ -8,7 +8,7 @@ mod edges;
 mod files;
 mod lengths;
 mod licences;
-mod metadata;
+pub mod metadata;
 mod names;
 mod ratchet;
 mod rust_text;

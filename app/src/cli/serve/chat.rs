@@ -8,6 +8,7 @@ use inference::value::{list, text};
 use serde_json::json;
 
 use super::cluster::Cluster;
+use crate::cli::Context;
 
 /// What is asked.
 pub struct Question<'a> {
@@ -17,7 +18,25 @@ pub struct Question<'a> {
     pub tokens_max: u32,
 }
 
-pub async fn chat(cluster: &Cluster, name: &str, question: &Question<'_>) -> Result<ExitCode> {
+/// What was answered, and by which model.
+pub struct Answer {
+    pub model: String,
+    pub text: String,
+}
+
+pub async fn chat(
+    cluster: &Cluster,
+    name: &str,
+    question: &Question<'_>,
+    context: &Context,
+) -> Result<ExitCode> {
+    let Answer { model, text } = ask(cluster, name, question).await?;
+    context.output.tell(&text, &json!({"graph": name, "model": model, "answer": text}))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Asks once.
+pub async fn ask(cluster: &Cluster, name: &str, question: &Question<'_>) -> Result<Answer> {
     let graph = cluster.graph(name).await?;
     let frontend = cluster.frontend(&graph).await?;
     let (service, _) = frontend.with_context(|| format!("graph {name} has no frontend yet"))?;
@@ -38,6 +57,6 @@ pub async fn chat(cluster: &Cluster, name: &str, question: &Question<'_>) -> Res
         "messages": [{"role": "user", "content": question.text}]});
     let answer = cluster.requests.post(&format!("{base}/chat/completions"), &body).await;
     let answer = answer.with_context(|| format!("{name} did not answer"))?;
-    println!("{}", text(&answer["choices"][0]["message"]["content"]));
-    Ok(ExitCode::SUCCESS)
+    let text = text(&answer["choices"][0]["message"]["content"]).to_owned();
+    Ok(Answer { model, text })
 }

@@ -11,7 +11,9 @@ use reconcile::requests::Requests;
 use reconcile::{Kind, Name, Object};
 use serde_json::{Value, json};
 
+use crate::cli::Context;
 use crate::cli::connect::{Target, connect};
+use crate::cli::exit::not_found;
 
 /// Who changes graphs.
 const MANAGER: &str = "setpoint-serve";
@@ -35,8 +37,9 @@ impl Cluster {
     pub async fn graph(&self, name: &str) -> Result<Object> {
         let found = self.requests.get(GRAPH, &self.name(name)).await;
         let found = found.with_context(|| format!("could not ask for graph {name}"))?;
-        found.with_context(|| {
-            format!("there is no graph {name:?} in {}; see `setpoint serve ls`", self.namespace)
+        found.ok_or_else(|| {
+            let place = &self.namespace;
+            not_found(format!("there is no graph {name:?} in {place}; see `setpoint serve ls`"))
         })
     }
 
@@ -74,7 +77,13 @@ impl Cluster {
     }
 
     /// Through its adapter, where a component has one.
-    pub async fn scale(&self, name: &str, component: &str, replicas: u32) -> Result<ExitCode> {
+    pub async fn scale(
+        &self,
+        name: &str,
+        component: &str,
+        replicas: u32,
+        context: &Context,
+    ) -> Result<ExitCode> {
         let graph = self.graph(name).await?;
         let parts = list(&graph.value["spec"]["components"]);
         let at = parts.iter().position(|part| text(&part["name"]).eq_ignore_ascii_case(component));
@@ -95,7 +104,11 @@ impl Cluster {
             self.requests.replace(&Seen::unchanged(GRAPH, &graph), &object).await
         };
         changed.with_context(|| format!("could not scale {component} of {name}"))?;
-        println!("{} of {name} is scaled to {replicas}", text(&part["name"]));
+        let component = text(&part["name"]);
+        context.output.tell(
+            &format!("{component} of {name} is scaled to {replicas}"),
+            &json!({"name": name, "component": component, "replicas": replicas}),
+        )?;
         Ok(ExitCode::SUCCESS)
     }
 }

@@ -5,17 +5,19 @@ use std::process::ExitCode;
 use anyhow::Result;
 use inference::names;
 use inference::value::{list, text};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::list::state;
+use crate::cli::Context;
 
-pub async fn draw(cluster: &Cluster, name: &str) -> Result<ExitCode> {
+pub async fn draw(cluster: &Cluster, name: &str, context: &Context) -> Result<ExitCode> {
     let graph = cluster.graph(name).await?;
     let objects = cluster.components(name).await?;
-    for line in lines(&graph.value, &objects) {
-        println!("{line}");
-    }
+    let drawn = lines(&graph.value, &objects).join("\n");
+    let components = &graph.value["status"]["components"];
+    let object = json!({"name": name, "state": state(&graph.value), "components": components});
+    context.output.tell(&drawn, &object)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -60,8 +62,6 @@ fn describe(part: &Value, graph: &Value, objects: &[Value]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use serde_json::json;
-
     use super::*;
 
     #[test]

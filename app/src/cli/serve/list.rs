@@ -4,6 +4,7 @@ use std::fmt;
 use std::process::ExitCode;
 
 use anyhow::Result;
+use inference::kinds::GRAPH;
 use inference::value::{list as items, text};
 use reconcile::conditions;
 use serde::Serialize;
@@ -14,12 +15,13 @@ use crate::cli::Context;
 
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Listed {
+pub struct Listed {
     graphs: Vec<Row>,
 }
 
 #[derive(Serialize)]
 struct Row {
+    kind: &'static str,
     name: String,
     state: String,
     components: Vec<Part>,
@@ -43,10 +45,9 @@ struct Shown {
     address: Option<String>,
 }
 
-pub async fn list(cluster: &Cluster, context: &Context) -> Result<ExitCode> {
+pub async fn list(cluster: &Cluster) -> Result<Listed> {
     let graphs = cluster.graphs().await?;
-    context.output.print(&Listed { graphs: graphs.iter().map(row).collect() })?;
-    Ok(ExitCode::SUCCESS)
+    Ok(Listed { graphs: graphs.iter().map(row).collect() })
 }
 
 pub async fn show(cluster: &Cluster, name: &str, context: &Context) -> Result<ExitCode> {
@@ -91,6 +92,7 @@ fn row(graph: &Value) -> Row {
         }
     };
     Row {
+        kind: GRAPH.kind,
         name: text(&graph["metadata"]["name"]).to_owned(),
         state: state(graph).to_owned(),
         components: items(&graph["spec"]["components"]).iter().map(part).collect(),
@@ -104,7 +106,7 @@ impl fmt::Display for Listed {
         }
         let widest = self.graphs.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
         write!(formatter, "{:widest$}  STATE         COMPONENTS", "NAME")?;
-        for Row { name, state, components } in &self.graphs {
+        for Row { name, state, components, .. } in &self.graphs {
             write!(formatter, "\n{name:widest$}  {state:<12}")?;
             for Part { name, ready, desired } in components {
                 write!(formatter, "  {name} {ready}/{desired}")?;

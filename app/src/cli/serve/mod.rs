@@ -1,9 +1,9 @@
 //! `setpoint serve`: serves models with graphs of components, and tells how they fare.
 
-mod chat;
-mod cluster;
+pub(in crate::cli) mod chat;
+pub(in crate::cli) mod cluster;
 mod draw;
-mod list;
+pub(in crate::cli) mod list;
 mod submit;
 mod watch;
 
@@ -13,6 +13,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
 use super::connect::Target;
+use super::wait::watch;
 use super::{Context, small_runtime};
 use cluster::Cluster;
 
@@ -25,9 +26,10 @@ Examples:
   setpoint serve scale NAME COMPONENT 3    more or fewer of a component
   setpoint serve chat NAME 'hello'         ask it something
 
-Exit codes with --watch:
+Exit codes with --wait and --watch:
   0  it serves
-  1  it failed; why is shown";
+  3  it does not serve within --timeout
+  4  it failed; why is shown";
 
 /// Serve models with a graph of components.
 #[derive(Args)]
@@ -44,7 +46,11 @@ pub struct Serve {
 #[derive(Subcommand)]
 enum Command {
     /// What serves.
-    Ls,
+    Ls {
+        /// Show it again whenever it changes.
+        #[arg(short, long)]
+        watch: bool,
+    },
     /// How one graph is.
     Show { name: String },
     /// The components of a graph: what is ready of each, and of which form.
@@ -75,19 +81,23 @@ impl Serve {
             if self.submit.is_empty() {
                 bail!("name a model or a file with a graph; `setpoint serve --help` shows how");
             }
-            return submit::submit(&cluster, &self.submit).await;
+            return submit::submit(&cluster, &self.submit, context).await;
         };
         match command {
-            Command::Ls => list::list(&cluster, context).await,
+            Command::Ls { watch: true } => watch(context, || list::list(&cluster)).await,
+            Command::Ls { watch: false } => {
+                context.output.print(&list::list(&cluster).await?)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Show { name } => list::show(&cluster, name, context).await,
-            Command::Graph { name } => draw::draw(&cluster, name).await,
+            Command::Graph { name } => draw::draw(&cluster, name, context).await,
             Command::Scale { name, component, replicas } => {
-                cluster.scale(name, component, *replicas).await
+                cluster.scale(name, component, *replicas, context).await
             }
             Command::Chat { name, text, model, max_tokens } => {
                 let question =
                     chat::Question { text, model: model.as_deref(), tokens_max: *max_tokens };
-                chat::chat(&cluster, name, &question).await
+                chat::chat(&cluster, name, &question, context).await
             }
         }
     }

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -12,6 +13,8 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::watch;
+use crate::cli::Context;
+use crate::cli::wait::{Waited, parse_duration, until_done};
 
 /// The version of what runs, where the image does not say.
 const VERSION: &str = "1.6.1";
@@ -50,8 +53,16 @@ pub struct Submit {
     image: String,
 
     /// Tell how it goes until it serves.
-    #[arg(long)]
+    #[arg(short, long)]
     watch: bool,
+
+    /// Wait until it serves, and say on stderr how it goes.
+    #[arg(long, conflicts_with = "watch")]
+    wait: bool,
+
+    /// How long is waited with --wait or --watch; the graph stays.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    timeout: Duration,
 }
 
 impl Submit {
@@ -60,7 +71,7 @@ impl Submit {
     }
 }
 
-pub async fn submit(cluster: &Cluster, asked: &Submit) -> Result<ExitCode> {
+pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Result<ExitCode> {
     let mut graph = match (&asked.file, &asked.model) {
         (Some(file), _) => read(file)?,
         (None, Some(model)) => of_model(asked, model),
@@ -77,9 +88,16 @@ pub async fn submit(cluster: &Cluster, asked: &Submit) -> Result<ExitCode> {
     let name = text(&graph["metadata"]["name"]).to_owned();
     let applied = cluster.requests.apply(kind, &graph).await;
     applied.with_context(|| format!("could not make graph {name}"))?;
-    println!("graph {name} is made");
+    let made = json!({"kind": GRAPH.kind, "name": name});
+    context.output.tell(&format!("graph {name} is made"), &made)?;
+    if asked.wait {
+        let hint = format!("setpoint serve show {name}");
+        let waited = Waited { what: &format!("graph {name}"), timeout: asked.timeout, hint };
+        let look = || async { cluster.graph(&name).await.map(|found| Some(found.value.clone())) };
+        until_done(&waited, look).await?;
+    }
     match asked.watch {
-        true => watch::watch(cluster, &name).await,
+        true => watch::watch(cluster, &name, asked.timeout, context).await,
         false => Ok(ExitCode::SUCCESS),
     }
 }

@@ -16,7 +16,8 @@ use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB};
 
 use super::show;
 use crate::cli::Context;
-use crate::cli::connect::{Target, connect};
+use crate::cli::connect::{Chosen, Target, connect};
+use crate::cli::exit::{not_found, said};
 
 const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -38,7 +39,7 @@ pub struct Cluster {
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
-        let is_local = target.kubeconfig.is_none();
+        let is_local = matches!(target.choose()?, Chosen::Local(_));
         let cluster = Cluster { requests, is_local, namespace: target.namespace.clone() };
         cluster.until_served().await?;
         Ok(cluster)
@@ -81,8 +82,9 @@ impl Cluster {
     pub async fn job(&self, name: &str) -> Result<Object> {
         let found = self.requests.get(TRAIN_JOB, &self.name(name)).await;
         let found = found.map_err(|error| self.explained(&error))?;
-        found.with_context(|| {
-            format!("there is no TrainJob {name:?} in {}; see `setpoint train ls`", self.namespace)
+        found.ok_or_else(|| {
+            let place = &self.namespace;
+            not_found(format!("there is no TrainJob {name:?} in {place}; see `setpoint train ls`"))
         })
     }
 
@@ -142,7 +144,7 @@ impl Cluster {
     /// An answer of the server, and what to do where that is not plain.
     pub fn explained(&self, error: &Error) -> anyhow::Error {
         match error.code() {
-            Some(_) => anyhow::anyhow!(error.said()),
+            Some(code) => said(code, error.said()),
             None => anyhow::anyhow!("the cluster does not answer: {}", error.chain()),
         }
     }

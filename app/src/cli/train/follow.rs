@@ -5,7 +5,7 @@ use std::fmt;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Result, anyhow};
 use reconcile::{Object, conditions};
 use serde::Serialize;
 use serde_json::Value;
@@ -15,6 +15,7 @@ use super::cluster::Cluster;
 use super::failure::{Failure, Failures};
 use super::show::{reported, state};
 use crate::cli::Context;
+use crate::cli::exit;
 use crate::output::Output;
 
 /// How often the job is looked at.
@@ -67,12 +68,35 @@ impl fmt::Display for Told<'_> {
     }
 }
 
+/// What is shown of a job, and for how long.
+#[derive(Clone, Copy)]
+pub struct Manner {
+    /// With the output of the ranks, on stdout; else only how it goes, on stderr.
+    pub shows_output: bool,
+    pub timeout: Option<Duration>,
+}
+
+impl Manner {
+    pub const WITH_OUTPUT: Manner = Manner { shows_output: true, timeout: None };
+}
+
 /// Shows everything until the job has ended, or until the user has seen enough.
-pub async fn follow(cluster: &Cluster, name: &str, context: &Context) -> Result<ExitCode> {
+pub async fn follow(
+    cluster: &Cluster,
+    name: &str,
+    manner: Manner,
+    context: &Context,
+) -> Result<ExitCode> {
     let output = context.output;
     let enough = tokio::signal::ctrl_c();
     tokio::select! {
-        ended = until_ended(cluster, name, output) => ended,
+        ended = until_ended(cluster, name, manner, output) => ended,
+        () = over(manner.timeout) => {
+            let limit = manner.timeout.unwrap_or_default();
+            let what = format!("{name} has not ended after {limit:?}; it goes on");
+            let hint = format!("setpoint train logs -f {name}");
+            Err(anyhow!(exit::Failure::new(exit::TIMED_OUT, what).hint(hint)))
+        }
         _ = enough => {
             output.print(&Told::Gone { job: name, detached: true })?;
             Ok(ExitCode::SUCCESS)
@@ -80,20 +104,26 @@ pub async fn follow(cluster: &Cluster, name: &str, context: &Context) -> Result<
     }
 }
 
-async fn until_ended(cluster: &Cluster, name: &str, output: Output) -> Result<ExitCode> {
+async fn until_ended(
+    cluster: &Cluster,
+    name: &str,
+    manner: Manner,
+    output: Output,
+) -> Result<ExitCode> {
     let mut following = BTreeSet::new();
     let mut readers = JoinSet::new();
     let mut failures = Failures::default();
     let mut obstacles = Obstacles::default();
     let mut said = String::new();
+    let voice = Voice { output, is_aside: !manner.shows_output };
     loop {
         let job = cluster.job(name).await?;
         let pods = cluster.pods(name).await?;
-        say_state(&mut said, (name, &job), output)?;
+        say_state(&mut said, (name, &job), voice)?;
         for pod in &pods {
             failures.look_at(pod);
             let key = text(&pod["metadata"]["name"]);
-            if has_started(pod) && following.insert(key.clone()) {
+            if manner.shows_output && has_started(pod) && following.insert(key.clone()) {
                 let (cluster, rank, container) = (cluster.clone(), rank(pod), container_of(pod));
                 let pod = Place { pod: key, rank, container };
                 readers.spawn(async move { pod.read(&cluster, "&follow=true", output).await });
@@ -108,20 +138,45 @@ async fn until_ended(cluster: &Cluster, name: &str, output: Output) -> Result<Ex
                 return Ok(ExitCode::SUCCESS);
             }
             explain(cluster, (name, &job.value), &failures, output).await?;
-            return Ok(ExitCode::FAILURE);
+            return Ok(ExitCode::from(exit::WORKLOAD_FAILED));
         }
-        obstacles.tell(cluster, (name, &job.value), &pods, output).await?;
+        obstacles.tell(cluster, (name, &job.value), &pods, voice).await?;
         tokio::time::sleep(POLL).await;
     }
 }
 
+/// Where it is said how it goes: among the results, or beside them.
+#[derive(Clone, Copy)]
+struct Voice {
+    output: Output,
+    is_aside: bool,
+}
+
+impl Voice {
+    fn say(self, told: &Told<'_>) -> Result<()> {
+        match self.is_aside {
+            true => eprintln!("{told}"),
+            false => self.output.print(told)?,
+        }
+        Ok(())
+    }
+}
+
+/// Returns when the time is over, if there is one.
+async fn over(timeout: Option<Duration>) {
+    match timeout {
+        Some(timeout) => tokio::time::sleep(timeout).await,
+        None => std::future::pending().await,
+    }
+}
+
 /// Says how the job is, if that is news.
-fn say_state(said: &mut String, (name, job): (&str, &Object), output: Output) -> Result<()> {
+fn say_state(said: &mut String, (name, job): (&str, &Object), voice: Voice) -> Result<()> {
     let progress = &job.value["status"]["trainerStatus"];
     let told = Told::State { job: name, state: state(&job.value), progress };
     let now = told.to_string();
     if now != *said {
-        output.print(&told)?;
+        voice.say(&told)?;
         *said = now;
     }
     Ok(())
@@ -140,7 +195,7 @@ impl Obstacles {
         cluster: &Cluster,
         (name, job): (&str, &Value),
         pods: &[Value],
-        output: Output,
+        voice: Voice,
     ) -> Result<()> {
         if !matches!(state(job), "waiting" | "starting") {
             self.looks = 0;
@@ -152,7 +207,7 @@ impl Obstacles {
         }
         for line in cluster.obstacles(name, pods).await? {
             if self.told.insert(line.clone()) {
-                output.print(&Told::Waits { job: name, waits: &line })?;
+                voice.say(&Told::Waits { job: name, waits: &line })?;
             }
         }
         Ok(())

@@ -1,10 +1,10 @@
 //! `setpoint train`: trains, and tells how it goes.
 
-mod cluster;
-mod failure;
+pub(in crate::cli) mod cluster;
+pub(in crate::cli) mod failure;
 mod follow;
 mod list;
-mod show;
+pub(in crate::cli) mod show;
 mod submit;
 
 use std::process::ExitCode;
@@ -13,6 +13,7 @@ use anyhow::{Result, bail};
 use clap::{Args, Subcommand};
 
 use super::connect::Target;
+use super::wait::watch;
 use super::{Context, small_runtime};
 use cluster::Cluster;
 
@@ -25,9 +26,10 @@ Examples:
   setpoint train logs NAME                    the output of all ranks
   setpoint train stop NAME                    hold it; `resume` lets it go on
 
-Exit codes with --watch and logs -f:
+Exit codes with --wait, --watch and logs -f:
   0  it completed
-  1  it failed; the rank that failed, its exit code and its last lines are shown
+  3  it did not end within --timeout; it goes on
+  4  it failed; the rank that failed, its exit code and its last lines are shown
 
 With -o json, --watch and logs print one object a line, with one of: state, line, waits, failed.";
 
@@ -46,7 +48,11 @@ pub struct Train {
 #[derive(Subcommand)]
 enum Command {
     /// What trains, and what has.
-    Ls,
+    Ls {
+        /// Show it again whenever it changes.
+        #[arg(short, long)]
+        watch: bool,
+    },
     /// How one job is.
     Show { name: String },
     /// The output of all ranks of a job.
@@ -79,10 +85,14 @@ impl Train {
             bail!("either a script or a command; what a script is given comes after `--`");
         }
         match command {
-            Command::Ls => list::list(&cluster, context).await,
+            Command::Ls { watch: true } => watch(context, || list::list(&cluster)).await,
+            Command::Ls { watch: false } => {
+                context.output.print(&list::list(&cluster).await?)?;
+                Ok(ExitCode::SUCCESS)
+            }
             Command::Show { name } => show::show(&cluster, name, context).await,
             Command::Logs { name, follow } => match follow {
-                true => follow::follow(&cluster, name, context).await,
+                true => follow::follow(&cluster, name, follow::Manner::WITH_OUTPUT, context).await,
                 false => follow::print_logs(&cluster, name, context).await,
             },
             Command::Stop { name } => cluster.suspend(name, true, context).await,

@@ -3,6 +3,7 @@
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -14,6 +15,7 @@ use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME};
 use super::cluster::Cluster;
 use super::follow;
 use crate::cli::Context;
+use crate::cli::wait::parse_duration;
 
 /// Characters of a script's name that become part of its job's.
 const NAME_LENGTH_MAX: usize = 30;
@@ -63,6 +65,14 @@ pub struct Submit {
     /// Show progress and output until the job has ended.
     #[arg(short, long)]
     watch: bool,
+
+    /// Wait until the job has ended, and say on stderr how it goes.
+    #[arg(long, conflicts_with = "watch")]
+    wait: bool,
+
+    /// How long is waited with --wait or --watch; the job goes on.
+    #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
+    timeout: Option<Duration>,
 }
 
 impl Submit {
@@ -91,7 +101,7 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
     for (kind, mut runtime) in runtimes {
         place(&mut runtime, kind, &cluster.namespace);
         let applied = cluster.requests.apply(kind, &runtime).await;
-        applied.map_err(|error| anyhow::anyhow!(error.said()))?;
+        applied.map_err(|error| cluster.explained(&error))?;
     }
     if asked.script.is_some() {
         let runtime = job["spec"]["runtimeRef"]["name"].as_str().unwrap_or_default();
@@ -101,12 +111,13 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
     let made = cluster.requests.create(TRAIN_JOB, &job).await;
     let made = made.map_err(|error| cluster.explained(&error))?;
     let name = made.name.name.to_string();
-    context.output.print(&Made { name: name.clone() })?;
-    if !asked.watch {
+    context.output.print(&Made { kind: TRAIN_JOB.kind, name: name.clone() })?;
+    if !asked.watch && !asked.wait {
         return Ok(ExitCode::SUCCESS);
     }
+    let manner = follow::Manner { shows_output: asked.watch, timeout: asked.timeout };
     let namespace = made.name.namespace.to_string();
-    follow::follow(&Cluster { namespace, ..cluster.clone() }, &name, context).await
+    follow::follow(&Cluster { namespace, ..cluster.clone() }, &name, manner, context).await
 }
 
 fn place(object: &mut Value, kind: Kind, namespace: &str) {
@@ -117,6 +128,7 @@ fn place(object: &mut Value, kind: Kind, namespace: &str) {
 
 #[derive(serde::Serialize)]
 struct Made {
+    kind: &'static str,
     name: String,
 }
 

@@ -1,7 +1,7 @@
 //! `setpoint vm`: virtual machines, from the command line.
 
 mod clone;
-mod cluster;
+pub(in crate::cli) mod cluster;
 mod connection;
 mod create;
 mod done;

@@ -133,7 +133,8 @@ mod tests {
 
     fn set(replicas: i64, image: &str) -> Value {
         json!({"kind": "Deployment", "metadata": {"name": "d", "namespace": "a"},
-            "spec": {"replicas": replicas, "template": {"spec": {"containers": [{"image": image}]}}}})
+            "spec": {"replicas": replicas,
+                "template": {"spec": {"containers": [{"image": image}]}}}})
     }
 
     fn count(before: &Value, after: &Value) -> (usize, bool) {

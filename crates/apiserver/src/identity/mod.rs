@@ -21,6 +21,7 @@ mod error;
 pub mod impersonation;
 pub mod key_files;
 pub mod kubeconfig;
+pub mod peers;
 mod pem;
 pub mod static_tokens;
 pub mod tls;

@@ -12,7 +12,7 @@ use rustls::server::{ClientHello, ResolvesServerCert, WebPkiClientVerifier};
 use rustls::sign::CertifiedKey;
 use rustls::time_provider::TimeProvider;
 use rustls::{RootCertStore, ServerConfig, version};
-use rustls_pki_types::CertificateDer;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 
 use super::certificates::Issued;
 use super::{CREDENTIAL_ID, Error, User, x509};
@@ -33,10 +33,36 @@ impl Serving {
 
     /// Serves another certificate from the next handshake on.
     pub fn swap(&self, issued: &Issued) -> Result<(), Error> {
-        let next = certified(issued)?;
-        *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
+        self.put(certified(issued)?);
         Ok(())
     }
+
+    /// Serves what others made: a certificate, those that vouch for it, and its key, of any kind.
+    pub fn of_chain(
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<Arc<Serving>, Error> {
+        Ok(Arc::new(Serving { current: RwLock::new(chained(chain, key)?) }))
+    }
+
+    /// The same in the place of what is served.
+    pub fn swap_chain(
+        &self,
+        chain: Vec<CertificateDer<'static>>,
+        key: PrivateKeyDer<'static>,
+    ) -> Result<(), Error> {
+        self.put(chained(chain, key)?);
+        Ok(())
+    }
+
+    fn put(&self, next: Arc<CertifiedKey>) {
+        *self.current.write().unwrap_or_else(PoisonError::into_inner) = next;
+    }
+}
+
+/// When a certificate ends, in seconds since 1970; nothing if it cannot be read.
+pub fn expiry(certificate: &[u8]) -> Option<i64> {
+    x509::summary(certificate).map(|summary| summary.not_after)
 }
 
 impl ResolvesServerCert for Serving {
@@ -124,10 +150,16 @@ impl Holder {
     }
 }
 
-fn certified(issued: &Issued) -> Result<Arc<CertifiedKey>, Error> {
+pub(super) fn certified(issued: &Issued) -> Result<Arc<CertifiedKey>, Error> {
+    chained(vec![issued.certificate.clone()], issued.private_key())
+}
+
+fn chained(
+    chain: Vec<CertificateDer<'static>>,
+    key: PrivateKeyDer<'static>,
+) -> Result<Arc<CertifiedKey>, Error> {
     let provider: &CryptoProvider = &provider::default_provider();
-    let chain = vec![issued.certificate.clone()];
-    CertifiedKey::from_der(chain, issued.private_key(), provider)
+    CertifiedKey::from_der(chain, key, provider)
         .map(Arc::new)
         .map_err(tls("use the serving certificate"))
 }

@@ -1,7 +1,7 @@
 //! What needs the machine a pod runs on: logs, commands, streams and proxies.
 //!
-//! The node of this process is asked. For other nodes the answer is why not, as precise as can be
-//! told from the objects.
+//! The pod's node is asked, in this process or another. For one that cannot be asked the answer is
+//! why not, as precise as can be told from the objects.
 //!
 //! Upstream: pkg/registry/core/pod/strategy.go (LogLocation, streamLocation)
 

@@ -24,7 +24,7 @@ pub async fn answer(
     request: &Request,
     pod: &Value,
 ) -> Option<Result<Answer, Error>> {
-    let node = server.connected.find(text(pod, &["spec", "nodeName"]))?;
+    let node = server.node(text(pod, &["spec", "nodeName"])).await?;
     let wanted = match wanted(server, request, pod) {
         Ok(wanted) => wanted,
         Err(error) => return Some(Err(error)),
@@ -46,6 +46,7 @@ fn why(pod: &Value, container: &str, missing: Missing) -> Error {
     let reason =
         status.map_or("ContainerCreating", |status| text(status, &["state", "waiting", "reason"]));
     Error::bad_request(match (missing, reason) {
+        (Missing::Unreachable(why), _) => return Error::unavailable(why),
         (Missing::NoPrevious, _) => {
             format!("previous terminated container {container:?} in pod {name:?} not found")
         }

@@ -26,11 +26,12 @@ pub async fn program(
     request: &Request,
     pod: &Value,
 ) -> Option<Result<Answer, Error>> {
-    let node = server.connected.find(text(pod, &["spec", "nodeName"]))?.clone();
+    let node = server.node(text(pod, &["spec", "nodeName"])).await?;
     let answer = async {
         may_create(server, request)?;
         let wanted = wanted(request, pod)?;
-        if !node.runs(&wanted.pod, &wanted.container).await {
+        let runs = node.runs(&wanted.pod, &wanted.container).await;
+        if !runs.map_err(Error::unavailable)? {
             return Err(not_there(request, pod, &wanted.container));
         }
         streams::answer(server, request, (node, Deed::Program(wanted)))
@@ -44,7 +45,7 @@ pub async fn forward(
     request: &Request,
     pod: &Value,
 ) -> Option<Result<Answer, Error>> {
-    let node = server.connected.find(text(pod, &["spec", "nodeName"]))?.clone();
+    let node = server.node(text(pod, &["spec", "nodeName"])).await?;
     let answer = || {
         may_create(server, request)?;
         let target = Target {

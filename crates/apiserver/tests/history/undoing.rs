@@ -10,7 +10,8 @@ async fn a_bad_edit_is_undone_as_a_new_revision() {
     let (api, _scratch) = Api::start().await;
     let made = api.admin(&format!("POST {SETS}"), deployment("web", 2, "good")).await;
     let bad = json!({"metadata": {"labels": {"app": "web", "x": "y"}},
-        "spec": {"replicas": 0, "template": {"spec": {"containers": [{"name": "web", "image": "bad"}]}}}});
+        "spec": {"replicas": 0,
+            "template": {"spec": {"containers": [{"name": "web", "image": "bad"}]}}}});
     let edited = api.admin(&format!("PATCH {SETS}/web"), bad).await;
     // What controllers report meanwhile is not what somebody wanted.
     let status = json!({"status": {"observedGeneration": 2}});

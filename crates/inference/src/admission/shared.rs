@@ -2,6 +2,7 @@
 
 use serde_json::Value;
 
+use crate::backends::Framework;
 use crate::component::{Type, nodes};
 use crate::field_error::FieldError;
 use crate::graph::generate::version;
@@ -41,7 +42,7 @@ pub fn judge(
         let field = format!("{at}.sharedMemorySize");
         errors.push(FieldError::invalid(field, size, "must be non-negative"));
     }
-    judge_experiments(errors, settings.gates, at, part);
+    judge_experiments(errors, settings.gates, at, (part, within));
     if kind == Type::Picker {
         judge_picker(errors, settings.gates, at, part);
     }
@@ -77,7 +78,12 @@ fn judge_elastic(errors: &mut Vec<FieldError>, at: &str, containers: &Value) {
     }
 }
 
-fn judge_experiments(errors: &mut Vec<FieldError>, gates: Gates, at: &str, part: &Value) {
+fn judge_experiments(
+    errors: &mut Vec<FieldError>,
+    gates: Gates,
+    at: &str,
+    (part, within): (&Value, Within),
+) {
     let kind = Type::named(text(&part["type"]));
     let experimental = &part["experimental"];
     let memory = &experimental["gpuMemoryService"];
@@ -96,9 +102,7 @@ fn judge_experiments(errors: &mut Vec<FieldError>, gates: Gates, at: &str, part:
     }
     for (name, said) in [("gpuMemoryService", memory), ("failover", failover)] {
         if said["mode"] == "InterPod" {
-            let detail = "mode InterPod is not supported: it needs cliques that share claims";
-            let field = format!("{at}.experimental.{name}.mode");
-            errors.push(FieldError::forbidden(field, detail));
+            judge_between(errors, &format!("{at}.experimental.{name}.mode"), part, within);
         }
     }
     if failover.is_object() && (!memory.is_object() || memory["mode"] != failover["mode"]) {
@@ -109,6 +113,20 @@ fn judge_experiments(errors: &mut Vec<FieldError>, gates: Gates, at: &str, part:
     if experimental["checkpoint"]["enabled"] == true && !gates.checkpoints {
         let field = format!("{at}.experimental.checkpoint");
         let detail = "checkpoint functionality is disabled in the operator configuration";
+        errors.push(FieldError::forbidden(field, detail));
+    }
+}
+
+/// Weights between pods need claims that several pods share, and an engine that knows how.
+fn judge_between(errors: &mut Vec<FieldError>, field: &str, part: &Value, within: Within) {
+    if within != Within::Grove {
+        let detail = "mode InterPod requires the Grove pathway";
+        return errors.push(FieldError::forbidden(field, detail));
+    }
+    let main = find(&part["podTemplate"]["spec"]["containers"], "name", "main");
+    let engine = main.and_then(|main| crate::backends::detect(main).ok().flatten());
+    if engine.is_some_and(|engine| engine != Framework::Vllm) {
+        let detail = "mode InterPod is only supported with vllm";
         errors.push(FieldError::forbidden(field, detail));
     }
 }

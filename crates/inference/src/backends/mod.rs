@@ -57,6 +57,8 @@ pub enum Deployer<'a> {
     LeaderWorkerSet,
     /// The name of the component in lower case.
     Grove(&'a str),
+    /// The same where each rank has a clique of its own, whose pods stand in for each other.
+    GroveRank(&'a str, i64),
 }
 
 impl Deployer<'_> {
@@ -66,13 +68,18 @@ impl Deployer<'_> {
             Deployer::Grove(service) => format!(
                 "$(GROVE_PCSG_NAME)-$(GROVE_PCSG_INDEX)-{service}-ldr-0.$(GROVE_HEADLESS_SERVICE)"
             ),
+            Deployer::GroveRank(service, _) => format!(
+                "$(GROVE_PCSG_NAME)-$(GROVE_PCSG_INDEX)-{service}-ldr-$(GROVE_PCLQ_POD_INDEX).\
+                 $(GROVE_HEADLESS_SERVICE)"
+            ),
         }
     }
 
-    fn rank(&self) -> &'static str {
+    fn rank(&self) -> String {
         match self {
-            Deployer::LeaderWorkerSet => "$(LWS_WORKER_INDEX)",
-            Deployer::Grove(_) => "$((GROVE_PCLQ_POD_INDEX + 1))",
+            Deployer::LeaderWorkerSet => "$(LWS_WORKER_INDEX)".to_owned(),
+            Deployer::Grove(_) => "$((GROVE_PCLQ_POD_INDEX + 1))".to_owned(),
+            Deployer::GroveRank(_, rank) => rank.to_string(),
         }
     }
 
@@ -97,6 +104,10 @@ impl Deployer<'_> {
                     "$(GROVE_PCSG_NAME)-$(GROVE_PCSG_INDEX)-{service}-wkr-{}.\
                      $(GROVE_HEADLESS_SERVICE)",
                     worker - 1
+                ),
+                Deployer::GroveRank(service, _) => format!(
+                    "$(GROVE_PCSG_NAME)-$(GROVE_PCSG_INDEX)-{service}-wkr-{worker}-\
+                     $(GROVE_PCLQ_POD_INDEX).$(GROVE_HEADLESS_SERVICE)"
                 ),
             });
         }
@@ -130,6 +141,11 @@ pub fn rewrite(
         Framework::Trtllm => trtllm::rewrite(container, pod, place),
     }
     Ok(())
+}
+
+/// Adds flags to the engine that a container starts.
+pub fn add_flags(container: &mut Value, flags: &str, framework: Framework) {
+    commands::inject(container, flags, false, framework);
 }
 
 /// The engine that a command starts; an error if it starts two.

@@ -15,7 +15,7 @@ pub fn rewrite(container: &mut Value, place: &Place<'_>) {
     let (leader, nodes) = (place.deployer.leader(), place.nodes);
     let (rank, needs_shell) = match place.role {
         Role::Worker => (place.deployer.rank(), place.deployer.needs_shell()),
-        Role::Main | Role::Leader => ("0", false),
+        Role::Main | Role::Leader => ("0".to_owned(), false),
     };
     let flags = format!("--dist-init-addr {leader}:{PORT} --nnodes {nodes} --node-rank {rank}");
     inject(container, &flags, needs_shell, Framework::Sglang);

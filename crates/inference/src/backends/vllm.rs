@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::commands::{inject, single_quoted};
-use super::{Framework, Place, Role, drop_probes, flag_value, gpus, quoted, words};
+use super::{Deployer, Framework, Place, Role, drop_probes, flag_value, gpus, quoted, words};
 use crate::value::{list_mut, text, upsert};
 
 /// Where the leader of processes waits for the others.
@@ -179,7 +179,10 @@ fn data_parallel(container: &mut Value, place: &Place<'_>, local: i64, size: i64
     }
     let (start, needs_shell) = match place.role {
         Role::Main | Role::Leader => ("0".to_owned(), false),
-        Role::Worker => (format!("$(( {local} * {} ))", place.deployer.rank()), true),
+        Role::Worker => match place.deployer {
+            Deployer::GroveRank(_, rank) => ((local * rank).to_string(), false),
+            _ => (format!("$(( {local} * {} ))", place.deployer.rank()), true),
+        },
     };
     flags.push_str(&format!(
         " --data-parallel-size-local {local} --data-parallel-start-rank {start} \

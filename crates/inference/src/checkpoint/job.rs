@@ -63,6 +63,9 @@ pub fn job(
         return Err(format!("the pod template has no container {:?}", target(checkpoint)));
     };
     main["securityContext"]["privileged"] = json!(true);
+    if let Some(storage) = &settings.storage {
+        storage.mount(pod, target(checkpoint));
+    }
     let deadline = said["activeDeadlineSeconds"].as_i64().unwrap_or(DEADLINE_SECONDS);
     Ok(json!({
         "metadata": {"namespace": &*checkpoint.name.namespace, "name": name(checkpoint),

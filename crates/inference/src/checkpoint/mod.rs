@@ -9,6 +9,7 @@ pub mod identity;
 mod job;
 mod plan;
 pub mod restore;
+pub mod storage;
 #[cfg(test)]
 mod tests;
 
@@ -19,7 +20,8 @@ use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
 
 use crate::discovery_account;
 use crate::kinds::{
-    CHECKPOINT, JOB, POD, POD_SNAPSHOT, ROLE, ROLE_BINDING, SECRET, SERVICE_ACCOUNT,
+    CHECKPOINT, JOB, PERSISTENT_VOLUME_CLAIM, POD, POD_SNAPSHOT, ROLE, ROLE_BINDING, SECRET,
+    SERVICE_ACCOUNT,
 };
 use crate::pods::PullSecrets;
 use crate::settings::Settings;
@@ -53,6 +55,12 @@ pub struct Observed {
     pub snapshot: Option<Arc<Object>>,
     pub discovery: discovery_account::Found,
     pub secrets: PullSecrets,
+    /// Whether the claim that it is kept in is there, or none is needed.
+    pub has_claim: bool,
+    /// The Job that removes what a deleted one has left; looked for only then.
+    pub cleanup: Option<Object>,
+    /// Whether another one of the namespace is of the same identity, and so kept in one place.
+    pub is_shared: bool,
 }
 
 impl Reconciler for Controller {
@@ -89,7 +97,17 @@ impl Reconciler for Controller {
             false => None,
         };
         let account = discovery_account::names_of(&object.name.name);
+        let id = identity::hash(&object.value["spec"]["identity"]);
+        let others = context.cache(CHECKPOINT).in_namespace(&object.name.namespace);
+        let is_same = |other: &Arc<Object>| {
+            other.uid != object.uid
+                && !other.is_terminating()
+                && identity::hash(&other.value["spec"]["identity"]) == id
+        };
         Ok(Observed {
+            has_claim: self.has_claim(context, object).await?,
+            cleanup: self.cleanup(context, object, &id).await?,
+            is_shared: others.iter().any(is_same),
             job,
             pod: pods.and_then(|pods| pods.into_iter().next()),
             snapshot,
@@ -114,5 +132,30 @@ impl Reconciler for Controller {
         now: Timestamp,
     ) -> Option<Plan> {
         plan::refused(object, error, now)
+    }
+}
+
+impl Controller {
+    /// The claim is nobody's, so it is not among those that are watched.
+    async fn has_claim(&self, context: &Context, object: &Object) -> Result<bool, Error> {
+        let is_over = matches!(object.value["status"]["phase"].as_str(), Some("Ready" | "Failed"));
+        let Some(storage) = self.settings.storage.as_ref().filter(|_| !is_over) else {
+            return Ok(true);
+        };
+        let name = Name::new(object.name.namespace.clone(), storage.claim.as_str());
+        Ok(context.get_live(PERSISTENT_VOLUME_CLAIM, &name).await?.is_some())
+    }
+
+    async fn cleanup(
+        &self,
+        context: &Context,
+        object: &Object,
+        id: &str,
+    ) -> Result<Option<Object>, Error> {
+        if !object.is_terminating() || self.settings.storage.is_none() {
+            return Ok(None);
+        }
+        let name = Name::new(object.name.namespace.clone(), storage::cleanup_name(id));
+        context.get_live(JOB, &name).await
     }
 }

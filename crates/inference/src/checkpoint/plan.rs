@@ -1,25 +1,37 @@
 //! What a checkpoint does next.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
+use reconcile::act::finalizer_patch;
 use reconcile::conditions::{self, Condition, Truth, time};
-use reconcile::plan::{About, Notice, Repeat};
-use reconcile::{Error, Object, Plan, owners};
+use reconcile::plan::{About, Notice, Repeat, Target};
+use reconcile::{Error, Object, Plan, Wake, owners};
 use serde_json::{Value, json};
 
 use super::{ID, OWNER, Observed, identity, job};
 use crate::discovery_account;
-use crate::kinds::{CHECKPOINT, JOB, POD_SNAPSHOT};
+use crate::kinds::{CHECKPOINT, JOB, PERSISTENT_VOLUME_CLAIM, POD_SNAPSHOT};
+use crate::names;
 use crate::settings::Settings;
 use crate::sync_resource::Sync;
 use crate::value::{list, object_mut, text};
 
 const CREATED: &str = "JobCreated";
 const COMPLETED: &str = "JobCompleted";
+/// How soon is looked again at what is not watched.
+const LOOK: Duration = Duration::from_secs(5);
 const DISABLED: &str = "checkpoint functionality is disabled in the operator configuration";
 
 pub fn plan(settings: &Settings, checkpoint: &Object, observed: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     if checkpoint.is_terminating() {
+        return end(settings, checkpoint, observed);
+    }
+    // What is kept for it is removed before it goes.
+    let is_kept_here = settings.storage.is_some() && is_automatic(checkpoint);
+    if is_kept_here && let Some(patch) = finalizer_patch(checkpoint, names::FINALIZER, true) {
+        plan.patch(Target::unchanged(CHECKPOINT, checkpoint), patch);
         return plan;
     }
     let mut next = Next::of(checkpoint, now);
@@ -38,6 +50,47 @@ pub fn plan(settings: &Settings, checkpoint: &Object, observed: &Observed, now: 
         _ => prepare(&mut plan, (settings, checkpoint), observed, (&mut next, &id)),
     }
     plan.status = Some(next.value);
+    plan
+}
+
+/// Whether a graph had it made; one that a user made, or a graph let go of, is the user's.
+fn is_automatic(checkpoint: &Object) -> bool {
+    checkpoint.annotation(names::AUTO_CHECKPOINT) == Some("true")
+}
+
+/// Removes what a checkpoint has left, then lets it go. What cannot be removed is told, and holds
+/// nobody up.
+fn end(settings: &Settings, checkpoint: &Object, observed: &Observed) -> Plan {
+    let mut plan = Plan::nothing();
+    let Some(patch) = finalizer_patch(checkpoint, names::FINALIZER, false) else { return plan };
+    let id = text(&checkpoint.value["status"]["checkpointID"]);
+    let storage = settings
+        .storage
+        .as_ref()
+        .filter(|_| is_automatic(checkpoint) && !observed.is_shared && !id.is_empty());
+    if let Some(storage) = storage {
+        let status = observed.cleanup.as_ref().map(|job| &job.value["status"]);
+        match status {
+            None => {
+                plan.create(JOB, storage.cleanup(&settings.cleanup_image, checkpoint, id));
+                plan.wake = Wake::After(LOOK);
+                return plan;
+            }
+            Some(status) if conditions::is_true(status, "Complete") => {}
+            Some(status) if conditions::is_true(status, "Failed") => {
+                let message = format!(
+                    "{}/{id} of PVC {} could not be removed; remove it by hand",
+                    storage.base_path, storage.claim
+                );
+                plan.notices.push(Notice::warning("CheckpointCleanupFailed", message));
+            }
+            Some(_) => {
+                plan.wake = Wake::After(LOOK);
+                return plan;
+            }
+        }
+    }
+    plan.patch(Target::unchanged(CHECKPOINT, checkpoint), patch);
     plan
 }
 
@@ -60,6 +113,18 @@ fn prepare(
         let message = format!("Checkpoint job {} created", job::name(checkpoint));
         next.condition(CREATED, Truth::True, "JobCreated", &message);
         return;
+    }
+    if let Some(storage) = settings.storage.as_ref().filter(|_| !observed.has_claim) {
+        match storage.claim(&checkpoint.name.namespace) {
+            Ok(claim) => plan.create(PERSISTENT_VOLUME_CLAIM, claim),
+            Err(why) => {
+                // Somebody may make it yet.
+                next.set("message", json!(why));
+                say_once(plan, checkpoint, Notice::warning("CheckpointStorageMissing", why));
+                plan.wake = Wake::After(LOOK);
+                return;
+            }
+        }
     }
     match job::job(settings, checkpoint, observed, id) {
         Ok(wanted) => {

@@ -23,7 +23,7 @@ pub async fn review(settings: &Settings, context: &Context, review: &Value) -> V
     let found = context.get_live(CHECKPOINT, &Name::new(namespace, name)).await;
     // A pod that starts slowly is better than none.
     let found = found.ok().flatten();
-    let made = found.and_then(|found| restored(question.new, &found.value));
+    let made = found.and_then(|found| restored(settings, question.new, &found.value));
     match made {
         Some(made) => Answer::instead(made, question.new).written(review),
         None => Answer::default().written(review),
@@ -31,7 +31,7 @@ pub async fn review(settings: &Settings, context: &Context, review: &Value) -> V
 }
 
 /// The pod as it starts from a checkpoint; nothing if the checkpoint is not ready.
-pub fn restored(pod: &Value, checkpoint: &Value) -> Option<Value> {
+pub fn restored(settings: &Settings, pod: &Value, checkpoint: &Value) -> Option<Value> {
     let id = text(&checkpoint["status"]["checkpointID"]);
     if checkpoint["status"]["phase"] != "Ready" || id.is_empty() {
         return None;
@@ -44,5 +44,8 @@ pub fn restored(pod: &Value, checkpoint: &Value) -> Option<Value> {
     let annotations = object_mut(&mut made["metadata"]["annotations"]);
     annotations.insert(ARTIFACT_VERSION.to_owned(), json!("1"));
     annotations.entry(TARGETS.to_owned()).or_insert(json!(target));
+    if let Some(storage) = &settings.storage {
+        storage.mount(&mut made["spec"], target);
+    }
     Some(made)
 }

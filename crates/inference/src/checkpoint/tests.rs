@@ -1,8 +1,10 @@
 //! A checkpoint from its first look to its end, as data.
 
+use reconcile::Step;
 use serde_json::{Value, json};
 
 use super::*;
+use crate::names;
 use crate::settings::Gates;
 use crate::value::{find, text};
 
@@ -119,8 +121,66 @@ fn a_pod_starts_from_a_checkpoint_that_is_ready() {
         json!({"spec": {"job": {}}, "status": {"phase": phase,
         "checkpointID": "id"}})
     };
-    assert_eq!(restore::restored(&pod, &of("Creating")), None);
-    let made = restore::restored(&pod, &of("Ready")).expect("restored");
+    assert_eq!(restore::restored(&settings(), &pod, &of("Creating")), None);
+    let made = restore::restored(&settings(), &pod, &of("Ready")).expect("restored");
     assert_eq!(made["metadata"]["labels"][ID], "id");
     assert_eq!(made["metadata"]["annotations"][TARGETS], "main");
+}
+
+/// A checkpoint that a graph had made, and that is deleted.
+fn deleted(finalizers: Value, annotations: Value) -> Object {
+    let mut one = checkpoint(json!({"phase": "Ready", "checkpointID": "id"})).value.clone();
+    one["metadata"]["deletionTimestamp"] = json!("2026-01-01T00:00:00Z");
+    one["metadata"]["finalizers"] = finalizers;
+    one["metadata"]["annotations"] = annotations;
+    Object::new(one)
+}
+
+#[test]
+fn what_an_automatic_checkpoint_has_left_is_removed_before_it_goes() {
+    let kept = json!({"pvc": {"pvcName": "c", "basePath": "/kept", "create": true,
+        "size": "1Gi"}});
+    let storage = storage::Storage::read(&kept).expect("good");
+    let settings = Settings { storage, ..settings() };
+    let automatic = json!({names::AUTO_CHECKPOINT: "true"});
+    let steps = |object: &Object, observed: &Observed| {
+        let plan = plan::plan(&settings, object, observed, Timestamp::UNIX_EPOCH);
+        // Of a patch only what it is of.
+        let step = |step: &Step| step.to_string().split(" {").next().unwrap_or("").to_owned();
+        let mut all: Vec<String> = plan.steps.iter().map(step).collect();
+        all.extend(plan.notices.iter().map(|notice| notice.reason.to_owned()));
+        all
+    };
+    // It is held before it is begun; then its claim is made first.
+    let mut fresh = checkpoint(json!({})).value.clone();
+    fresh["metadata"]["annotations"] = automatic.clone();
+    let nothing = Observed::default();
+    assert_eq!(
+        steps(&Object::new(fresh.clone()), &nothing),
+        ["patch nvidia.com/v1alpha1 \
+        DynamoCheckpoint n/c"]
+    );
+    fresh["metadata"]["finalizers"] = json!([names::FINALIZER]);
+    let made = steps(&Object::new(fresh), &nothing);
+    assert_eq!(made[0], "create v1 PersistentVolumeClaim n/c");
+    assert_eq!(made.last().map(String::as_str), Some("create batch/v1 Job n/checkpoint-c"));
+    let held = || deleted(json!([names::FINALIZER]), automatic.clone());
+    assert_eq!(steps(&held(), &nothing), ["create batch/v1 Job n/checkpoint-cleanup-id"]);
+    let ended = |how: &str| {
+        let cleanup = Some(Object::new(json!({"status": {"conditions": [
+            {"type": how, "status": "True"}]}})));
+        Observed { cleanup, ..Observed::default() }
+    };
+    let go = "patch nvidia.com/v1alpha1 DynamoCheckpoint n/c";
+    assert!(steps(&held(), &ended("Other")).is_empty());
+    assert_eq!(steps(&held(), &ended("Complete")), [go]);
+    assert_eq!(steps(&held(), &ended("Failed")), [go, "CheckpointCleanupFailed"]);
+    // What somebody else starts from stays, and what a user made.
+    let shared = Observed { is_shared: true, ..Observed::default() };
+    assert_eq!(steps(&held(), &shared), [go]);
+    let own = deleted(json!([names::FINALIZER]), json!({}));
+    assert_eq!(steps(&own, &nothing), [go]);
+    let job = job::job(&settings, &checkpoint(json!({})), &nothing, "id").expect("a job");
+    let pod = &job["spec"]["template"]["spec"];
+    assert!(find(&pod["volumes"], "name", "checkpoint-storage").is_some(), "{pod}");
 }

@@ -29,6 +29,9 @@ pub use observe::Observed;
 
 pub const NAME: &str = "dynamocomponentdeployment";
 
+/// It rests so many times as long as a look took: what comes meanwhile is one change, not many.
+const REST: u32 = 8;
+
 pub struct Controller {
     settings: Arc<Settings>,
 }
@@ -44,6 +47,10 @@ impl Reconciler for Controller {
     const NAME: &'static str = NAME;
     const KIND: Kind = COMPONENT;
     const COUNTED_AS: Option<&'static str> = Some(crate::METRICS_PREFIX);
+
+    fn settings(&self) -> reconcile::reconciler::Settings {
+        reconcile::reconciler::Settings { rest: REST, ..Default::default() }
+    }
 
     fn watches(&self, watches: &mut Watches) {
         for kind in [DEPLOYMENT, SERVICE, INGRESS] {

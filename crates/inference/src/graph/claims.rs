@@ -8,6 +8,7 @@ use super::observe::Observed;
 use crate::backends;
 use crate::kinds::{GRAPH, RESOURCE_CLAIM_TEMPLATE};
 use crate::names;
+use crate::pods::shared_weights::is_between;
 use crate::settings::Settings;
 use crate::sync_resource::Sync;
 use crate::value::{find, text};
@@ -25,7 +26,11 @@ pub fn sync(
 ) -> Result<(), String> {
     let mut sync = Sync::new(plan, Some((GRAPH, graph.object)));
     for part in graph.components() {
-        let service = &part.0["experimental"]["gpuMemoryService"];
+        // Where weights are held by pods of their own, Grove makes the claims.
+        let service = match is_between(part.0) {
+            true => &Value::Null,
+            false => &part.0["experimental"]["gpuMemoryService"],
+        };
         let name = name(graph.name(), part.name());
         let live = observed.claim_templates.get(&name).map(|live| &**live);
         if service.is_object() && !settings.gates.resource_claims {
@@ -44,14 +49,19 @@ pub fn sync(
 fn template(graph: &Graph<'_>, part: &Part<'_>, name: &str) -> Value {
     let main = find(&part.0["podTemplate"]["spec"]["containers"], "name", "main");
     let count = main.map_or(0, backends::gpus).max(1);
-    let class = match text(&part.0["experimental"]["gpuMemoryService"]["deviceClassName"]) {
-        "" => "gpu.nvidia.com",
-        class => class,
-    };
-    let device = json!({"deviceClassName": class, "allocationMode": "ExactCount", "count": count});
+    let device = device(part, count);
     json!({
         "metadata": {"namespace": graph.namespace(), "name": name,
             "labels": {names::GRAPH: graph.name(), names::COMPONENT: part.name()}},
         "spec": {"spec": {"devices": {"requests": [{"name": "gpus", "exactly": device}]}}},
     })
+}
+
+/// What is claimed for a component: so many GPUs of the class that it names.
+pub fn device(part: &Part<'_>, count: i64) -> Value {
+    let class = match text(&part.0["experimental"]["gpuMemoryService"]["deviceClassName"]) {
+        "" => "gpu.nvidia.com",
+        class => class,
+    };
+    json!({"deviceClassName": class, "allocationMode": "ExactCount", "count": count})
 }

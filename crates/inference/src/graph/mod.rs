@@ -45,6 +45,9 @@ pub use plan::preferred;
 
 pub const NAME: &str = "dynamographdeployment";
 
+/// It rests so many times as long as a look took: what comes meanwhile is one change, not many.
+const REST: u32 = 8;
+
 pub struct Controller {
     settings: Arc<Settings>,
 }
@@ -60,6 +63,10 @@ impl Reconciler for Controller {
     const NAME: &'static str = NAME;
     const KIND: Kind = GRAPH;
     const COUNTED_AS: Option<&'static str> = Some(crate::METRICS_PREFIX);
+
+    fn settings(&self) -> reconcile::reconciler::Settings {
+        reconcile::reconciler::Settings { rest: REST, ..Default::default() }
+    }
 
     fn watches(&self, watches: &mut Watches) {
         for kind in [

@@ -207,6 +207,8 @@ impl Look<'_> {
             old_targets = targets.old;
         }
         let told = wanted["metadata"]["annotations"].clone();
+        // It would be its first write; said at once, it costs none.
+        wanted["metadata"]["finalizers"] = json!([names::FINALIZER]);
         let mut sync = Sync::new(plan, Some((GRAPH, self.graph.object)));
         let decision = sync.keep(COMPONENT, live, wanted);
         if let (Decision::Skip, Some(live)) = (decision, live) {

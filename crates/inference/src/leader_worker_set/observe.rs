@@ -35,6 +35,9 @@ pub struct Members {
     pub has_group: bool,
     /// The part of the topology that its leader is in; known only where the workers must follow.
     pub domain: Option<Value>,
+    /// The leader itself went, though the cache still shows it; looked for only where something
+    /// would be made for it.
+    pub is_gone: bool,
 }
 
 /// The StatefulSet that has the name of a group's workers.
@@ -71,6 +74,7 @@ pub async fn observe(
             members.index = index;
             members.has_group = !has_groups || has_group(context, &members.leader);
             members.domain = domain(context, set, &members).await?;
+            members.is_gone = lacks(&spec, &members) && is_gone(context, &members.leader).await?;
             observed.groups.push(members);
         }
         observed.groups.sort_by_key(|members| members.index);
@@ -81,6 +85,22 @@ pub async fn observe(
         observed.is_gone = live.is_none_or(|live| live.uid != set.uid || live.is_terminating());
     }
     Ok(observed)
+}
+
+/// Whether something has to be made for a leader.
+fn lacks(spec: &Spec<'_>, members: &Members) -> bool {
+    // It is of the size of its own revision, whatever the set says by now.
+    let is_alone = members.leader.annotation(labels::SIZE) == Some("1");
+    let lacks_workers = !is_alone && matches!(members.workers, Workers::Nothing);
+    let lacks_service = spec.subdomain() == Subdomain::UniquePerReplica && !members.has_service;
+    !members.leader.is_terminating() && (lacks_workers || lacks_service || !members.has_group)
+}
+
+/// What is made for a leader that went is collected at once, and would be made again, for as long
+/// as its going is not heard of.
+async fn is_gone(context: &Context, leader: &Object) -> Result<bool, Error> {
+    let live = context.get_live(POD, &leader.name).await?;
+    Ok(live.is_none_or(|live| live.uid != leader.uid || live.is_terminating()))
 }
 
 /// The number of a leader, which is that of its group.
@@ -98,7 +118,15 @@ fn members(context: &Context, leader: Arc<Object>) -> Members {
         }
     };
     let has_service = context.cache(SERVICE).get(&leader.name).is_some();
-    Members { index: 0, leader, workers, has_service, has_group: true, domain: None }
+    Members {
+        index: 0,
+        leader,
+        workers,
+        has_service,
+        has_group: true,
+        domain: None,
+        is_gone: false,
+    }
 }
 
 fn has_group(context: &Context, leader: &Object) -> bool {

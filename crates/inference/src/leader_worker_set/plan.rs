@@ -148,7 +148,7 @@ pub fn is_running_and_ready(pod: &Object) -> bool {
 /// Begins a group again, or makes what it lacks.
 fn keep_group(plan: &mut Plan, spec: &Spec<'_>, observed: &Observed, members: &Members) {
     let leader = &members.leader;
-    if leader.is_terminating() {
+    if leader.is_terminating() || members.is_gone {
         return;
     }
     match restart::judge(spec, members) {

@@ -82,7 +82,15 @@ fn workers(index: i64, key: &str, pods: Vec<Arc<Object>>) -> Workers {
 }
 
 fn group(index: i64, leader: Arc<Object>, workers: Workers) -> Members {
-    Members { index, leader, workers, has_service: false, has_group: true, domain: None }
+    Members {
+        index,
+        leader,
+        workers,
+        has_service: false,
+        has_group: true,
+        domain: None,
+        is_gone: false,
+    }
 }
 
 fn well(index: i64, key: &str) -> Members {

@@ -63,15 +63,20 @@ pub fn add(facts: &Facts<'_>, containers: &mut Vec<Value>, pod: &mut Value) -> R
 
 /// A container that shares the claimed GPUs instead of having its own.
 fn connect(container: &mut Value) {
+    drop_gpus(container);
+    upsert(&mut container["resources"]["claims"], "name", json!({"name": CLAIM}));
+    let mount = json!({"name": CONTROL, "mountPath": CONTROL_PATH});
+    upsert(&mut container["volumeMounts"], "name", mount);
+    set(container, "GMS_SOCKET_DIR", CONTROL_PATH);
+}
+
+/// Takes the GPUs that are claimed instead.
+pub fn drop_gpus(container: &mut Value) {
     for field in ["limits", "requests"] {
         if let Some(Value::Object(amounts)) = container["resources"].get_mut(field) {
             amounts.retain(|name, _| !name.starts_with("nvidia.com/gpu"));
         }
     }
-    upsert(&mut container["resources"]["claims"], "name", json!({"name": CLAIM}));
-    let mount = json!({"name": CONTROL, "mountPath": CONTROL_PATH});
-    upsert(&mut container["volumeMounts"], "name", mount);
-    set(container, "GMS_SOCKET_DIR", CONTROL_PATH);
 }
 
 /// Sets a variable, and keeps all in the order of their names.

@@ -6,6 +6,7 @@ mod defaults;
 mod memory_service;
 pub mod merge;
 pub mod pull_secrets;
+pub mod shared_weights;
 mod volumes;
 
 use serde_json::{Map, Value, json};
@@ -48,6 +49,7 @@ pub fn template(given: &Given<'_>) -> Result<Value, String> {
     merge::container(&mut container, facts.main());
     let mut pod = pod(given, &user["spec"]);
     volumes::add(facts, framework, &mut container, &mut pod)?;
+    shared_weights::load_from(facts, &mut container)?;
     if let Some(framework) = framework {
         let wait_script = names::wait_script(facts.parent());
         let place = Place {
@@ -68,12 +70,17 @@ pub fn template(given: &Given<'_>) -> Result<Value, String> {
         make_frontend(given, &mut containers, sidecar)?;
     }
     memory_service::add(facts, &mut containers, &mut pod)?;
+    let mut labels = labels(given);
+    if let Deployer::GroveRank(_, rank) = given.deployer {
+        shared_weights::join(facts, &mut containers, &mut pod, rank);
+        shared_weights::mark(facts, &mut labels);
+    }
     pod["containers"] = json!(containers);
     if facts.template_annotation(names::NO_PULL_SECRETS) != Some("true") {
         given.secrets.add_to(&mut pod);
     }
     Ok(json!({
-        "metadata": {"labels": labels(given), "annotations": annotations(facts)},
+        "metadata": {"labels": labels, "annotations": annotations(facts)},
         "spec": pod,
     }))
 }
@@ -165,7 +172,9 @@ pub fn labels(given: &Given<'_>) -> Value {
         set(names::DISCOVERY_ENABLED, "true");
     }
     match (role, given.deployer) {
-        (Role::Main, _) | (_, Deployer::Grove(_)) => set(names::SELECTOR, facts.own_name()),
+        (Role::Main, _) | (_, Deployer::Grove(_) | Deployer::GroveRank(..)) => {
+            set(names::SELECTOR, facts.own_name())
+        }
         (Role::Leader, _) => set("role", "leader"),
         (Role::Worker, _) => set("role", "worker"),
     };

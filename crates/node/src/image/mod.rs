@@ -1,5 +1,5 @@
-//! What containers are made of: the store of images that a runtime has, names of images, and who may
-//! pull them. When an image is pulled is `pod/images.rs`.
+//! What containers are made of: the store of images that a runtime has, names of images, and who
+//! may pull them. When an image is pulled is `pod/images.rs`.
 
 mod credentials;
 mod name;

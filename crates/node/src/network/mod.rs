@@ -31,13 +31,14 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::Notify;
 
 use crate::runtime::{HostPort, Refusal, Sandbox, SandboxSpec};
 use links::{Links, Way};
+use pods::Whose;
 pub use range::Range;
 use records::{Record, Records};
 
@@ -178,10 +179,45 @@ impl Network {
         if self.mode == Mode::Loopback {
             return Ok(Sandbox { addresses: vec![record.address.into()], network: None });
         }
-        let (network, uid, of_pod) = (self.clone(), spec.pod.clone(), record.clone());
-        let made = tokio::task::spawn_blocking(move || pods::make(&network, &uid, &of_pod)).await;
-        made.unwrap_or_else(|error| Err(io::Error::other(error))).map_err(refused)?;
+        let file = pods::namespace(&self.marks, &spec.pod);
+        self.make_pair(record.clone(), file, Whose::Ours).await.map_err(refused)?;
         Ok(self.sandbox(&spec.pod, &record))
+    }
+
+    /// Makes the network of a pod in a namespace that its runtime made for it, in place of what the
+    /// runtime put there.
+    pub async fn make_within(
+        self: &Arc<Network>,
+        spec: &SandboxSpec,
+        namespace: &Path,
+    ) -> Result<Sandbox, Refusal> {
+        let refused = |error: io::Error| Refusal {
+            reason: "CreatePodSandboxError",
+            message: format!("could not make the network of the pod: {error}"),
+        };
+        let record = self.record(spec).map_err(refused)?;
+        let made = self.make_pair(record.clone(), namespace.to_owned(), Whose::Runtimes).await;
+        made.map_err(refused)?;
+        let network = Some(namespace.to_owned());
+        Ok(Sandbox { addresses: vec![record.address.into()], network })
+    }
+
+    async fn make_pair(
+        self: &Arc<Network>,
+        record: Record,
+        file: PathBuf,
+        whose: Whose,
+    ) -> io::Result<()> {
+        let network = self.clone();
+        let make = move || pods::make(&network, &record, (&file, whose));
+        let made = tokio::task::spawn_blocking(make).await;
+        made.unwrap_or_else(|error| Err(io::Error::other(error)))
+    }
+
+    /// Whether a pod is connected.
+    pub fn is_made(&self, uid: &str) -> bool {
+        let record = self.lock().pods.get(uid).cloned();
+        record.is_some_and(|record| pods::is_made(&self.marks, record.address))
     }
 
     /// The network of a pod that was made.

@@ -32,14 +32,27 @@ fn interface(marks: &Marks, address: Ipv4Addr) -> String {
     format!("{}{third:02x}{last:02x}", marks.pods)
 }
 
+/// Who made the namespace.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    Ours,
+    /// A runtime made it, and may have put an interface into it.
+    Runtimes,
+}
+
+/// Whether the machine has its side of a pod's pair.
+pub fn is_made(marks: &Marks, address: Ipv4Addr) -> bool {
+    system::interface(&interface(marks, address)).is_ok()
+}
+
 /// Makes what is missing.
-pub fn make(network: &Network, uid: &str, record: &Record) -> io::Result<()> {
+pub fn make(network: &Network, record: &Record, (file, whose): (&Path, Whose)) -> io::Result<()> {
     let marks = &network.marks;
-    let (file, name) = (namespace(marks, uid), interface(marks, record.address));
+    let name = interface(marks, record.address);
     let gateway = network.range.gateway();
     let mut outside = Links::open()?;
     let has_pair = system::interface(&name).is_ok();
-    if has_pair && is_mounted(&file) {
+    if has_pair && is_mounted(file) {
         return Ok(());
     }
     if has_pair {
@@ -48,7 +61,7 @@ pub fn make(network: &Network, uid: &str, record: &Record) -> io::Result<()> {
     }
     // On a thread of its own, which ends in the network of the pod.
     let inner = std::thread::scope(|scope| {
-        let begin = || inside(&file, &name, (record.address, gateway));
+        let begin = || inside((file, whose), &name, (record.address, gateway));
         let made = scope.spawn(begin).join();
         made.unwrap_or_else(|_| Err(io::Error::other("the thread ended")))
     });
@@ -83,9 +96,13 @@ pub fn adopt(marks: &Marks, (uid, address): (&str, Ipv4Addr), process: i32) -> i
 }
 
 /// The side of the pod.
-fn inside(file: &Path, name: &str, (own, gateway): (Ipv4Addr, Ipv4Addr)) -> io::Result<()> {
+fn inside(
+    (file, whose): (&Path, Whose),
+    name: &str,
+    (own, gateway): (Ipv4Addr, Ipv4Addr),
+) -> io::Result<()> {
     let mut outside = Links::open()?;
-    if is_mounted(file) {
+    if is_mounted(file) || whose == Whose::Runtimes {
         system::enter_network(&File::open(file)?)?;
     } else {
         system::own_network()?;
@@ -93,6 +110,9 @@ fn inside(file: &Path, name: &str, (own, gateway): (Ipv4Addr, Ipv4Addr)) -> io::
     }
     let mut links = Links::open()?;
     links.set_up(LOOPBACK)?;
+    if whose == Whose::Runtimes {
+        links.remove(INNER)?;
+    }
     outside.add_pair(name, (INNER, &File::open(file)?))?;
     links.set_up(INNER)?;
     links.add_address(INNER, own)?;

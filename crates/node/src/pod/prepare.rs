@@ -200,8 +200,8 @@ fn not_root(
         (Some(0), _) => "container's runAsUser breaks non-root policy".to_owned(),
         (Some(_), _) => return Ok(()),
         (None, Some(Err(name))) => format!(
-            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify user \
-             is non-root"
+            "container has runAsNonRoot and image has non-numeric user ({name}), cannot verify \
+             user is non-root"
         ),
         (None, Some(Ok(number))) if number != 0 => return Ok(()),
         (None, _) => "container has runAsNonRoot and image will run as root".to_owned(),

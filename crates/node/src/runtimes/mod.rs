@@ -1,5 +1,6 @@
 //! The runtimes there are.
 
+pub mod cri;
 pub mod docker;
 pub mod fake;
 pub mod pause;

@@ -39,8 +39,8 @@ impl Node for Served {
         logs::open(&self.runtime, &request)
     }
 
-    async fn runs(&self, pod: &str, container: &str) -> bool {
-        self.running(pod, container).is_some()
+    async fn runs(&self, pod: &str, container: &str) -> Result<bool, String> {
+        Ok(self.running(pod, container).is_some())
     }
 
     async fn program(&self, request: ProgramRequest) -> Result<Program, String> {

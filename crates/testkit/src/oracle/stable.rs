@@ -2,13 +2,18 @@
 //! world at rest leaves it so.
 
 use super::{Case, Violation};
+use crate::record::Made;
 use crate::simulation::Run;
+
+/// Requests that are told of one that runs in a circle.
+const LATELY: usize = 30;
 
 /// The goal is reached, and then nothing is written for ten virtual minutes.
 pub fn stable(case: &Case<'_>) -> Vec<Violation> {
     let mut found = Vec::new();
     if case.run.is_runaway {
-        found.push(Violation::new("CT-2", "the component makes requests without end"));
+        let what = format!("the component makes requests without end: {}", lately(case.run));
+        found.push(Violation::new("CT-2", what));
     } else if !case.run.is_settled {
         found.push(Violation::new("CT-1", "the world does not come to rest"));
     }
@@ -20,6 +25,17 @@ pub fn stable(case: &Case<'_>) -> Vec<Violation> {
         found.push(Violation::new("CT-3", what));
     }
     found
+}
+
+/// What it wrote last: enough of it to see the circle.
+fn lately(run: &Run) -> String {
+    let mut last: Vec<&Made> = run.made.iter().rev().filter(|made| made.is_write()).collect();
+    last.truncate(LATELY);
+    let line = |made: &&Made| {
+        let Made { sort, path, shape, code, at, .. } = *made;
+        format!("\n    {:.3} s {} {path} {shape} -> {code}", at.as_secs_f64(), sort.method)
+    };
+    last.iter().rev().map(line).collect()
 }
 
 /// Two runs of one seed are one trace.

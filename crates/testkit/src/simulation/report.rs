@@ -163,7 +163,7 @@ impl Choice {
             None if self.is_full || self.is_long => {}
             None => thin_out(&mut work, also.samples_max),
         }
-        work.extend(seeds::kept(trial.name).into_iter().map(|planned| (None, vec![planned])));
+        work.extend(seeds::kept(trial.name).into_iter().map(|planned| (None, planned)));
         if self.is_full {
             let pairs = (0..PAIRS_DRAWN).map(|at| seeds::of(trial.seed, seeds::PAIRS + at));
             work.extend(pairs.map(|seed| (Some(seed), seeds::planned(seed, candidates))));

@@ -12,7 +12,7 @@ const PLANS_MAX: u64 = 10_000;
 /// Where plans of two faults begin.
 pub const PAIRS: u64 = 5_000;
 
-/// Seeds and plans that are tried again on every run: `scenario: plan` or `scenario: seed`.
+/// Plans that are tried again on every run: `scenario: plan`, or `scenario: plan and plan`.
 const KEPT: &str = include_str!("../../../../sim/seeds.txt");
 
 pub fn of(world: u64, plan: u64) -> u64 {
@@ -45,12 +45,16 @@ pub fn planned(seed: u64, candidates: &[Candidate]) -> Vec<Planned> {
     }
 }
 
-/// The plans that are kept for a scenario.
-pub fn kept(scenario: &str) -> Vec<Planned> {
+/// The plans that are kept for a scenario, of one fault or of several.
+pub fn kept(scenario: &str) -> Vec<Vec<Planned>> {
     let lines = KEPT.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
     let of_scenario = lines.filter_map(|line| line.rsplit_once(": "));
     let of_scenario = of_scenario.filter(|(name, _)| *name == scenario);
-    of_scenario.map(|(_, plan)| plan.parse().expect("sim/seeds.txt must be readable")).collect()
+    of_scenario.map(|(_, plan)| read(plan).expect("sim/seeds.txt must be readable")).collect()
+}
+
+fn read(plan: &str) -> Result<Vec<Planned>, String> {
+    plan.split(" and ").map(str::parse).collect()
 }
 
 #[cfg(test)]
@@ -79,7 +83,7 @@ mod tests {
         let lines = KEPT.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty());
         for line in lines {
             let (scenario, plan) = line.rsplit_once(": ").expect(line);
-            assert!(!scenario.is_empty() && plan.parse::<Planned>().is_ok(), "{line}");
+            assert!(!scenario.is_empty() && read(plan).is_ok(), "{line}");
         }
     }
 }

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use serde_json::Value;
-use store::{Batch, Change, Entry, Key, KeyRange, Revision, Timestamp};
+use store::{Batch, Change, Entry, Key, KeyRange, PageRequest, Revision, Timestamp};
 
 use super::sentences;
 use crate::history::events::Head;
@@ -125,7 +125,11 @@ impl Family {
         let first = Revision(newest.0.saturating_sub(REVISIONS_MAX));
         let mut after = self.begin.max(oldest).max(since).max(first).before();
         let mut steps = Vec::new();
-        self.read_before(server, after.max(oldest).min(newest)).await?;
+        let at = after.max(oldest).min(newest);
+        if after >= self.begin {
+            self.find_children(server, at).await?;
+        }
+        self.read_before(server, at).await?;
         while after < newest {
             let changes = server.store.changes(&KeyRange::all(), after, newest).await;
             let changes = changes.map_err(store_failure)?;
@@ -137,6 +141,33 @@ impl Family {
             }
         }
         Ok(steps)
+    }
+
+    /// Adds the children that are older than what is looked at.
+    async fn find_children(&mut self, server: &Server, at: Revision) -> Result<(), Error> {
+        let page = server.store.list(&KeyRange::all(), PageRequest::all(), Some(at)).await;
+        let mut rest = page.map_err(store_failure)?.entries;
+        rest.retain(|entry| !entry.key.as_str().starts_with(EVENTS));
+        loop {
+            // Owners and their children are in no order: again, until nobody is found.
+            let found: Vec<(Arc<Entry>, usize, String)> = rest
+                .iter()
+                .filter(|entry| !self.members.contains_key(&entry.key))
+                .filter_map(|entry| {
+                    self.child(entry).map(|(depth, uid)| (entry.clone(), depth, uid))
+                })
+                .collect();
+            let known = self.members.len();
+            for (entry, depth, uid) in found {
+                let Some(place) = place::of_key(server, &entry.key) else { continue };
+                self.growing.insert(uid.clone(), depth);
+                self.add(server, (entry.key.clone(), place), (depth, false), uid);
+            }
+            if self.members.len() == known {
+                return Ok(());
+            }
+            rest.retain(|entry| !self.members.contains_key(&entry.key));
+        }
     }
 
     /// What the members were before the first change that is looked at.

@@ -1,5 +1,5 @@
-//! `why/{path}`: what led to an object as it is, from whoever asked for it to what runs, and what it
-//! waits for.
+//! `why/{path}`: what led to an object as it is, from whoever asked for it to what runs, and what
+//! it waits for.
 //!
 //! The trace is made of what the store keeps: every change says who made it and why. An object's
 //! family are its owners, itself, and all that has it as an owner; their changes and events in

@@ -7,6 +7,7 @@
 mod secure;
 
 use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,7 +20,7 @@ use http::request::Parts;
 use http::{Method, Uri};
 use http_body_util::{BodyExt, BodyStream};
 use hyper_util::rt::TokioIo;
-use link::Duplex;
+use link::{DialRequest, Duplex, Node};
 use serde_json::Value;
 use store::PageRequest;
 use tokio::io::AsyncWriteExt;
@@ -78,14 +79,18 @@ where
         return Ok(Answer::text(301, "").with(LOCATION, format!("{prefix}/{query}")));
     }
     let prefix = prefix.to_owned();
-    let place = Place { to, is_secure: named.is_secure };
+    let place = Place { is_secure: named.is_secure, ..to };
     send(parts, body, place, &prefix).await
 }
 
 /// Whom the request is passed on to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone)]
 struct Place {
     to: SocketAddr,
+    /// The node of another process that has the pod: its network may not be reached from here.
+    by: Option<Arc<dyn Node>>,
+    /// The pod's UID.
+    pod: String,
     is_secure: bool,
 }
 
@@ -130,7 +135,7 @@ async fn find(
     Ok(stored(&entry).object(entry.modified))
 }
 
-async fn pod(server: &Server, target: &Target, named: &Named<'_>) -> Result<SocketAddr, Error> {
+async fn pod(server: &Server, target: &Target, named: &Named<'_>) -> Result<Place, Error> {
     let pod = find(server, target, ("pods", named.name)).await?;
     let first = || {
         let containers = list(&pod, &["spec", "containers"]).iter();
@@ -146,10 +151,11 @@ async fn pod(server: &Server, target: &Target, named: &Named<'_>) -> Result<Sock
         let name = object::name(&pod);
         return Err(Error::bad_request(format!("address not allowed: pod {name:?} has none")));
     }
-    place(address, &port)
+    let by = server.node_elsewhere(text(&pod, &["spec", "nodeName"])).await;
+    Ok(Place { by, pod: object::uid(&pod).to_owned(), ..place(address, &port)? })
 }
 
-async fn service(server: &Server, target: &Target, named: &Named<'_>) -> Result<SocketAddr, Error> {
+async fn service(server: &Server, target: &Target, named: &Named<'_>) -> Result<Place, Error> {
     let service = find(server, target, ("services", named.name)).await?;
     let ports = list(&service, &["spec", "ports"]);
     let is_it = |port: &&Value| {
@@ -178,25 +184,49 @@ async fn service(server: &Server, target: &Target, named: &Named<'_>) -> Result<
     let count = u64::try_from(places.len()).unwrap_or(0);
     let chosen = server.environment.random().checked_rem(count);
     let chosen = chosen.and_then(|index| places.get(usize::try_from(index).ok()?));
-    let (address, port) = chosen.ok_or_else(|| {
+    let chosen = chosen.ok_or_else(|| {
         Error::unavailable(format!("no endpoints available for service {:?}", named.name))
     })?;
-    place(address, port)
+    let by = match chosen.pod.is_empty() {
+        true => None,
+        false => server.node_elsewhere(&chosen.node).await,
+    };
+    Ok(Place { by, pod: chosen.pod.clone(), ..place(&chosen.address, &chosen.port)? })
 }
 
-/// The addresses and ports of those in a slice that are ready.
-fn ready(slice: &Value, name: &str) -> Vec<(String, String)> {
+/// One who answers for a service.
+struct Endpoint {
+    address: String,
+    port: String,
+    node: String,
+    /// The UID of the pod, if it is one.
+    pod: String,
+}
+
+/// Those in a slice that are ready.
+fn ready(slice: &Value, name: &str) -> Vec<Endpoint> {
     let ports = list(slice, &["ports"]).iter();
     let port =
         ports.filter(|port| text(port, &["name"]) == name).find_map(|it| it["port"].as_u64());
     let Some(port) = port else { return Vec::new() };
     let endpoints = list(slice, &["endpoints"]).iter();
     let endpoints = endpoints.filter(|one| one["conditions"]["ready"] != false);
-    let addresses = endpoints.filter_map(|one| one["addresses"][0].as_str());
-    addresses.map(|address| (address.to_owned(), port.to_string())).collect()
+    let found = endpoints.filter_map(|one| {
+        let pod = match text(one, &["targetRef", "kind"]) {
+            "Pod" => text(one, &["targetRef", "uid"]).to_owned(),
+            _ => String::new(),
+        };
+        Some(Endpoint {
+            address: one["addresses"][0].as_str()?.to_owned(),
+            port: port.to_string(),
+            node: text(one, &["nodeName"]).to_owned(),
+            pod,
+        })
+    });
+    found.collect()
 }
 
-async fn node(server: &Server, target: &Target, named: &Named<'_>) -> Result<SocketAddr, Error> {
+async fn node(server: &Server, target: &Target, named: &Named<'_>) -> Result<Place, Error> {
     let node = find(server, target, ("nodes", named.name)).await?;
     let addresses = list(&node, &["status", "addresses"]).iter();
     let mut internal = addresses.filter(|address| address["type"] == "InternalIP");
@@ -209,7 +239,7 @@ async fn node(server: &Server, target: &Target, named: &Named<'_>) -> Result<Soc
 }
 
 /// Neither this machine's loopback nor what is only next to it is for clients.
-fn place(address: &str, port: &str) -> Result<SocketAddr, Error> {
+fn place(address: &str, port: &str) -> Result<Place, Error> {
     let port: u16 = port
         .parse()
         .map_err(|_| Error::bad_request(format!("invalid port {port:?}: it must be a number")))?;
@@ -222,16 +252,26 @@ fn place(address: &str, port: &str) -> Result<SocketAddr, Error> {
     if is_near || address.is_unspecified() {
         return Err(Error::bad_request("address not allowed"));
     }
-    Ok(SocketAddr::new(address, port))
+    let to = SocketAddr::new(address, port);
+    Ok(Place { to, by: None, pod: String::new(), is_secure: false })
 }
 
 /// A connection, with TLS where that is asked for.
 async fn connect(place: Place) -> Result<Box<dyn Duplex>, Error> {
-    let Place { to, is_secure } = place;
+    let Place { to, by, pod, is_secure } = place;
     let connecting = async {
-        let stream = TcpStream::connect(to).await.map_err(|error| format!("connect: {error}"))?;
+        let stream: Box<dyn Duplex> = match by {
+            Some(node) => {
+                let address = to.ip().to_string();
+                node.dial(DialRequest { pod, address, port: to.port() }).await?
+            }
+            None => {
+                let stream = TcpStream::connect(to).await;
+                Box::new(stream.map_err(|error| format!("connect: {error}"))?)
+            }
+        };
         if !is_secure {
-            return Ok(Box::new(stream) as Box<dyn Duplex>);
+            return Ok(stream);
         }
         let secured = secure::connect(stream, to).await;
         secured.map(|stream| Box::new(stream) as Box<dyn Duplex>).map_err(|error| error.to_string())
@@ -250,6 +290,7 @@ where
     B: http_body::Body<Data = Bytes> + Send + 'static,
     B::Error: Into<Failure>,
 {
+    let to = place.to;
     let stream = connect(place).await?;
     let body = body.map_err(Into::into).boxed_unsync();
     let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
@@ -262,7 +303,7 @@ where
     let rest = parts.uri.path_and_query().map_or("/", |all| &all.as_str()[prefix.len()..]);
     let rest = if rest.starts_with('/') { rest.to_owned() } else { format!("/{rest}") };
     *request.uri_mut() = rest.parse::<Uri>().map_err(|error| failed(&error))?;
-    *request.headers_mut() = forwarded(&parts, place.to);
+    *request.headers_mut() = forwarded(&parts, to);
     let mut answer = sender.send_request(request).await.map_err(|error| failed(&error))?;
     if answer.status() == 101 {
         let other = hyper::upgrade::on(&mut answer);

@@ -7,15 +7,18 @@ use std::io;
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
+use link::Duplex;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::{CryptoProvider, aws_lc_rs as provider};
 use rustls::{ClientConfig, DigitallySignedStruct, Error, SignatureScheme};
 use rustls_pki_types::{CertificateDer, ServerName, UnixTime};
-use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 use tokio_rustls::client::TlsStream;
 
-pub async fn connect(stream: TcpStream, to: SocketAddr) -> io::Result<TlsStream<TcpStream>> {
+pub async fn connect(
+    stream: Box<dyn Duplex>,
+    to: SocketAddr,
+) -> io::Result<TlsStream<Box<dyn Duplex>>> {
     let name = ServerName::IpAddress(to.ip().into());
     TlsConnector::from(config()).connect(name, stream).await
 }

@@ -6,6 +6,7 @@
 mod name;
 mod readiness;
 mod render;
+mod sharing;
 #[cfg(test)]
 mod tests;
 
@@ -35,6 +36,7 @@ use crate::kinds::{
     VIRTUAL_SERVICE,
 };
 use crate::names;
+use crate::pods::shared_weights::{self, is_between};
 use crate::pods::{Given, PullSecrets};
 use crate::settings::Settings;
 use crate::sync_resource::{Decision, Sync};
@@ -119,6 +121,7 @@ pub fn child_name(set: &str, part: &Part<'_>) -> String {
 fn is_group(part: &Part<'_>) -> bool {
     crate::component::nodes(part.0) > 1
         || part.0["experimental"]["grove"]["forceScalingGroup"] == true
+        || is_between(part.0)
 }
 
 /// The graph of a clique that changed.
@@ -218,9 +221,18 @@ pub struct Rendered<'a> {
     pub part: Part<'a>,
     /// As an object of its own would say it.
     pub object: Object,
-    /// The pods of each role.
-    pub templates: Vec<(Role, Value)>,
+    pub pods: Vec<Pods>,
     service: Option<Value>,
+}
+
+/// The pods of one clique.
+pub struct Pods {
+    pub role: Role,
+    /// Which part of a replica they are, where those of one part share GPUs.
+    pub rank: Option<i64>,
+    /// Whether they only hold weights for the engines of their rank.
+    pub holds_weights: bool,
+    pub template: Value,
 }
 
 fn components<'a>(
@@ -241,27 +253,44 @@ fn components<'a>(
         let object = Object::new(generate::component(graph, &part, &choice));
         let facts = Facts::of(&object);
         let lower = part.name().to_lowercase();
-        let given = |role: Role| Given {
+        let given = |role: Role, rank: Option<i64>| Given {
             settings,
             facts: &facts,
             role,
-            deployer: Deployer::Grove(&lower),
+            deployer: rank
+                .map_or(Deployer::Grove(&lower), |rank| Deployer::GroveRank(&lower, rank)),
             secrets: &found.secrets,
             account: "default",
             is_legacy: false,
         };
-        let roles = match facts.nodes() > 1 {
-            true => vec![Role::Leader, Role::Worker],
-            false => vec![Role::Main],
-        };
-        let mut templates = Vec::new();
-        for role in roles {
-            templates.push((role, crate::pods::template(&given(role))?));
+        let service = children::service(&given(Role::Main, None), false);
+        let mut pods = Vec::new();
+        for (role, rank) in roles(&part) {
+            let template = crate::pods::template(&given(role, rank))?;
+            if rank.is_some() {
+                let gpus = crate::backends::gpus(facts.main()).max(1);
+                let template = shared_weights::server(&template, gpus);
+                pods.push(Pods { role, rank, holds_weights: true, template });
+            }
+            pods.push(Pods { role, rank, holds_weights: false, template });
         }
-        let service = children::service(&given(Role::Main), false);
-        all.push(Rendered { part, templates, service, object });
+        all.push(Rendered { part, pods, service, object });
     }
     Ok(all)
+}
+
+/// The engines of a replica. Where they share GPUs with others, each rank is for itself.
+fn roles(part: &Part<'_>) -> Vec<(Role, Option<i64>)> {
+    let nodes = crate::component::nodes(part.0);
+    let first = if nodes > 1 { Role::Leader } else { Role::Main };
+    match (is_between(part.0), nodes > 1) {
+        (true, _) => {
+            let workers = (1..nodes).map(|rank| (Role::Worker, Some(rank)));
+            std::iter::once((first, Some(0))).chain(workers).collect()
+        }
+        (false, true) => vec![(Role::Leader, None), (Role::Worker, None)],
+        (false, false) => vec![(Role::Main, None)],
+    }
 }
 
 /// Services and what leads in from outside: they are always as ready as they will be.

@@ -1,7 +1,8 @@
 //! The name of the set of a graph: names of pods follow from it, and must not get too long.
 
 use super::is_group;
-use crate::graph::facts::Graph;
+use crate::graph::facts::{Graph, Part};
+use crate::pods::shared_weights::is_between;
 
 /// Letters of a name that Grove and Kubernetes leave to the set and to what is in it.
 const LENGTH_MAX: usize = 45;
@@ -14,6 +15,8 @@ pub fn set_name(graph: &Graph<'_>) -> String {
         let own = part.name().len();
         let is_many = crate::component::nodes(part.0) > 1;
         match (is_group(&part), is_many) {
+            // The longest clique has a rank as well.
+            _ if is_between(part.0) => own + own + "-gms-".len() + digits(&part),
             (true, true) => own + own + "-ldr".len(),
             (true, false) => own + own,
             (false, _) => own,
@@ -21,6 +24,11 @@ pub fn set_name(graph: &Graph<'_>) -> String {
     });
     let budget = LENGTH_MAX.saturating_sub(taken.max().unwrap_or(0)).max(LENGTH_MIN);
     shortened(graph.name(), budget)
+}
+
+/// Digits of the last rank of a component.
+fn digits(part: &Part<'_>) -> usize {
+    (crate::component::nodes(part.0) - 1).max(0).to_string().len()
 }
 
 fn shortened(name: &str, budget: usize) -> String {

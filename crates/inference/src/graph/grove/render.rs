@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use reconcile::Object;
 use serde_json::{Value, json};
 
-use super::{Rendered, Scheduler, is_group, map_of, set_name};
+use super::{Pods, Rendered, Scheduler, is_group, map_of, set_name, sharing};
 use crate::backends::{Framework, Role};
 use crate::component::Facts;
 use crate::graph::facts::{Graph, Part};
 use crate::names;
 use crate::pods::merge;
+use crate::pods::shared_weights::engines;
 use crate::settings::Settings;
 use crate::value::{find, list, text};
 
@@ -25,16 +26,15 @@ pub fn set(
     };
     let mut cliques = Vec::new();
     let mut groups = Vec::new();
+    let mut claims = Vec::new();
     for one in parts {
         let count = replicas(&one.part);
-        let own: Vec<Value> = one
-            .templates
-            .iter()
-            .map(|(role, template)| clique(graph, one, (*role, template), (count, scheduler)))
-            .collect();
+        let own: Vec<Value> =
+            one.pods.iter().map(|pods| clique(graph, one, pods, (count, scheduler))).collect();
         if is_group(&one.part) {
-            groups.push(group(graph, &one.part, &own, count));
+            groups.push(group(graph, one, &own, count));
         }
+        claims.extend(sharing::templates(one));
         cliques.extend(own);
     }
     let has_order = cliques.iter().any(|clique| clique["spec"]["startsAfter"].is_array());
@@ -50,6 +50,9 @@ pub fn set(
     });
     if !groups.is_empty() {
         template["podCliqueScalingGroups"] = json!(groups);
+    }
+    if !claims.is_empty() {
+        template["resourceClaimTemplates"] = json!(claims);
     }
     let priority = text(&graph.spec["priorityClassName"]);
     if !priority.is_empty() {
@@ -95,16 +98,34 @@ fn clique_name(part: &Part<'_>, role: Role) -> String {
     }
 }
 
+/// The same where each rank has cliques of its own.
+fn name_of(part: &Part<'_>, pods: &Pods) -> String {
+    match (pods.rank, pods.role) {
+        (Some(rank), _) if pods.holds_weights => weights_name(part, rank),
+        (Some(rank), Role::Worker) => format!("{}-{rank}", clique_name(part, Role::Worker)),
+        (_, role) => clique_name(part, role),
+    }
+}
+
+/// The clique that holds the weights of a rank.
+fn weights_name(part: &Part<'_>, rank: i64) -> String {
+    format!("{}-gms-{rank}", part.name().to_lowercase())
+}
+
 fn clique(
     graph: &Graph<'_>,
     one: &Rendered<'_>,
-    (role, template): (Role, &Value),
+    pods: &Pods,
     (count, scheduler): (i64, &Scheduler),
 ) -> Value {
     let part = &one.part;
     let facts = Facts::of(&one.object);
-    let name = clique_name(part, role);
+    let (role, template) = (pods.role, &pods.template);
+    let name = name_of(part, pods);
     let (replicas, least) = match role {
+        _ if pods.holds_weights => (1, 1),
+        // Those that stand by may be missing.
+        _ if pods.rank.is_some() => (engines(part.0), 1),
         // A replica of a group has one of each.
         Role::Main if is_group(part) => (1, 1),
         Role::Main => (count, part.0["minAvailable"].as_i64().unwrap_or(1)),
@@ -122,6 +143,9 @@ fn clique(
     if role == Role::Leader && facts.framework() == Ok(Some(Framework::Trtllm)) {
         // The leader starts everything on its workers, over SSH.
         spec["startsAfter"] = json!([clique_name(part, Role::Worker)]);
+    }
+    if let Some(rank) = pods.rank.filter(|_| !pods.holds_weights) {
+        spec["startsAfter"] = json!([weights_name(part, rank)]);
     }
     let mut labels = template["metadata"]["labels"].clone();
     if let Some((name, value)) = &scheduler.label {
@@ -147,7 +171,8 @@ fn clique(
     made
 }
 
-fn group(graph: &Graph<'_>, part: &Part<'_>, cliques: &[Value], count: i64) -> Value {
+fn group(graph: &Graph<'_>, one: &Rendered<'_>, cliques: &[Value], count: i64) -> Value {
+    let part = &one.part;
     let members: Vec<&Value> = cliques.iter().map(|clique| &clique["name"]).collect();
     let mut made = json!({
         "name": part.name().to_lowercase(),
@@ -157,6 +182,10 @@ fn group(graph: &Graph<'_>, part: &Part<'_>, cliques: &[Value], count: i64) -> V
     });
     if let Some(constraint) = constraint(graph, &part.0["topologyConstraint"]) {
         made["topologyConstraint"] = constraint;
+    }
+    let shares = sharing::shares(one, |pods| name_of(part, pods));
+    if !shares.is_empty() {
+        made["resourceSharing"] = json!(shares);
     }
     if crate::component::nodes(part.0) > 1 {
         merge::deep(&mut made, &part.0["providerOverride"]["value"]);

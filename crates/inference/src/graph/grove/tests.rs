@@ -201,3 +201,86 @@ fn queues_schedulers_and_topologies_are_as_the_graph_says() {
     let plan = planned(&object, &observed(Found::default()), both);
     assert!(text(&ready(&plan)["message"]).contains("cannot both schedule"));
 }
+
+/// A worker of two pods whose weights are held by pods of their own, with one that stands by.
+fn between() -> Object {
+    let worker = json!({"name": "decode", "type": "decode", "replicas": 2,
+        "multinode": {"nodeCount": 2},
+        "experimental": {"gpuMemoryService": {"mode": "InterPod"},
+            "failover": {"mode": "InterPod", "numShadows": 1}},
+        "podTemplate": {"spec": {"containers": [{"name": "main", "image": "w:1.4.0",
+            "command": ["python3"],
+            "args": ["-m", "dynamo.vllm", "--tensor-parallel-size", "16"],
+            "resources": {"limits": {"nvidia.com/gpu": "8"}}}]}}});
+    graph(json!({"spec": {"components": [worker]}}))
+}
+
+#[test]
+fn weights_between_pods_are_held_by_a_clique_for_each_rank() {
+    let gates = Gates { resource_claims: true, ..Gates::default() };
+    let plan = planned(&between(), &observed(Found::default()), gates);
+    let set = created(&plan, POD_CLIQUE_SET);
+    let template = &set["spec"]["template"];
+    let cliques = list(&template["cliques"]);
+    let shape: Vec<String> = cliques
+        .iter()
+        .map(|one| format!("{} {}", text(&one["name"]), one["spec"]["replicas"]))
+        .collect();
+    let expected = ["decode-gms-0 1", "decode-ldr 2", "decode-gms-1 1", "decode-wkr-1 2"];
+    assert_eq!(shape, expected);
+    assert_eq!(template["cliqueStartupType"], "CliqueStartupTypeExplicit");
+    assert_eq!(cliques[1]["spec"]["startsAfter"], json!(["decode-gms-0"]));
+    assert_eq!(cliques[3]["spec"]["startsAfter"], json!(["decode-gms-1"]));
+    let claims = list(&template["resourceClaimTemplates"]);
+    assert_eq!(claims.len(), 2);
+    assert_eq!(claims[1]["name"], "decode-gpu-rank-1");
+    let request = &claims[1]["templateSpec"]["spec"]["devices"]["requests"][0]["exactly"];
+    assert_eq!(
+        request,
+        &json!({"deviceClassName": "gpu.nvidia.com", "allocationMode": "ExactCount", "count": 8})
+    );
+    let group = &template["podCliqueScalingGroups"][0];
+    assert_eq!(group["cliqueNames"], json!(expected.map(|one| one.split(' ').next())));
+    assert_eq!(
+        group["resourceSharing"][1],
+        json!({"name": "decode-gpu-rank-1", "scope": "PerReplica",
+            "filter": {"childCliqueNames": ["decode-gms-1", "decode-wkr-1"]}})
+    );
+    let steps = plan.steps.iter().map(ToString::to_string);
+    assert!(!steps.into_iter().any(|step| step.contains("ResourceClaimTemplate")), "{plan}");
+}
+
+#[test]
+fn engines_of_one_rank_meet_in_a_directory_and_find_the_leader_of_their_number() {
+    let gates = Gates { resource_claims: true, ..Gates::default() };
+    let plan = planned(&between(), &observed(Found::default()), gates);
+    let set = created(&plan, POD_CLIQUE_SET);
+    let cliques = list(&set["spec"]["template"]["cliques"]);
+    let (server, worker) = (&cliques[2], &cliques[3]);
+    let pod = &worker["spec"]["podSpec"];
+    let main = &pod["containers"][0];
+    assert!(main["resources"]["limits"].get("nvidia.com/gpu").is_none());
+    let words: Vec<&str> = list(&main["args"]).iter().map(text).collect();
+    let line = words.join(" ");
+    assert!(line.contains("--load-format gms"), "{line}");
+    let leader = "$(GROVE_PCSG_NAME)-$(GROVE_PCSG_INDEX)-decode-ldr-$(GROVE_PCLQ_POD_INDEX).\
+                  $(GROVE_HEADLESS_SERVICE)";
+    let flags = format!("--master-addr {leader} --master-port 29500 --node-rank 1 --headless");
+    assert!(line.ends_with(&flags), "{line}");
+    assert_eq!(main["command"], json!(["python3"]));
+    let variable =
+        |name: &str| crate::value::find(&main["env"], "name", name).map(|one| one["value"].clone());
+    assert_eq!(variable("DYN_VLLM_GMS_SHADOW_MODE"), Some(json!("true")));
+    assert_eq!(variable("GMS_SOCKET_DIR"), Some(json!("/run/gms/shared")));
+    let mount = crate::value::find(&main["volumeMounts"], "name", "gms-shared").expect("a mount");
+    assert!(text(&mount["subPathExpr"]).ends_with("/rank-1"), "{mount}");
+    assert_eq!(pod["restartPolicy"], "Never");
+    let member = crate::memory_service::cascade::MEMBER;
+    assert_eq!(worker["labels"][member], "true");
+    // The one that holds the weights is found by nobody, and goes on.
+    assert!(server["labels"][member].is_null() && server["labels"][names::SELECTOR].is_null());
+    let holder = &server["spec"]["podSpec"];
+    assert_eq!(holder["restartPolicy"], "Always");
+    assert_eq!(holder["containers"][0]["args"], json!(["-m", "gpu_memory_service.cli.server"]));
+    assert!(text(&holder["containers"][0]["startupProbe"]["exec"]["command"][2]).contains("-ge 8"));
+}

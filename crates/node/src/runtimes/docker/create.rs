@@ -165,7 +165,8 @@ fn host(
         "AutoRemove": false,
         "LogConfig": match engine.is_podman {
             true => json!({"Type": "k8s-file", "Config": {"path": log, "max-size": LOG_SIZE_MAX}}),
-            false => json!({"Type": "json-file", "Config": {"max-size": LOG_SIZE, "max-file": "2"}}),
+            false => json!({"Type": "json-file",
+                "Config": {"max-size": LOG_SIZE, "max-file": "2"}}),
         },
     });
     host["Ulimits"] = engine.ulimits();

@@ -1,6 +1,6 @@
-//! Follows what happens to our containers: by the engine's events, and for those that are missed by a
-//! look at everything now and then. When the engine is gone, what was known stays known until it is
-//! back.
+//! Follows what happens to our containers: by the engine's events, and for those that are missed by
+//! a look at everything now and then. When the engine is gone, what was known stays known until it
+//! is back.
 
 use std::collections::BTreeSet;
 use std::sync::{PoisonError, Weak};

@@ -1,4 +1,4 @@
-//! What an engine tells of a container, in our words, and how one that is there already is taken up.
+//! What an engine tells of a container, in our words, and how one that is there is taken up.
 
 use std::path::{Path, PathBuf};
 

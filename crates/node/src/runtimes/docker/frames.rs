@@ -1,6 +1,6 @@
-//! How Docker tells two outputs apart on one stream: eight bytes before each piece, of which the first
-//! names the output and the last four say how long the piece is. With a terminal there is one output
-//! and no frame.
+//! How Docker tells two outputs apart on one stream: eight bytes before each piece, of which the
+//! first names the output and the last four say how long the piece is. With a terminal there is one
+//! output and no frame.
 
 use bytes::{Buf, BytesMut};
 

@@ -1,6 +1,6 @@
-//! Keeps the output of Docker's containers in files in the format of CRI, where everything else looks
-//! for it. The engine has it too, in a form and for a time of its own; what was written while nobody
-//! followed is taken from there. Podman writes such files by itself.
+//! Keeps the output of Docker's containers in files in the format of CRI, where everything else
+//! looks for it. The engine has it too, in a form and for a time of its own; what was written while
+//! nobody followed is taken from there. Podman writes such files by itself.
 
 use std::fs;
 use std::path::{Path, PathBuf};

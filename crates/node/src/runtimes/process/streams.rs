@@ -5,6 +5,7 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
+use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
@@ -292,14 +293,32 @@ async fn speak(
 /// Connects to a port where a process does: to its loopback, and where it shares the network of the
 /// machine, first to the address that the pod has for itself.
 pub(crate) async fn dial(pid: i32, address: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
-    let loopback = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
     let theirs = format!("/proc/{pid}/ns/net");
     let is_own = fs::read_link(&theirs)? != fs::read_link("/proc/self/ns/net")?;
-    let (network, own) = match is_own {
-        true => (Some(File::open(&theirs)?), None),
-        false => (None, address.filter(|address| !loopback.contains(address))),
-    };
-    let addresses: Vec<IpAddr> = own.into_iter().chain(loopback).collect();
+    match is_own {
+        true => dial_in(Path::new(&theirs), port).await,
+        false => dial_near(address, port).await,
+    }
+}
+
+const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];
+
+/// Connects to a port of the loopback in a network, given by the file of its namespace.
+pub(crate) async fn dial_in(network: &Path, port: u16) -> io::Result<TcpStream> {
+    dial_from(Some(File::open(network)?), LOOPBACK.to_vec(), port).await
+}
+
+/// Connects to a port here: at an address, or at the loopback.
+pub(crate) async fn dial_near(address: Option<IpAddr>, port: u16) -> io::Result<TcpStream> {
+    let own = address.filter(|address| !LOOPBACK.contains(address));
+    dial_from(None, own.into_iter().chain(LOOPBACK).collect(), port).await
+}
+
+async fn dial_from(
+    network: Option<File>,
+    addresses: Vec<IpAddr>,
+    port: u16,
+) -> io::Result<TcpStream> {
     let (tell, told) = oneshot::channel();
     // A namespace is joined by a thread, and this one ends with it.
     std::thread::Builder::new().name("dial".to_owned()).spawn(move || {

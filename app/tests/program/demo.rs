@@ -1,0 +1,130 @@
+//! `setpoint demo`, as somebody runs it who has just come: everything is real, is told, and is gone
+//! afterwards.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::time::Duration;
+
+use tokio::time::Instant;
+
+use crate::sandbox::{Ended, Sandbox};
+
+/// For a machine that does other things too.
+const PATIENCE: Duration = Duration::from_secs(240);
+const LOOK: Duration = Duration::from_millis(50);
+
+/// A place with directories for temporary files of its own, so that what is left is seen.
+fn place() -> Sandbox {
+    let mut sandbox = Sandbox::new();
+    let temporary = sandbox.work().join("../tmp");
+    fs::create_dir_all(&temporary).expect("a directory");
+    sandbox.set("TMPDIR", temporary.canonicalize().expect("it is there").display().to_string());
+    sandbox.set("PATH", std::env::var("PATH").unwrap_or_default());
+    sandbox
+}
+
+/// Runs a demonstration to its end.
+fn demo(sandbox: &Sandbox, words: &[&str]) -> Ended {
+    let mut command = Command::new("timeout");
+    command.args([&PATIENCE.as_secs().to_string(), env!("CARGO_BIN_EXE_setpoint"), "demo"]);
+    let like = sandbox.command(&[]);
+    command.args(words).current_dir(sandbox.work()).env_clear();
+    let set = like.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let ended = command.envs(set).stdin(Stdio::null()).output().expect("it must run");
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    let (stdout, stderr) = (text(&ended.stdout), text(&ended.stderr));
+    Ended { code: ended.status.code(), stdout, stderr }
+}
+
+/// Nothing is left: no file, no process, no entry in a kubeconfig.
+#[track_caller]
+fn is_clean(sandbox: &Sandbox) {
+    let temporary = sandbox.work().join("../tmp");
+    let left: Vec<_> = fs::read_dir(&temporary).expect("it is there").flatten().collect();
+    assert!(left.is_empty(), "{left:?}");
+    assert!(!sandbox.work().join("../home/.kube").exists());
+    let temporary = temporary.canonicalize().expect("it is there").display().to_string();
+    let processes = fs::read_dir("/proc").expect("processes").flatten();
+    for process in processes {
+        let line = fs::read(process.path().join("cmdline")).unwrap_or_default();
+        let line = String::from_utf8_lossy(&line).replace('\0', " ");
+        assert!(!line.contains(&temporary), "{line}");
+    }
+}
+
+#[test]
+fn everything_is_shown_measured_and_gone_afterwards() {
+    let sandbox = place();
+    let ended = demo(&sandbox, &["-o", "json"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let told = ended.json();
+    assert_eq!(told["succeeded"], true, "{told}");
+    let part = |name: &str| {
+        let parts = told["parts"].as_array().expect("parts").iter();
+        parts.into_iter().find(|part| part["name"] == name).expect("the part").clone()
+    };
+    let training = part("training");
+    assert_eq!(training["state"], "succeeded", "{told}");
+    let loss = training["measured"]["loss"].as_str().and_then(|loss| loss.parse::<f64>().ok());
+    assert!(loss.is_some_and(|loss| loss < 0.01), "{training}");
+    let inference = part("inference");
+    assert_eq!(inference["state"], "succeeded", "{told}");
+    assert!(inference["measured"]["server"].is_string(), "{inference}");
+    let machine = part("machine");
+    let has_qemu = Path::new("/usr/bin/qemu-system-x86_64").exists();
+    if has_qemu {
+        let said = machine["measured"]["said"].as_str().unwrap_or_default();
+        assert!(said.starts_with("hello from a virtual machine"), "{machine}");
+    } else {
+        assert_eq!(machine["state"], "skipped", "{machine}");
+        assert!(machine["detail"].as_str().is_some_and(|it| it.contains("apt install")));
+    }
+    // Nobody watches a terminal: one plain line for every change, without colours.
+    assert!(ended.stderr.contains("training   3 ranks, complete 100%"), "{}", ended.stderr);
+    assert!(!ended.stderr.contains('\x1b'), "{}", ended.stderr);
+    is_clean(&sandbox);
+}
+
+#[test]
+fn one_part_is_shown_as_text_and_too_little_time_is_said() {
+    let sandbox = place();
+    let ended = demo(&sandbox, &["--only", "inference"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("1 of 1 parts succeeded"), "{ended:?}");
+    assert!(ended.stdout.contains("setpoint up") && !ended.stdout.contains("training "));
+    let late = demo(&sandbox, &["--only", "inference", "--timeout", "1ms"]);
+    assert_eq!(late.code, Some(3), "{late:?}");
+    assert!(late.stdout.contains("did not end in time"), "{late:?}");
+    let wrong = demo(&sandbox, &["--only", "cooking"]);
+    assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    is_clean(&sandbox);
+}
+
+#[test]
+fn who_interrupts_it_finds_nothing_left() {
+    let sandbox = place();
+    let mut command = sandbox.command(&["demo"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+    // It is amidst its work once it has asked for something.
+    let mut said = std::io::BufReader::new(child.stderr.take().expect("stderr is piped"));
+    let mut line = String::new();
+    while !line.contains("3 ranks") {
+        line.clear();
+        let read = std::io::BufRead::read_line(&mut said, &mut line).expect("lines");
+        assert_ne!(read, 0, "it ended");
+    }
+    std::thread::spawn(move || std::io::copy(&mut said, &mut std::io::sink()));
+    let kill = format!("kill -INT {}", child.id());
+    Command::new("sh").args(["-c", &kill]).status().expect("sh runs");
+    let began = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("it can be waited for") {
+            break status;
+        }
+        assert!(began.elapsed() < PATIENCE, "it does not end");
+        std::thread::sleep(LOOK);
+    };
+    assert_eq!(status.code(), Some(130));
+    is_clean(&sandbox);
+}

@@ -1,0 +1,184 @@
+//! Real containerd, private to each test.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use link::Streams;
+use servers::Containerd;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+use super::{Cri, Options};
+use crate::contract::{self, IMAGE, PATIENCE, ended, has_written, shell};
+use crate::image::ImageName;
+use crate::runtime::{ContainerSpec, PodRuntime, Refusal, START_MAX};
+
+struct World {
+    containerd: Containerd,
+    directory: std::path::PathBuf,
+}
+
+impl World {
+    fn start(name: &str) -> World {
+        let containerd = Containerd::start().expect("containerd must start");
+        let name = format!("setpoint-cri-{}-{name}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).unwrap();
+        containerd.make_shell(IMAGE).expect("an image is made");
+        World { containerd, directory }
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            socket: self.containerd.socket().to_owned(),
+            directory: self.directory.clone(),
+            cluster: "test".to_owned(),
+            start_max: START_MAX,
+            network: None,
+        }
+    }
+
+    async fn open(&self) -> Arc<dyn PodRuntime> {
+        Arc::new(Cri::open(self.options()).await.expect("it answers"))
+    }
+}
+
+impl Drop for World {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            let log = self.containerd.log();
+            let tail: Vec<&str> = log.lines().rev().take(20).collect();
+            eprintln!("{}", tail.join("\n"));
+        }
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn containerd_fulfils_the_contract() {
+    let world = World::start("contract");
+    contract::check(&|| Box::pin(world.open())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn programs_are_run_beside_containers_with_their_streams() {
+    let world = World::start("streams");
+    let runtime = world.open().await;
+    let mut spec = shell("streams", "echo begun; while read line; do echo got $line; done; exit 3");
+    spec.input.is_open = true;
+    spec.input.is_once = true;
+    runtime.start(&spec).await.expect("it starts");
+    has_written(&runtime, &spec.id, "begun").await;
+
+    let wanted = Streams { stdin: true, stdout: true, stderr: true, tty: false };
+    let command = words("cat; echo oops >&2; exit 7");
+    let mut program = runtime.run_beside(&spec.id, &command, &wanted).await.expect("it runs");
+    let mut stdin = program.stdin.take().unwrap();
+    let sent = vec![b'x'; 300_000];
+    let typing = async {
+        stdin.write_all(&sent).await.unwrap();
+        stdin.shutdown().await.unwrap();
+        drop(stdin);
+    };
+    let (mut out, mut errors) = (Vec::new(), Vec::new());
+    let (mut stdout, mut stderr) = (program.stdout.take().unwrap(), program.stderr.take().unwrap());
+    let heard = async {
+        tokio::join!(typing, stdout.read_to_end(&mut out), stderr.read_to_end(&mut errors))
+    };
+    let (_, code) = tokio::join!(heard, program.end);
+    assert_eq!((out.len(), &errors[..], code), (300_000, &b"oops\n"[..], Ok(7)));
+
+    let terminal = Streams { stdin: true, stdout: true, stderr: false, tty: true };
+    let command = words("sleep 0.2; stty size; tty; exit 0");
+    let mut program = runtime.run_beside(&spec.id, &command, &terminal).await.expect("it runs");
+    let resize = program.resize.take().unwrap();
+    resize(101, 33);
+    let mut out = Vec::new();
+    let mut stdout = program.stdout.take().unwrap();
+    let (_, code) = tokio::join!(stdout.read_to_end(&mut out), program.end);
+    let out = String::from_utf8_lossy(&out).into_owned();
+    assert!(out.contains("33 101"), "{out}");
+    assert_eq!(code, Ok(0));
+
+    let wanted = Streams { stdin: true, stdout: true, stderr: false, tty: false };
+    let mut joined = runtime.attach(&spec.id, &wanted).await.expect("it is joined");
+    let mut stdin = joined.stdin.take().unwrap();
+    stdin.write_all(b"one\ntwo\n").await.unwrap();
+    stdin.shutdown().await.unwrap();
+    drop(stdin);
+    let mut out = String::new();
+    let mut stdout = joined.stdout.take().unwrap();
+    let heard = tokio::time::timeout(PATIENCE, stdout.read_to_string(&mut out)).await;
+    heard.expect("it ends").unwrap();
+    assert_eq!(out, "got one\ngot two\n");
+    assert_eq!(ended(&runtime, &spec.id).await.code, 3);
+    runtime.remove_pod("streams").await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_goes_wrong_is_told_and_comes_right_again() {
+    let mut world = World::start("wrong");
+    let runtime = world.open().await;
+    let store = runtime.image_store().expect("it has images");
+    let missing = ImageName::parse("setpoint.test/missing:1").unwrap();
+    assert_eq!(store.find(&missing).await, Ok(None));
+    assert!(store.pull(&missing, None).await.is_err());
+    let found = store.find(&ImageName::parse(IMAGE).unwrap()).await.unwrap().expect("it is here");
+    assert!(found.bytes > 0 && found.id.starts_with("sha256:"), "{found:?}");
+    let absent = ContainerSpec { image: missing.full(), ..shell("absent", "true") };
+    let Refusal { reason, message } = runtime.start(&absent).await.expect_err("no image");
+    assert_eq!(reason, "CreateContainerError");
+    assert!(message.contains("missing"), "{message}");
+    runtime.remove_pod("absent").await;
+
+    let spec = shell("lives", "trap 'exit 5' TERM; echo on; while :; do sleep 0.05; done");
+    runtime.start(&spec).await.expect("it starts");
+    has_written(&runtime, &spec.id, "on").await;
+    world.containerd.stop().expect("it stops");
+    let other = shell("other", "sleep 100");
+    assert!(runtime.start(&other).await.is_err());
+    until(|| runtime.trouble().is_some()).await;
+    assert!(runtime.of_pod("lives")[0].is_running(), "what was known is told");
+    runtime.remove_pod("other").await;
+    world.containerd.start_again().expect("it starts again");
+    until(|| runtime.trouble().is_none()).await;
+    runtime.stop(&spec.id, PATIENCE).await.expect("it stops");
+    assert_eq!(ended(&runtime, &spec.id).await.code, 5);
+    runtime.remove_pod("lives").await;
+    assert!(runtime.containers().is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_is_of_others_is_left_alone_even_under_our_name() {
+    let world = World::start("foreign");
+    let foreign = Options { cluster: "others".to_owned(), ..world.options() };
+    let foreign = Arc::new(Cri::open(foreign).await.unwrap()) as Arc<dyn PodRuntime>;
+    let spec = shell("same", "echo on; sleep 100");
+    foreign.start(&spec).await.expect("it starts");
+    let runtime = world.open().await;
+    assert!(runtime.containers().is_empty());
+    let refusal = runtime.start(&spec).await.expect_err("the name is taken");
+    assert_eq!(refusal.reason, "CreatePodSandboxError");
+    assert!(refusal.message.contains("reserve"), "{refusal}");
+    runtime.remove_pod("same").await;
+    assert!(foreign.of_pod("same")[0].is_running());
+    foreign.stop(&spec.id, Duration::ZERO).await.unwrap();
+    foreign.remove_pod("same").await;
+    // The name is free.
+    runtime.start(&spec).await.expect("it starts");
+    runtime.stop(&spec.id, Duration::ZERO).await.unwrap();
+    runtime.remove_pod("same").await;
+}
+
+fn words(script: &str) -> Vec<String> {
+    ["sh", "-c", script].map(str::to_owned).into()
+}
+
+async fn until(holds: impl Fn() -> bool) {
+    let look = async {
+        while !holds() {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(PATIENCE, look).await.expect("it must come to be");
+}
