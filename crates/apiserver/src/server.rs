@@ -207,10 +207,7 @@ impl Server {
                     return Ok(Answer::text(404, NO_PAGE));
                 }
                 let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
-                let (group, version) = (group.as_deref(), version.as_deref());
-                let extensions = self.beside.extensions();
-                let served = discovery::Served { registry: &self.registry.now(), extensions };
-                discovery::answer(&served, group, version, representation)
+                discovery::of(self, group.as_deref(), version.as_deref(), representation)
             }
             Path::Resource(target) if target.group == history::GROUP => {
                 let place = self.traffic.enter("get", &asked.user)?;
