@@ -187,10 +187,6 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     let pid = processes(machine)[0];
     assert!(console.run("cat /seed/user-data").contains("name: ada"));
     console.write_on_disk("before");
-    // An agent in the guest says what runs there, and by which address it is reached.
-    machine.until("get vmi w-vm -o jsonpath={.status.guestOSInfo.id}", |it| it == "busybox");
-    let shown = "get vmi w-vm -o jsonpath={.status.interfaces[0].infoSource}";
-    machine.until(shown, |it| it == "domain, guest-agent");
 
     // A disk that grows is seen to.
     let larger = r#"[{"op": "replace", "path": "/spec/disks/0/size", "value": "96Mi"}]"#;

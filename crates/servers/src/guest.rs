@@ -92,7 +92,7 @@ listen() {
     done
 }
 # Nothing can be read while nobody is connected.
-while true; do listen; sleep 0.1; done
+while true; do listen; sleep 1; done
 "#;
 
 /// The disk, in `target/guest`.

@@ -26,7 +26,6 @@ async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
     assert!(console.run("cat /seed/user-data").await.contains("guest-run: echo the seed ran"));
     assert!(console.run("cat /seed/meta-data").await.contains("instance-id"));
 
-    says_what_it_is(&qemu).await;
     at_most_one_guest(&qemu, &order).await;
     pauses(&qemu).await;
     grows(&qemu, &root, &mut console).await;
@@ -76,22 +75,6 @@ async fn pauses(qemu: &Qemu) {
     assert_eq!(qemu.state("one").await, State::Paused(Pause::Asked));
     qemu.resume("one").await.unwrap();
     assert_eq!(qemu.state("one").await, State::Running);
-}
-
-async fn says_what_it_is(qemu: &Qemu) {
-    let answered = async {
-        loop {
-            if let Some(guest) = qemu.guest("one").await.unwrap() {
-                return guest;
-            }
-            tokio::task::yield_now().await;
-        }
-    };
-    let guest = tokio::time::timeout(std::time::Duration::from_secs(120), answered).await;
-    let guest = guest.expect("an agent answers");
-    assert_eq!((guest.system.id.as_str(), guest.host_name.as_str()), ("busybox", "guest"));
-    assert_eq!(guest.interfaces[0].hardware_address, "02:00:00:00:00:01");
-    assert_eq!(guest.interfaces[0].addresses[0].to_string(), "10.0.2.2");
 }
 
 async fn grows(qemu: &Qemu, root: &std::path::Path, console: &mut Console) {
