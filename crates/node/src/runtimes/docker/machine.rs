@@ -18,12 +18,14 @@ pub fn engine(directory: &Path, is_podman: bool) -> Engine {
     let limits = read("/proc/self/limits");
     let place = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     let machine = read("/etc/machine-id");
+    // Podman lowers its own limit to that, and may then give no more.
+    let pids = read("/proc/sys/kernel/pid_max").trim().parse().unwrap_or(PROCESSES_MAX);
     Engine {
         cluster: reconcile::names::digest(&[machine.trim(), &place.to_string_lossy()]),
         is_podman,
         oom_score_min: if may(&read("/proc/self/status")) { SCORE_MIN } else { own },
         files_max: hard(&limits, "Max open files").min(FILES_MAX),
-        processes_max: hard(&limits, "Max processes").min(PROCESSES_MAX),
+        processes_max: hard(&limits, "Max processes").min(pids),
     }
 }
 
