@@ -1,5 +1,6 @@
-//! Tells the program how it was built, and puts the built console into it, compressed. Node is not needed for that: where
-//! `cargo xtask console` has not been run there is nothing to put, and the program says so.
+//! Tells the program how it was built, and puts the built console into it, compressed. Node is not
+//! needed for that: where `cargo xtask console` has not been run there is nothing to put, and the
+//! program says so.
 
 use std::fs;
 use std::io::{self, Write};

@@ -187,8 +187,15 @@ await step('many', async () => {
   console.log(`frames of ${given.many} rows: median ${at(0.5)} ms, 95th ${at(0.95)} ms`);
   await browser.inspect('many');
   await page.fill('input[type=search]', name);
-  await browser.until('one row', () => page.locator('[data-row]').count(), (count) => count === 1);
-  assert.ok((await browser.text('[data-testid=count]')).startsWith(all), 'a filter reads nothing again');
+  await browser.until(
+    'one row',
+    () => page.locator('[data-row]').count(),
+    (count) => count === 1,
+  );
+  assert.ok(
+    (await browser.text('[data-testid=count]')).startsWith(all),
+    'a filter reads nothing again',
+  );
 });
 
 await step('rights', async () => {
@@ -203,8 +210,12 @@ await step('rights', async () => {
   await browser.go('/k/core/v1/secrets?ns=default');
   await browser.see('[data-testid=empty] >> text=cannot list resource');
   await browser.go('/');
-  await browser.see('h1 >> text=Overview');
+  await browser.see('[data-testid=refused] >> text=You may not see: nodes');
+  assert.equal(await page.locator('[data-testid=no-problems]').count(), 0);
   await browser.inspect('rights');
+  await page.fill('[data-testid=namespace]', 'tenant');
+  await page.keyboard.press('Enter');
+  await browser.see('[data-testid=no-problems]');
 });
 
 await browser.close();

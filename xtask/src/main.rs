@@ -1,4 +1,4 @@
-//! What a developer runs: `cargo xtask test`, `tidy`, `bench`, `sim`, `codegen`, `console`. Ships nothing.
+//! What a developer runs: `cargo xtask test`, `tidy`, `console` and others. Ships nothing.
 //!
 //! This file reads the command line; each command has a file of its own.
 

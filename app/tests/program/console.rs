@@ -1,5 +1,5 @@
-//! The web console, walked through in a browser: every page against a cluster in which a job trains,
-//! a graph answers and a machine has booted. The steps are in `console/test/`.
+//! The web console, walked through in a browser: every page against a cluster in which a job
+//! trains, a graph answers and a machine has booted. The steps are in `console/test/`.
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};

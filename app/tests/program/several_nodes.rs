@@ -231,8 +231,9 @@ impl Nodes {
             .spawn()
             .expect("kubectl must start");
         let mut said = String::new();
-        let stdout = forward.stdout.take().expect("its output is taken");
-        BufReader::new(stdout).read_line(&mut said).expect("it must say where it listens");
+        // Held to the end: kubectl dies of an output that nobody has.
+        let mut stdout = BufReader::new(forward.stdout.take().expect("its output is taken"));
+        stdout.read_line(&mut said).expect("it must say where it listens");
         let address = said.split(' ').nth(2).unwrap_or_default();
         let mut stream = TcpStream::connect(address).expect("it must listen");
         stream.write_all(b"GET /node HTTP/1.0\r\n\r\n").expect("it must take the request");

@@ -52,6 +52,7 @@ pub mod table;
 pub mod time;
 pub mod timestamp;
 pub mod traffic;
+pub mod version;
 pub mod webhooks;
 
 pub use amounts::quantity;

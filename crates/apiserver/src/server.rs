@@ -48,7 +48,7 @@ use crate::status::Error;
 use crate::streams::handshake::Upgrade;
 use crate::traffic::{REQUEST_MAX, Traffic, WRITE_MAX, is_long_running};
 use crate::webhooks::client::Client;
-use crate::{ids, subresources, time};
+use crate::{ids, subresources, time, version};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -207,10 +207,7 @@ impl Server {
                     return Ok(Answer::text(404, NO_PAGE));
                 }
                 let representation = negotiate(header(&parts.headers, ACCEPT), Offer::Discovery)?;
-                let (group, version) = (group.as_deref(), version.as_deref());
-                let extensions = self.beside.extensions();
-                let served = discovery::Served { registry: &self.registry.now(), extensions };
-                discovery::answer(&served, group, version, representation)
+                discovery::of(self, group.as_deref(), version.as_deref(), representation)
             }
             Path::Resource(target) if target.group == history::GROUP => {
                 let place = self.traffic.enter("get", &asked.user)?;
@@ -269,7 +266,7 @@ impl Server {
             return Ok(answer);
         }
         match path {
-            "/version" | "/version/" => Ok(Answer::value(200, &version())),
+            "/version" | "/version/" => Ok(Answer::value(200, &version::told())),
             "/" => Ok(Answer::value(200, &json!({"paths": self.paths()}))),
             _ => Ok(Answer::text(404, NO_PAGE)),
         }
@@ -524,25 +521,6 @@ where
         }
         Err(error) => Err(Error::bad_request(format!("could not read the body: {error}"))),
     }
-}
-
-/// The version that is spoken, and ours.
-pub fn version() -> serde_json::Value {
-    json!({
-        "major": "1",
-        "minor": "36",
-        "emulationMajor": "1",
-        "emulationMinor": "36",
-        "minCompatibilityMajor": "1",
-        "minCompatibilityMinor": "35",
-        "gitVersion": "v1.36.4+setpoint",
-        "gitCommit": "",
-        "gitTreeState": "clean",
-        "buildDate": "1970-01-01T00:00:00Z",
-        "goVersion": "",
-        "compiler": "rustc",
-        "platform": "linux/amd64",
-    })
 }
 
 /// What a failure of the store means to a client.

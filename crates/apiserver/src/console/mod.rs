@@ -1,8 +1,8 @@
 //! The console: pages for people, which anybody may load, and how somebody signs in. What the pages
 //! show and do goes through the API, with the rights of whoever signed in.
 //!
-//! `POST /console/code` gives somebody who is known a code; `POST /console/session` exchanges it for
-//! the token of a session; `DELETE /console/session` ends that session.
+//! `POST /console/code` gives somebody who is known a code; `POST /console/session` exchanges it
+//! for the token of a session; `DELETE /console/session` ends that session.
 
 pub mod sessions;
 

@@ -1,10 +1,10 @@
 //! Sign-in of the console: a code that works once, for a short time, becomes a session.
 //!
 //! A session is a bearer token like any other. It is kept by the page that it was given to, not in
-//! a cookie: this server also passes on what programs in the cluster serve (`services/proxy`), under
-//! its own origin, and a browser sends a cookie with those requests too. Cookies also know nothing of
-//! ports, so that every server of the same host would be shown it. What has to be sent on purpose is
-//! sent to nobody else.
+//! a cookie: this server also passes on what programs in the cluster serve (`services/proxy`),
+//! under its own origin, and a browser sends a cookie with those requests too. Cookies also know
+//! nothing of ports, so that every server of the same host would be shown it. What has to be sent
+//! on purpose is sent to nobody else.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};

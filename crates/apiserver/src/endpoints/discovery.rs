@@ -11,13 +11,14 @@ use crate::answer::Answer;
 use crate::extension::Extend;
 use crate::request::negotiate::Representation;
 use crate::resources::{Listed, Registry, Resource, Subresource};
+use crate::server::Server;
 use crate::status::Error;
 
 /// Everything that is served.
-pub struct Served<'a> {
-    pub registry: &'a Registry,
+struct Served<'a> {
+    registry: &'a Registry,
     /// Who else in this process answers for a group.
-    pub extensions: Vec<Arc<dyn Extend>>,
+    extensions: Vec<Arc<dyn Extend>>,
 }
 
 impl Served<'_> {
@@ -36,7 +37,17 @@ impl Served<'_> {
 }
 
 /// `/api`, `/apis` and what is below them.
-pub fn answer(
+pub fn of(
+    server: &Server,
+    group: Option<&str>,
+    version: Option<&str>,
+    representation: Representation,
+) -> Result<Answer, Error> {
+    let extensions = server.beside.extensions();
+    answer(&Served { registry: &server.registry.now(), extensions }, group, version, representation)
+}
+
+fn answer(
     served: &Served<'_>,
     group: Option<&str>,
     version: Option<&str>,

@@ -120,7 +120,7 @@ async fn say_so(shared: &Shared) {
             // It comes when this machine has become a node.
             Ok(false) => tokio::time::sleep(LOOK).await,
             Err(error) => {
-                tracing::warn!(error = %error.chain(), "could not say that this node runs machines");
+                tracing::warn!(error = %error.chain(), "this node is not said to run machines");
                 failures += 1;
                 let delay = looks::BACKOFF.delay(failures, shared.context.environment.random());
                 tokio::time::sleep(delay).await;
