@@ -55,6 +55,12 @@ pub fn verdict(object: &Value) -> Verdict {
         "Pod" => of_pod(status, is("Ready"), &message("PodScheduled")),
         "Deployment" | "StatefulSet" | "ReplicaSet" => of_replicas(object),
         "Job" | "TrainJob" | "JobSet" => Verdict::Waits(of_ended(&condition)),
+        // Whoever acts on it has not come yet.
+        "DynamoGraphDeployment" | "Wukong"
+            if status["state"].is_null() && status["phase"].is_null() =>
+        {
+            Verdict::Waits("it says nothing yet".to_owned())
+        }
         "PersistentVolumeClaim" | "Namespace" => of_phase(status),
         _ if status["phase"].is_string() => of_phase(status),
         _ if status["state"].is_string() => of_state(status, &message("Ready")),
@@ -234,5 +240,6 @@ mod tests {
             "status": {"readyReplicas": 1, "updatedReplicas": 2, "replicas": 2}});
         assert_eq!(waits(few), "1 of 2 ready, 2 updated");
         assert_eq!(waits(json!({"kind": "Job"})), "it has not ended");
+        assert_eq!(waits(json!({"kind": "DynamoGraphDeployment"})), "it says nothing yet");
     }
 }

@@ -147,7 +147,7 @@ fn of_echo(name: &str) -> Result<Value> {
     let program = std::env::current_exe().context("could not find this program's file")?;
     let address = json!({"fieldRef": {"fieldPath": "status.podIP"}});
     let container = json!({"name": "main", "image": "setpoint/echo:1.0.0",
-        "command": [program, "echo-server"],
+        "command": [program], "args": ["echo-server"],
         "env": [{"name": echo::ADDRESS_VARIABLE, "valueFrom": address}],
         "readinessProbe": {"httpGet": {"path": "/health", "port": "http"}, "periodSeconds": 1}});
     Ok(json!({"apiVersion": GRAPH.api_version(), "kind": GRAPH.kind, "metadata": {"name": name},
