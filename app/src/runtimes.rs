@@ -214,6 +214,7 @@ mod tests {
     const PODMAN: &str = r#"{"Version": "2.0", "Components": [{"Name": "Podman Engine"}]}"#;
 
     /// Says the same to everybody who connects.
+    #[expect(clippy::disallowed_methods, reason = "it ends with its test")]
     fn answer(path: &PathBuf, body: &'static str) -> tokio::task::JoinHandle<()> {
         let listener = UnixListener::bind(path).expect("a socket");
         tokio::spawn(async move {

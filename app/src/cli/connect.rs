@@ -21,7 +21,7 @@ pub const NO_CLUSTER: &str =
 /// Which cluster is meant.
 #[derive(Args, Clone)]
 pub struct Target {
-    /// The kubeconfig of the cluster. Else that of what runs on the data directory, else KUBECONFIG.
+    /// The kubeconfig of the cluster, else that of what runs on the data directory, else KUBECONFIG
     #[arg(long, global = true, value_name = "FILE")]
     pub kubeconfig: Option<PathBuf>,
 
@@ -58,8 +58,8 @@ impl Target {
         Target { kubeconfig: None, context: None, data_dir, namespace }
     }
 
-    /// The option, then what was asked for by name, then what runs here, then the variable. A file in
-    /// the home directory alone is not enough: it may be of anything.
+    /// The option, then what was asked for by name, then what runs here, then the variable. A file
+    /// in the home directory alone is not enough: it may be of anything.
     pub fn choose(&self) -> Result<Chosen> {
         if let Some(path) = &self.kubeconfig {
             return Ok(Chosen::File(path.clone()));

@@ -62,7 +62,7 @@ pub const VERBS: [&str; 41] = [
 pub fn run(words: &[OsString], context: &Context) -> Result<ExitCode> {
     let (verb, rest) = words.split_first().context("a command is missing")?;
     let verb = verb.to_string_lossy();
-    if let Some(plugin) = on_path(&format!("setpoint-{verb}")) {
+    if let Some(plugin) = on_path(format!("setpoint-{verb}")) {
         return pass_on(Command::new(plugin).args(rest));
     }
     if !VERBS.contains(&&*verb) {

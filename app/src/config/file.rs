@@ -1,7 +1,7 @@
 //! Which file is read.
 //!
-//! `--config`, else `CONFIG_PATH`, else one of two files below the working directory, else the user's
-//! own, else the machine's, else none: then the built-in defaults hold.
+//! `--config`, else `CONFIG_PATH`, else one of two files below the working directory, else the
+//! user's own, else the machine's, else none: then the built-in defaults hold.
 
 use std::ffi::OsString;
 use std::fmt;

@@ -1,5 +1,5 @@
-//! The Helm chart says what the program says: its templates are the manifests of the operators, with
-//! the namespace and the image left to whoever installs it.
+//! The Helm chart says what the program says: its templates are the manifests of the operators,
+//! with the namespace and the image left to whoever installs it.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -1,5 +1,5 @@
-//! What people expect of a command line: exit codes, names, colours, hints, files where they belong,
-//! and kubectl's own commands.
+//! What people expect of a command line: exit codes, names, colours, hints, files where they
+//! belong, and kubectl's own commands.
 
 use std::fs;
 use std::os::linux::net::SocketAddrExt;
@@ -211,7 +211,8 @@ fn waits(machine: &Machine) {
     };
     let pod = |name: &str, command: &str, more: &str| {
         format!(
-            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n  restartPolicy: Never\n  \
+            "apiVersion: v1\nkind: Pod\nmetadata: {{name: {name}}}\nspec:\n\x20 \
+             restartPolicy: Never\n\x20 \
              containers: [{{name: main, image: none, command: [sh, -c, '{command}']{more}}}]\n"
         )
     };

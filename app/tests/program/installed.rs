@@ -46,6 +46,7 @@ impl Store {
         table.lines().filter(|line| !line.trim().is_empty()).map(row).collect()
     }
 
+    #[expect(clippy::disallowed_methods, reason = "a test waits for a real process")]
     fn until(&self, line: &str, holds: impl Fn(&Ended) -> bool) {
         let began = Instant::now();
         loop {

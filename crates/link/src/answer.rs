@@ -105,10 +105,10 @@ async fn take_input(
     while let Some((kind, bytes)) = wire::read(from).await? {
         match (kind, &mut stdin, &resize) {
             (Kind::Stdin, Some(input), _) if !bytes.is_empty() => {
+                let written = input.write_all(&bytes).await.is_ok();
+                let is_taken = written && input.flush().await.is_ok();
                 // A program that does not read any more is not told of more.
-                if input.write_all(&bytes).await.is_err() || input.flush().await.is_err() {
-                    stdin = None;
-                }
+                stdin = stdin.filter(|_| is_taken);
             }
             (Kind::Stdin, Some(input), _) => {
                 let _ = input.shutdown().await;

@@ -1,5 +1,6 @@
-//! `setpoint demo`: everything once, for somebody who has just come. A cluster in a directory of its
-//! own, a training job, an inference graph and a virtual machine, all real, and all gone afterwards.
+//! `setpoint demo`: everything once, for somebody who has just come. A cluster in a directory of
+//! its own, a training job, an inference graph and a virtual machine, all real, and all gone
+//! afterwards.
 
 mod board;
 mod boot_sector;

@@ -48,9 +48,7 @@ pub fn is_hidden(path: &str) -> bool {
         let rest = path.strip_prefix(*member);
         rest.is_some_and(|rest| rest.is_empty() || rest.starts_with(['.', '[']))
     };
-    MEMBERS.iter().any(|member| is_member(&member))
-        || path.contains(LAST_APPLIED)
-        || path == "metadata.annotations"
+    MEMBERS.iter().any(is_member) || path.contains(LAST_APPLIED) || path == "metadata.annotations"
 }
 
 /// Entries without their secrets.

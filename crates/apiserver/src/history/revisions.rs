@@ -24,10 +24,7 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
     place.authorize_question(server, asked, ("get", "revisions"))?;
     let limit = asked.number("limit")?.filter(|limit| *limit > 0);
     let limit = limit.unwrap_or(REVISIONS_MAX).min(REVISIONS_MAX) as usize;
-    let to = match asked.number("continue")? {
-        Some(before) => Some(Revision(before).before()),
-        None => None,
-    };
+    let to = asked.number("continue")?.map(|before| Revision(before).before());
     let since = place.since(server, &asked.user, "get").await?;
     let found = newest(server, &place, (since, to), limit).await?;
     let mut items = Vec::new();

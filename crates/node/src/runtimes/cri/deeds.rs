@@ -95,7 +95,8 @@ impl Inner {
         let target = spec.security.processes_of.as_ref().and_then(|name| {
             let held = self.lock();
             let runs = held.pods.get(&spec.id.pod)?.runs.iter();
-            runs.filter(|(id, _)| id.name == *name).map(|(_, run)| run.native.clone()).last()
+            let mut latest = runs.rev().filter(|(id, _)| id.name == *name);
+            latest.next().map(|(_, run)| run.native.clone())
         });
         let target = target.unwrap_or_default();
         let reason = "CreateContainerError";
