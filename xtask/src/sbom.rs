@@ -1,5 +1,5 @@
 //! `cargo xtask sbom`: everything that is linked into the program, as CycloneDX has it, from
-//! cargo's own metadata and lock file. The same sources give the same bytes: there is no time in it.
+//! cargo's own metadata and lock file. The same sources give the same bytes: no time is in it.
 
 use std::collections::BTreeSet;
 use std::fs;

@@ -89,7 +89,8 @@ fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
 }
 
 /// Runs what failed once more, one after the other: on a small machine a test may have waited
-/// longer for its turn than it has patience. It is told which tests needed it; who fails again has failed.
+/// longer for its turn than it has patience. It is told which tests needed it; who fails again
+/// has failed.
 fn run_again(command: &impl Fn(&[&str]) -> Command, counts: &mut Counts) -> Result<()> {
     let mut arguments = vec!["--", "--exact", "--test-threads=1"];
     arguments.extend(counts.failures.iter().map(String::as_str));

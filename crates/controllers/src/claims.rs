@@ -27,10 +27,8 @@ pub async fn claimed(
 ) -> Result<Claimed, Error> {
     let cache = context.cache(child_kind);
     let owned = cache.owned_by(&owner.uid);
-    let is_orphan = |child: &Arc<Object>| {
-        child.controller().is_none() && may_be_adopted(child) && selector.matches(child)
-    };
-    let orphans = cache.in_namespace(&owner.name.namespace);
+    let is_orphan = |child: &Arc<Object>| may_be_adopted(child) && selector.matches(child);
+    let orphans = cache.loose(&owner.name.namespace);
     let mut orphans: Vec<_> = orphans.into_iter().filter(is_orphan).collect();
     if !orphans.is_empty() && !may_adopt(context, owner_kind, owner).await? {
         orphans.clear();
@@ -43,10 +41,8 @@ pub async fn claimed(
 pub fn foreign_names(context: &Context, owner: &Object, child_kind: Kind) -> BTreeSet<String> {
     // Long names of owners are cut in those of their children.
     let begin: String = owner.name.name.chars().take(NAME_BEGIN).collect();
-    let is_foreign = |child: &Arc<Object>| {
-        child.name.name.starts_with(&begin) && child.controller() != Some(owner.uid.as_str())
-    };
-    let all = context.cache(child_kind).in_namespace(&owner.name.namespace);
+    let is_foreign = |child: &Arc<Object>| child.controller() != Some(owner.uid.as_str());
+    let all = context.cache(child_kind).beginning_with(&owner.name.namespace, &begin);
     let foreign = all.into_iter().filter(is_foreign);
     foreign.map(|child| child.name.name.to_string()).collect()
 }

@@ -52,9 +52,7 @@ pub fn selector(service: &Object) -> Option<Selector> {
 /// The pods that a service selects, in the order of their names.
 pub fn selected(context: &Context, service: &Object) -> Vec<Arc<Object>> {
     let Some(selector) = selector(service) else { return Vec::new() };
-    let mut pods = context.cache(POD).in_namespace(&service.name.namespace);
-    pods.retain(|pod| selector.matches(pod));
-    pods
+    context.cache(POD).selected(&service.name.namespace, &selector)
 }
 
 /// A pod without an address, or one that is over, is nowhere.

@@ -11,8 +11,10 @@ use tokio::sync::watch;
 
 use crate::defects::{Defect, is_planted};
 use crate::kind::Kind;
+use crate::labelled::Labelled;
 use crate::object::{Name, Object};
 use crate::owners;
+use crate::selector::Selector;
 
 /// A difference that a subscriber is told of. At least one side is there.
 #[derive(Clone)]
@@ -86,6 +88,9 @@ struct State {
     objects: BTreeMap<Name, Arc<Object>>,
     /// Names by the UID of the controlling owner.
     owned: BTreeMap<String, BTreeSet<Name>>,
+    /// Names of those that nobody controls.
+    loose: BTreeSet<Name>,
+    labelled: Labelled,
 }
 
 impl Cache {
@@ -115,11 +120,53 @@ impl Cache {
     }
 
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Object>> {
+        self.state().in_namespace(namespace)
+    }
+
+    /// Those of a namespace whose names begin so, in the order of their names.
+    pub fn beginning_with(&self, namespace: &str, begin: &str) -> Vec<Arc<Object>> {
         let state = self.state();
-        let from = Name::new(namespace, "");
-        let objects = state.objects.range(from..);
-        let objects = objects.take_while(|(name, _)| &*name.namespace == namespace);
+        let objects = state.objects.range(Name::new(namespace, begin)..);
+        let objects = objects
+            .take_while(|(name, _)| &*name.namespace == namespace && name.name.starts_with(begin));
         objects.map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Those of a namespace that nobody controls, in the order of their names.
+    pub fn loose(&self, namespace: &str) -> Vec<Arc<Object>> {
+        let state = self.state();
+        state.named(namespace, &state.loose)
+    }
+
+    /// Those of a namespace that a selector matches, in the order of their names.
+    pub fn selected(&self, namespace: &str, selector: &Selector) -> Vec<Arc<Object>> {
+        self.learn(selector);
+        let state = self.state();
+        let sets = selector.exact().filter_map(|(key, value)| state.labelled.names(key, value));
+        let mut found = match sets.min_by_key(|names| names.len()) {
+            Some(names) => state.named(namespace, names),
+            None => state.in_namespace(namespace),
+        };
+        found.retain(|object| selector.matches(object));
+        found
+    }
+
+    fn learn(&self, selector: &Selector) {
+        let is_known = {
+            let state = self.state();
+            let mut keys = selector.exact().map(|(key, _)| key);
+            keys.all(|key| state.labelled.knows(key) || !state.labelled.may_know(key))
+        };
+        if is_known {
+            return;
+        }
+        let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+        let State { objects, labelled, .. } = &mut *state;
+        for (key, _) in selector.exact() {
+            if !labelled.knows(key) && labelled.may_know(key) {
+                labelled.learn(key, objects.values());
+            }
+        }
     }
 
     /// The objects that the owner with this UID controls, in the order of their names.
@@ -245,8 +292,27 @@ impl Cache {
 }
 
 impl State {
+    fn in_namespace(&self, namespace: &str) -> Vec<Arc<Object>> {
+        let objects = self.objects.range(Name::new(namespace, "")..);
+        let objects = objects.take_while(|(name, _)| &*name.namespace == namespace);
+        objects.map(|(_, object)| object.clone()).collect()
+    }
+
+    /// Those of the names that are of a namespace.
+    fn named(&self, namespace: &str, names: &BTreeSet<Name>) -> Vec<Arc<Object>> {
+        let names = names.range(Name::new(namespace, "")..);
+        let names = names.take_while(|name| &*name.namespace == namespace);
+        names.filter_map(|name| self.objects.get(name).cloned()).collect()
+    }
+
     fn reindex(&mut self, old: Option<&Object>, new: Option<&Object>) {
+        self.labelled.follow(old, new);
         let (before, after) = (old.and_then(Object::controller), new.and_then(Object::controller));
+        match (old, new) {
+            (_, Some(new)) if after.is_none() => drop(self.loose.insert(new.name.clone())),
+            (Some(either), _) | (_, Some(either)) => drop(self.loose.remove(&either.name)),
+            (None, None) => {}
+        }
         if before == after {
             return;
         }
@@ -321,6 +387,35 @@ mod tests {
         assert!(theirs.value.get("data").is_none());
         assert!(theirs.value["metadata"].get("labels").is_none());
         assert_eq!(cache.owned_by("o").len(), 2);
+    }
+
+    #[test]
+    fn what_is_selected_follows_labels_and_owners() {
+        let labelled = |name: &str, revision: u64, app: &str, owner: Option<&str>| {
+            let owners = owner.map(|uid| json!({"uid": uid, "controller": true}));
+            Object::new(json!({"metadata": {"namespace": "a", "name": name, "uid": name,
+                "resourceVersion": revision.to_string(), "labels": {"app": app, "tier": "x"},
+                "ownerReferences": owners.into_iter().collect::<Vec<_>>()}}))
+        };
+        let cache = Cache::new(PODS);
+        let selector = Selector::of_labels(&json!({"app": "web", "tier": "x"}));
+        let names = |found: Vec<Arc<Object>>| -> Vec<String> {
+            found.iter().map(|object| object.name.name.to_string()).collect()
+        };
+        cache.put(labelled("y", 1, "web", None));
+        cache.put(labelled("x", 2, "web", Some("o")));
+        cache.put(labelled("z", 3, "db", None));
+        assert_eq!(names(cache.selected("a", &selector)), ["x", "y"]);
+        assert_eq!(names(cache.loose("a")), ["y", "z"]);
+        cache.put(labelled("y", 4, "db", Some("o")));
+        cache.put(labelled("z", 5, "web", None));
+        assert_eq!(names(cache.selected("a", &selector)), ["x", "z"]);
+        assert_eq!(names(cache.loose("a")), ["z"]);
+        cache.remove(&labelled("z", 6, "web", None));
+        assert_eq!(names(cache.selected("a", &selector)), ["x"]);
+        assert!(cache.loose("a").is_empty() && cache.selected("b", &selector).is_empty());
+        assert_eq!(names(cache.selected("a", &Selector::default())), ["x", "y"]);
+        assert_eq!(names(cache.beginning_with("a", "y")), ["y"]);
     }
 
     #[test]

@@ -30,6 +30,7 @@ pub mod handover;
 pub mod health;
 mod kept;
 pub mod kind;
+mod labelled;
 pub mod leader;
 mod lines;
 pub mod metrics;

@@ -54,6 +54,18 @@ impl Selector {
         self.requirements.is_empty()
     }
 
+    /// The labels that must have one certain value.
+    pub(crate) fn exact(&self) -> impl Iterator<Item = (&str, &str)> {
+        self.requirements.iter().filter(|_| !self.is_absent).filter_map(|requirement| {
+            match &requirement.operator {
+                Operator::In(values) if values.len() == 1 => {
+                    Some((requirement.key.as_str(), values[0].as_str()))
+                }
+                _ => None,
+            }
+        })
+    }
+
     pub fn matches(&self, object: &Object) -> bool {
         self.matches_labels(&object.value["metadata"]["labels"])
     }

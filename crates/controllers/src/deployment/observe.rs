@@ -40,10 +40,8 @@ pub async fn observe(
         }
     }
     if matching != Match::Owners {
-        let mut loose = pods.in_namespace(&deployment.name.namespace);
-        loose.retain(|pod| {
-            pod.controller().is_none() && pods::is_active(pod) && selector.matches(pod)
-        });
+        let mut loose = pods.loose(&deployment.name.namespace);
+        loose.retain(|pod| pods::is_active(pod) && selector.matches(pod));
         observed.loose = loose;
     }
     let name = Name::new(deployment.name.namespace.clone(), template::set_name(deployment));

@@ -32,8 +32,7 @@ impl Default for Scale {
 
 pub async fn observe(context: &Context, budget: &Object) -> Result<Observed, Error> {
     let selector = Selector::read(&budget.value["spec"]["selector"])?;
-    let mut pods = context.cache(POD).in_namespace(&budget.name.namespace);
-    pods.retain(|pod| selector.matches(pod));
+    let pods = context.cache(POD).selected(&budget.name.namespace, &selector);
     let mut observed = Observed { pods, ..Observed::default() };
     if !needs_scale(budget) {
         return Ok(observed);
