@@ -192,11 +192,13 @@ fn provider_rules() -> Value {
 fn launcher_rules() -> Value {
     let write = ["get", "list", "patch", "watch"];
     json!([
-        rule("kubevirt.io", &["virtualmachines", "virtualmachineinstances"], &write),
+        rule("kubevirt.io", &["virtualmachines"], &["get", "patch"]),
+        rule("kubevirt.io", &["virtualmachineinstances"], &write),
         rule("kubevirt.io", &["virtualmachines/status"], &["patch"]),
         rule("kubevirt.io", &["virtualmachineinstances/status"], &["update"]),
         rule("cdi.kubevirt.io", &["datavolumes"], &READ),
-        rule("snapshot.kubevirt.io", &["virtualmachinesnapshots", "virtualmachinerestores"], &READ),
+        rule("snapshot.kubevirt.io", &["virtualmachinesnapshots"], &READ),
+        rule("snapshot.kubevirt.io", &["virtualmachinerestores"], &["list", "watch"]),
         rule(
             "snapshot.kubevirt.io",
             &["virtualmachinesnapshots/status", "virtualmachinerestores/status"],

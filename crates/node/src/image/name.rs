@@ -83,7 +83,8 @@ impl ImageName {
 fn is_domain(text: &str) -> bool {
     let looks = text.contains(['.', ':']) || text == "localhost";
     let is_known = |it: char| it.is_ascii_alphanumeric() || matches!(it, '.' | '-' | ':');
-    looks && text.starts_with(|it: char| it.is_ascii_alphanumeric()) && text.chars().all(is_known)
+    let begins = text.starts_with(|it: char| it.is_ascii_alphanumeric());
+    looks && begins && !text.contains("..") && text.chars().all(is_known)
 }
 
 fn is_step(step: &str) -> bool {
