@@ -92,10 +92,6 @@ fn a_bad_edit_is_seen_explained_and_undone() {
     let bad =
         r#"{"spec": {"replicas": 5, "template": {"spec": {"nodeSelector": {"no": "where"}}}}}"#;
     cluster.kubectl(&["patch", "deployment", "web", "-p", bad]);
-    let waits =
-        ["wait", "--for=condition=PodScheduled=False", "pod", "-l", "app=web", "--timeout=60s"];
-    let _ =
-        cluster.sandbox.kubectl(&[&["--kubeconfig", &cluster.kubeconfig], &waits[..]].concat(), "");
     // The scheduler has said why when the trace names the node.
     let mut why = String::new();
     for _ in 0..600 {

@@ -98,7 +98,7 @@ async fn add_file(
             last = tenths;
             let (name, phase) = (name.to_owned(), "Uploading".to_owned());
             let progress = format!("{}%", u32::from(tenths) * 10);
-            context.output.print(&Progress { name, phase, progress })?;
+            say(context, &Progress { name, phase, progress })?;
         }
         Ok(())
     };
@@ -158,6 +158,15 @@ impl fmt::Display for Images {
     }
 }
 
+/// For people only the end is a result; for programs every line is one.
+fn say(context: &Context, progress: &Progress) -> Result<()> {
+    match context.output.is_for_people() && progress.phase != "Succeeded" {
+        true => eprintln!("{progress}"),
+        false => context.output.print(progress)?,
+    }
+    Ok(())
+}
+
 /// Says how far a volume is until it is in a phase.
 async fn follow(cluster: &Cluster, name: &str, until: &str, context: &Context) -> Result<()> {
     let mut last = None;
@@ -169,7 +178,7 @@ async fn follow(cluster: &Cluster, name: &str, until: &str, context: &Context) -
         let (phase, progress) = (text(&status["phase"]), text(&status["progress"]));
         let now = Progress { name: name.to_owned(), phase: phase.clone(), progress };
         if last.as_ref() != Some(&now) {
-            context.output.print(&now)?;
+            say(context, &now)?;
             last = Some(now);
         }
         match phase.as_str() {
