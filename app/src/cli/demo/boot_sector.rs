@@ -5,7 +5,7 @@
 //! has QEMU. What is written again and again is read also by whoever connects late.
 
 /// What the guest says.
-pub const GREETING: &str = "hello from a virtual machine of setpoint";
+pub const GREETING: &str = "hello from a virtual machine";
 
 const SECTOR_BYTES: usize = 512;
 /// Larger than a sector, because tools refuse disks that are none of their sizes.
