@@ -29,7 +29,6 @@ mod output;
 mod page;
 mod parts;
 mod process;
-mod program_text;
 mod ready;
 mod runtimes;
 mod server;

@@ -29,7 +29,6 @@ use crate::notify;
 use crate::output::Output;
 use crate::page;
 use crate::parts::Parts;
-use crate::program_text;
 use crate::ready::Ready;
 use crate::runtimes::Runtime;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
@@ -141,7 +140,6 @@ fn tell(plan: &Plan, ready: &Ready) {
     }
     notify::tell(notify::READY);
     allocator::give_back_all();
-    program_text::give_back();
 }
 
 async fn stop_all(tasks: &Tasks, store: &dyn Store, signals: &mut Signals) {
