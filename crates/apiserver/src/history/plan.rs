@@ -190,7 +190,7 @@ async fn dry_run(
     let asked = Asked { body: wanted.to_string().into(), ..asked.clone() };
     let target = place.target.clone();
     let request = server.understand(&inner, ("patch", target), options, asked.into())?;
-    undo::body(patch(server, &request).await?)
+    undo::body_of(patch(server, &request).await?)
 }
 
 /// The uids of the pods that an object has, through any owner in between.

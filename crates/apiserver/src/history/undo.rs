@@ -24,6 +24,8 @@ use crate::status::Error;
 const MANAGER: &str = "setpoint-undo";
 /// Changes that are looked through for the last one that somebody wanted.
 const LOOKED_MAX: usize = 1_000;
+/// How often it is written when its status moves on.
+const TRIES_MAX: u32 = 8;
 /// Annotations that controllers keep for themselves.
 const KEPT: [&str; 2] = ["deployment.kubernetes.io/", "control-plane.alpha.kubernetes.io/"];
 
@@ -43,26 +45,41 @@ pub async fn answer(
         options.field_manager = MANAGER.to_owned();
     }
     let since = place.since(server, &asked.user, "get").await?;
-    let current = server.store.get(&place.key()?, None).await.map_err(store_failure)?;
-    let Some(current) = current else { return Err(gone(server, &place, since).await?) };
-    let current = object_of(&place, Some(&current)).await?;
+    let mut current = current_of(server, &place, since).await?;
     let (revision, earlier) = match asked.number("to")? {
         Some(to) => (Revision(to), at(server, &place, (since, Revision(to))).await?),
         None => before_last(server, &place, since).await?,
     };
-    let wanted = merged(&current, &earlier);
-    let (is_dry, name) = (options.dry_run, place.target.name.clone());
+    let is_dry = options.dry_run;
     let mut inner = parts.clone();
     inner.method = Method::PUT;
     inner.headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     inner.headers.remove(header::ACCEPT);
-    let asked = Asked { body: wanted.to_string().into(), ..asked };
-    let resource = place.resource.clone();
-    let request = server.understand(&inner, ("update", place.target), options, asked.into())?;
-    let refused = |error: Error| refused(error, (&name, revision));
-    let written = body(update(server, &request).await.map_err(refused)?)?;
-    let changes = diff::of(&resource, &current, &written);
-    let mut written = redact::object(&resource, written);
+    let mut tries = TRIES_MAX;
+    let written = loop {
+        tries -= 1;
+        let body = merged(&current, &earlier).to_string().into();
+        let asked = Asked { body, ..asked.clone() };
+        let about = ("update", place.target.clone());
+        let request = server.understand(&inner, about, options.clone(), asked.into())?;
+        match update(server, &request).await {
+            Ok(written) => break body_of(written)?,
+            Err(error) => {
+                let refused = refused(error, (&place.target.name, revision));
+                let newer = current_of(server, &place, since).await?;
+                let changes = diff::of(&place.resource, &current, &newer);
+                // A status that moved on meanwhile is no reason not to do what was asked.
+                let is_other = changes.iter().any(diff::Change::is_wanted);
+                if refused.code != 409 || is_other || tries == 0 {
+                    return Err(refused);
+                }
+                current = newer;
+            }
+        }
+    };
+    let resource = &place.resource;
+    let changes = diff::of(resource, &current, &written);
+    let mut written = redact::object(resource, written);
     let is_same = changes.iter().all(|change| !change.is_wanted());
     if is_dry || is_same {
         written["changes"] = changes.iter().map(diff::Change::to_json).collect();
@@ -70,8 +87,17 @@ pub async fn answer(
     Ok(Answer::value(200, &written))
 }
 
+/// The object as it is.
+async fn current_of(server: &Server, place: &Place, since: Revision) -> Result<Value, Error> {
+    let current = server.store.get(&place.key()?, None).await.map_err(store_failure)?;
+    match current {
+        Some(current) => object_of(place, Some(&current)).await,
+        None => Err(gone(server, place, since).await?),
+    }
+}
+
 /// The whole body of an answer.
-pub fn body(answer: Answer) -> Result<Value, Error> {
+pub fn body_of(answer: Answer) -> Result<Value, Error> {
     let Content::Whole(bytes) = &answer.body else {
         return Err(Error::internal("an object was answered in pieces"));
     };
