@@ -82,8 +82,11 @@ pub struct Started {
     /// What runs the containers of this machine, once that is known.
     pub chosen: Arc<OnceLock<Chosen>>,
     /// Who speaks for the nodes that live here, and their names.
-    nodes: Vec<(Context, &'static str, Vec<String>)>,
+    nodes: Vec<SpokenFor>,
 }
+
+/// Who speaks for nodes, under which name, and what they are called.
+type SpokenFor = (Context, &'static str, Vec<String>);
 
 impl Started {
     /// Returns when the kinds of all operators are served.
@@ -137,13 +140,11 @@ pub fn start(
     if let Some(wanted) = &plan.components.node {
         let (node, data) = (plan.node.clone(), plan.data.clone());
         let heartbeat = heartbeat(plan);
-        nodes.push((
-            shared.context(User::node(&node), alone()),
-            node::register::MANAGER,
-            vec![node.clone()],
-        ));
+        let context = shared.context(User::node(&node), alone());
+        nodes.push((context, node::register::MANAGER, vec![node.clone()]));
         let resources = plan.components.node_resources.clone();
         let domain = plan.loaded.config.cluster.domain.clone();
+        let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
         let asked = Asked { wanted: wanted.clone(), chosen: chosen.clone() };
         let settings = move |runtime| Settings {
             node,
@@ -153,25 +154,47 @@ pub fn start(
             runtime,
             resources,
             domain,
+            publish_container_ports,
         };
         start_node(tasks, &shared, asked, settings);
     }
-    if plan.components.operators.iter().any(|family| family.name() == machines::FAMILY) {
+    let has_machines = plan.components.operators.iter().any(|it| it.name() == machines::FAMILY);
+    if has_machines {
         start_machines(plan, tasks, &shared);
     }
+    if is_shared(plan) {
+        answer_for_others(plan, &shared);
+    }
+    // Where others share the store, machines of theirs are asked for here too.
+    if has_machines || is_shared(plan) {
+        answer_for_machines(plan, &shared);
+    }
     if plan.components.fake_nodes.count > 0 {
-        // They stand in for many machines at once; no role is for that.
-        let user = User::authenticated("system:simulated-nodes", [GROUP_MASTERS]);
-        let context = shared.context(user, alone());
-        let options = plan.components.fake_nodes.clone();
-        let names = (0..options.count).map(simulated::name).collect();
-        nodes.push((context.clone(), simulated::NAME, names));
-        let run = move |context| simulated::run(context, options.clone());
-        tasks.spawn(simulated::NAME, supervise(simulated::NAME, context, run));
+        nodes.push(start_simulated(plan, tasks, &shared));
     }
     let controllers = if plan.components.controllers { controllers::ALL.len() } else { 0 };
     let Shared { caches, health, .. } = shared;
     Started { caches, health, controllers, installing, nodes, chosen }
+}
+
+/// What is asked of machines beside their objects.
+fn answer_for_machines(plan: &Plan, shared: &Shared) {
+    let context = shared.context(User::authenticated(roles::LAUNCHER, [""; 0]), alone());
+    let (server, node) = (Arc::downgrade(&shared.server), plan.node.clone());
+    shared.server.beside.add_extend(machines::Subresources { context, server, node });
+}
+
+/// Nodes that run nothing; answers whose they are.
+fn start_simulated(plan: &Plan, tasks: &Tasks, shared: &Shared) -> SpokenFor {
+    // They stand in for many machines at once; no role is for that.
+    let user = User::authenticated("system:simulated-nodes", [GROUP_MASTERS]);
+    let context = shared.context(user, alone());
+    let options = plan.components.fake_nodes.clone();
+    let names = (0..options.count).map(simulated::name).collect();
+    let nodes = (context.clone(), simulated::NAME, names);
+    let run = move |context| simulated::run(context, options.clone());
+    tasks.spawn(simulated::NAME, supervise(simulated::NAME, context, run));
+    nodes
 }
 
 fn heartbeat(plan: &Plan) -> Heartbeat {
@@ -243,8 +266,10 @@ fn start_scheduler(plan: &Plan, tasks: &Tasks, shared: &Shared, mut gangs: watch
     };
     let mut options = scheduler::Options::default();
     options.profiles.iter_mut().for_each(|profile| profile.policy = policy);
+    let training = embedded::user(&crate::operators::training::Training);
     shared.server.beside.set_foresight(Foresight {
         client: context.client.clone(),
+        runtimes: shared.context(training, alone()).client,
         verdicts: options.verdicts.clone(),
         profiles: options.profiles.clone(),
     });
@@ -292,6 +317,18 @@ fn start_family(
     };
     tasks.spawn_until_stop(family.name(), embedded::run(given));
     installing
+}
+
+/// Reviews what operators of other processes on the same store want reviewed: their webhooks lead
+/// to the process itself, whichever it is.
+fn answer_for_others(plan: &Plan, shared: &Shared) {
+    for family in crate::operators::ALL {
+        let runs_here = plan.components.operators.iter().any(|one| one.name() == family.name());
+        if !runs_here {
+            let context = shared.context(embedded::user(*family), alone());
+            embedded::connect(&shared.server, *family, context);
+        }
+    }
 }
 
 /// What is asked to run containers, and where to say what does.
@@ -351,7 +388,8 @@ async fn answer_servers(
     options: &mut node::agent::Options,
 ) -> impl Future<Output = ()> + use<> {
     let runtime = options.runtime.clone();
-    let served = runtime.map(|runtime| Served { node: options.node.clone(), runtime });
+    let (node, machines) = (options.node.clone(), server.connected.machines.clone());
+    let served = runtime.map(|runtime| Served { node, runtime, machines });
     let served = served.map(|served| Arc::new(served) as Arc<dyn link::Node>);
     if let Some(served) = &served {
         server.connected.set(served.clone());
@@ -396,14 +434,19 @@ fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared) {
             }
         };
         let hypervisor = options.hypervisor.clone();
-        server.beside.add_extend(machines::Subresources {
-            context: context.clone(),
-            node,
-            hypervisor,
-        });
+        let here = machines::Here { context: context.clone(), node, hypervisor };
+        let _ = server.connected.machines.set(Arc::new(here));
         let run = move |context| node::machines::run(context, options.clone());
         supervise(node::machines::NAME, context, run).await;
     });
+}
+
+/// Whether other processes can open the store.
+fn is_shared(plan: &Plan) -> bool {
+    match plan.loaded.config.storage.kind {
+        StoreKind::Memory | StoreKind::Embedded => false,
+        StoreKind::Mysql | StoreKind::Etcd => true,
+    }
 }
 
 /// Who else may run the same components decides whether there is an election.
@@ -413,10 +456,8 @@ fn elect(
     shared: &Shared,
     (user, lease): (&'static str, &'static str),
 ) -> watch::Receiver<Term> {
-    match plan.loaded.config.storage.kind {
-        // Nobody else can open this store.
-        StoreKind::Memory | StoreKind::Embedded => return alone(),
-        StoreKind::Mysql | StoreKind::Etcd => {}
+    if !is_shared(plan) {
+        return alone();
     }
     let (sender, term) = watch::channel(Term::Follower(None));
     let candidate = Candidate {

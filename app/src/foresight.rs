@@ -3,11 +3,16 @@
 //! The server does not know the scheduler: here the two are put together. A plan is decided by the
 //! scheduler's own function on a snapshot of its own, so that nothing is assumed or bound.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use apiserver::history::foresight::{Foresee, Placement, Refusal, Wanted, WhatIf};
 use async_trait::async_trait;
 use reconcile::{Name, Object};
+use scheduler::classes::Classes;
+use scheduler::gang::group::{self, Group, GroupKey};
+use scheduler::gang::{self, Gang};
+use scheduler::pod::PodInfo;
 use scheduler::{Diagnosis, Profile, Snapshot, Verdict, Verdicts};
 use serde_json::{Value, json};
 
@@ -18,6 +23,8 @@ const NODE: [(&str, &str); 3] = [("cpu", "8"), ("memory", "32Gi"), ("pods", "110
 pub struct Foresight {
     /// Reads what the scheduler reads.
     pub client: kube::Client,
+    /// Reads what the operators of training read.
+    pub runtimes: kube::Client,
     pub verdicts: Arc<Verdicts>,
     pub profiles: Vec<Profile>,
 }
@@ -29,29 +36,135 @@ impl Foresee for Foresight {
         diagnosis.map(|diagnosis| refusals(&diagnosis)).unwrap_or_default()
     }
 
+    async fn made_of(&self, object: &Value) -> Result<Option<Vec<Value>>, String> {
+        let group = object["apiVersion"].as_str().and_then(|text| text.split_once('/'));
+        let group = group.map(|(group, _)| group).unwrap_or_default();
+        match (group, object["kind"].as_str().unwrap_or_default()) {
+            ("trainer.kubeflow.org", "TrainJob") => {
+                let path = training::foresight::runtime_path(object);
+                let path =
+                    path.ok_or("nobody here knows runtimes of the kind of its runtimeRef")?;
+                let runtime = self.get(&path).await?;
+                training::foresight::made_of(&Default::default(), object, &runtime).map(Some)
+            }
+            ("nvidia.com", "DynamoGraphDeployment") => {
+                inference::foresight::made_of(&Default::default(), object).map(Some)
+            }
+            ("nvidia.com", "DynamoComponentDeployment") => {
+                let made = inference::foresight::workload(&Default::default(), object.clone())?;
+                Ok(Some(vec![made]))
+            }
+            _ => Ok(None),
+        }
+    }
+
     async fn place(&self, wanted: Wanted) -> Result<Vec<Placement>, String> {
         let mut snapshot = self.snapshot(&wanted).await?;
         let profile = self.profiles.first().ok_or("the scheduler has no profile")?;
-        let mut placements = Vec::new();
-        for pod in wanted.pods {
-            let pod = snapshot.read_pod(Arc::new(Object::new(pod)));
-            snapshot.prepare(&pod);
-            let verdict = scheduler::schedule(&snapshot, &pod, profile);
-            placements.push(match verdict {
-                Verdict::Refuse(diagnosis) => {
-                    Placement { node: None, refusals: refusals(&diagnosis) }
-                }
-                Verdict::Place(slot) => {
-                    let node = snapshot.node(slot).map(|node| node.name.to_string());
-                    if let Some(node) = &node {
-                        snapshot.place(&pod, node);
-                    }
-                    Placement { node, refusals: Vec::new() }
-                }
-            });
+        let groups = self.groups(&wanted).await?;
+        let pods: Vec<Arc<PodInfo>> = wanted
+            .pods
+            .into_iter()
+            .map(|pod| snapshot.read_pod(Arc::new(Object::new(pod))))
+            .collect();
+        let mut placements: Vec<Option<Placement>> = vec![None; pods.len()];
+        for at in 0..pods.len() {
+            if placements[at].is_some() {
+                continue;
+            }
+            let Some((key, group)) = group_of(&pods[at], &groups) else {
+                placements[at] = Some(place_one(&mut snapshot, &pods[at], profile));
+                continue;
+            };
+            let is_member = |pod: &Arc<PodInfo>| pod.group.as_ref() == Some(&key);
+            let members: Vec<usize> = (at..pods.len()).filter(|at| is_member(&pods[*at])).collect();
+            let gang: Vec<_> = members.iter().map(|at| pods[*at].clone()).collect();
+            let placed = place_gang(&mut snapshot, (&group, &gang), profile);
+            members.into_iter().zip(placed).for_each(|(at, one)| placements[at] = Some(one));
         }
-        Ok(placements)
+        Ok(placements.into_iter().flatten().collect())
     }
+}
+
+fn place_one(snapshot: &mut Snapshot, pod: &Arc<PodInfo>, profile: &Profile) -> Placement {
+    snapshot.prepare(pod);
+    match scheduler::schedule(snapshot, pod, profile) {
+        Verdict::Refuse(diagnosis) => Placement { node: None, refusals: refusals(&diagnosis) },
+        Verdict::Place(slot) => {
+            let node = snapshot.node(slot).map(|node| node.name.to_string());
+            if let Some(node) = &node {
+                snapshot.place(pod, node);
+            }
+            Placement { node, refusals: Vec::new() }
+        }
+    }
+}
+
+/// Together or not at all: where one member has no place, none has, for the same reason.
+fn place_gang(
+    snapshot: &mut Snapshot,
+    (group, members): (&Group, &[Arc<PodInfo>]),
+    profile: &Profile,
+) -> Vec<Placement> {
+    let pending: Vec<_> = members.iter().map(|pod| (pod.clone(), profile)).collect();
+    let gang = Gang { group, pending: &pending, placed: 0 };
+    let decided = gang::decide(snapshot, &mut Classes::default(), &gang);
+    let placed: BTreeMap<String, String> = match &decided {
+        Ok(found) => found
+            .iter()
+            .filter_map(|(pod, slot)| {
+                Some((pod.uid.to_string(), snapshot.node(*slot)?.name.to_string()))
+            })
+            .collect(),
+        Err(_) => BTreeMap::new(),
+    };
+    let why = match &decided {
+        Ok(_) => Vec::new(),
+        Err(refusal) => why_not(snapshot, &refusal.diagnosis, members, profile),
+    };
+    let of = |pod: &Arc<PodInfo>| match placed.get(&pod.uid.to_string()) {
+        Some(node) => Placement { node: Some(node.clone()), refusals: Vec::new() },
+        None if why.is_empty() => {
+            let reason = "the gang starts without it: it has enough members".to_owned();
+            Placement { node: None, refusals: vec![Refusal { node: "*".to_owned(), reason }] }
+        }
+        None => Placement { node: None, refusals: why.clone() },
+    };
+    members.iter().map(of).collect()
+}
+
+/// Why a gang does not start, and what each node says to the first member that has no place. What
+/// is said of a gang at once may name no node.
+fn why_not(
+    snapshot: &mut Snapshot,
+    diagnosis: &Diagnosis,
+    members: &[Arc<PodInfo>],
+    profile: &Profile,
+) -> Vec<Refusal> {
+    let mut all = refusals(diagnosis);
+    if !diagnosis.refused.is_empty() {
+        return all;
+    }
+    let mut placed = Vec::new();
+    for pod in members {
+        let one = place_one(snapshot, pod, profile);
+        if one.node.is_none() {
+            all.extend(one.refusals);
+            break;
+        }
+        placed.push(pod);
+    }
+    for pod in placed {
+        snapshot.displace(&pod.uid);
+    }
+    all
+}
+
+/// The group that a pod names, if there is one of the name.
+fn group_of(pod: &PodInfo, groups: &BTreeMap<GroupKey, Group>) -> Option<(GroupKey, Group)> {
+    let key = pod.group.clone()?;
+    let group = groups.get(&key)?.clone();
+    Some((key, group))
 }
 
 /// Node by node; where one reason is for all, it is told once.
@@ -109,6 +222,37 @@ impl Foresight {
             snapshot.place(&pod, &node);
         }
         Ok(snapshot)
+    }
+
+    /// The groups that there are, and those that would be.
+    async fn groups(&self, wanted: &Wanted) -> Result<BTreeMap<GroupKey, Group>, String> {
+        let mut groups = BTreeMap::new();
+        for family in [group::Family::Coscheduling, group::Family::Volcano] {
+            let kind = family.kind();
+            let path = format!("/apis/{}/{}/{}", kind.group, kind.version, kind.plural);
+            // Where a kind is not served there are none of it.
+            let live = self.list(&path).await.unwrap_or_default();
+            let version = format!("{}/{}", kind.group, kind.version);
+            let planned = wanted.groups.iter().filter(|one| one["apiVersion"] == version.as_str());
+            for object in live.into_iter().chain(planned.cloned()) {
+                let object = Arc::new(Object::new(object));
+                let key = GroupKey { family, name: object.name.clone() };
+                groups.insert(key, Group::read(object));
+            }
+        }
+        Ok(groups)
+    }
+
+    /// The runtime of a job.
+    async fn get(&self, path: &str) -> Result<Value, String> {
+        let failed = |error: String| format!("could not read {path}: {error}");
+        let request = http::Request::get(path).body(Vec::new());
+        let request = request.map_err(|error| failed(error.to_string()))?;
+        let object = self.runtimes.request::<Value>(request).await;
+        object.map_err(|error| match error {
+            kube::Error::Api(status) => status.message.clone(),
+            other => failed(other.to_string()),
+        })
     }
 
     async fn list(&self, path: &str) -> Result<Vec<Value>, String> {

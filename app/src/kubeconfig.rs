@@ -12,6 +12,7 @@ use std::time::Duration;
 use anyhow::{Context, Result, anyhow};
 use apiserver::identity::Error;
 use apiserver::identity::key_files::{Privacy, write_atomically};
+pub use apiserver::identity::kubeconfig::Selection;
 use apiserver::identity::kubeconfig::{self, Credential, Entry};
 use apiserver::start::Admin;
 use base64::Engine;
@@ -42,44 +43,117 @@ pub fn write(path: &Path, admin: &Admin, listen: SocketAddr) -> Result<()> {
     })
 }
 
-/// Puts the entry of a data directory into the user's kubeconfig; answers which file that is.
-pub fn merge_into_users(data: &Path) -> Result<PathBuf> {
+/// Where an entry was put, and what it is called there.
+pub struct Merged {
+    pub path: PathBuf,
+    pub context: String,
+}
+
+/// Puts the entry of a data directory into the user's kubeconfig. It has the usual name, unless
+/// one of the other data directories has that.
+pub fn merge_into_users(data: &Path, others: &[PathBuf], selection: Selection) -> Result<Merged> {
+    let path = users().ok_or_else(|| anyhow!("HOME is not set"))?;
+    let ours = Ours::read(data)?;
+    let taken = authority_of(&path, CONTEXT).filter(|authority| *authority != ours.authority);
+    let has_it = |other: &PathBuf| Ours::read(other).is_ok_and(|it| Some(it.authority) == taken);
+    let context = match taken.is_some() && others.iter().any(has_it) {
+        true => name_of(data),
+        false => CONTEXT.to_owned(),
+    };
+    let entry = Entry {
+        name: &context,
+        server: &ours.server,
+        authority_pem: &ours.authority,
+        credential: Credential::Certificate {
+            certificate_pem: &ours.certificate,
+            key_pem: &ours.key,
+        },
+        selection,
+    };
+    patiently(|| kubeconfig::merge_into_file(&path, &entry))?;
+    Ok(Merged { path, context })
+}
+
+/// Takes what [`merge_into_users`] has put there out again; answers from which file.
+pub fn remove_from_users(data: &Path) -> Result<Option<PathBuf>> {
+    let Some(path) = users().filter(|path| path.exists()) else { return Ok(None) };
+    let ours = Ours::read(data)?;
+    let was_there = patiently(|| kubeconfig::remove_from_file(&path, &ours.authority))?;
+    Ok(was_there.then_some(path))
+}
+
+/// The context that kubectl would use, by the file in the home directory.
+pub fn users_current_context() -> Option<String> {
+    let home = env::var_os("HOME").filter(|home| !home.is_empty())?;
+    let text = fs::read_to_string(Path::new(&home).join(".kube/config")).ok()?;
+    let config: Value = serde_saphyr::from_str(&text).ok()?;
+    let current = config["current-context"].as_str().filter(|current| !current.is_empty());
+    current.map(str::to_owned)
+}
+
+/// The file that kubectl writes to.
+fn users() -> Option<PathBuf> {
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let listed = variable("KUBECONFIG");
     let first = listed
         .as_ref()
         .and_then(|list| env::split_paths(list).find(|path| !path.as_os_str().is_empty()));
     let home = || variable("HOME").map(|home| Path::new(&home).join(".kube/config"));
-    let users = first.or_else(home).ok_or_else(|| anyhow!("HOME is not set"))?;
-    merge(&in_data(data), &users)?;
-    Ok(users)
+    first.or_else(home)
 }
 
-fn merge(ours: &Path, users: &Path) -> Result<()> {
-    let reading = || format!("could not read {}", ours.display());
-    let text = fs::read_to_string(ours).with_context(reading)?;
-    let config: Value = serde_saphyr::from_str(&text).with_context(reading)?;
-    let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
-    let pem = |value: &Value| -> Result<String> {
-        let text = value.as_str().ok_or_else(|| anyhow!("it is not whole"))?;
-        Ok(String::from_utf8(STANDARD.decode(text)?)?)
-    };
-    let authority = pem(&cluster["certificate-authority-data"]).with_context(reading)?;
-    let certificate = pem(&user["client-certificate-data"]).with_context(reading)?;
-    let key = pem(&user["client-key-data"]).with_context(reading)?;
-    let entry = Entry {
-        name: CONTEXT,
-        server: cluster["server"].as_str().unwrap_or_default(),
-        authority_pem: &authority,
-        credential: Credential::Certificate { certificate_pem: &certificate, key_pem: &key },
-    };
+/// What the kubeconfig of a data directory says.
+struct Ours {
+    server: String,
+    authority: String,
+    certificate: String,
+    key: String,
+}
+
+impl Ours {
+    fn read(data: &Path) -> Result<Ours> {
+        let path = in_data(data);
+        let reading = || format!("could not read {}", path.display());
+        let text = fs::read_to_string(&path).with_context(reading)?;
+        let config: Value = serde_saphyr::from_str(&text).with_context(reading)?;
+        let (cluster, user) = (&config["clusters"][0]["cluster"], &config["users"][0]["user"]);
+        Ok(Ours {
+            server: cluster["server"].as_str().unwrap_or_default().to_owned(),
+            authority: pem(&cluster["certificate-authority-data"]).with_context(reading)?,
+            certificate: pem(&user["client-certificate-data"]).with_context(reading)?,
+            key: pem(&user["client-key-data"]).with_context(reading)?,
+        })
+    }
+}
+
+fn pem(value: &Value) -> Result<String> {
+    let text = value.as_str().ok_or_else(|| anyhow!("it is not whole"))?;
+    Ok(String::from_utf8(STANDARD.decode(text)?)?)
+}
+
+/// The authority of a cluster in somebody's file.
+fn authority_of(path: &Path, name: &str) -> Option<String> {
+    let config: Value = serde_saphyr::from_str(&fs::read_to_string(path).ok()?).ok()?;
+    let cluster = config["clusters"].as_array()?.iter().find(|one| one["name"] == name)?;
+    pem(&cluster["cluster"]["certificate-authority-data"]).ok()
+}
+
+/// `setpoint-NAME`, where the last part of the directory's path is the name.
+fn name_of(data: &Path) -> String {
+    let last = data.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
+    let kept = last.chars().map(|one| if one.is_ascii_alphanumeric() { one } else { '-' });
+    format!("{CONTEXT}-{}", kept.collect::<String>().trim_matches('-'))
+}
+
+/// Tries again while another program has locked the file.
+fn patiently<T>(mut change: impl FnMut() -> Result<T, Error>) -> Result<T> {
     for _ in 0..LOCKED_TRIES_MAX {
-        match kubeconfig::merge_into_file(users, &entry) {
+        match change() {
             Err(error) if is_locked(&error) => thread::sleep(LOCKED_PAUSE),
-            merged => return Ok(merged?),
+            changed => return Ok(changed?),
         }
     }
-    Ok(kubeconfig::merge_into_file(users, &entry)?)
+    Ok(change()?)
 }
 
 /// Whether another program is writing.

@@ -9,6 +9,7 @@ mod client;
 mod components;
 mod config;
 mod console;
+mod database;
 mod definitions;
 mod directories;
 mod doctor;
@@ -37,6 +38,7 @@ mod socket;
 mod telemetry;
 mod time;
 mod traces;
+mod watchdog;
 
 use std::process::ExitCode;
 

@@ -67,6 +67,7 @@ pub struct Settings {
     pub resources: BTreeMap<String, String>,
     /// Of the names that DNS answers for.
     pub domain: String,
+    pub publish_container_ports: bool,
 }
 
 /// Does the work of a container's shim, if this process is one.
@@ -85,7 +86,10 @@ pub async fn open(
     let of_pods = network.as_ref().map(|connected| connected.network.clone());
     let (runtime, absence) = match open_runtime(settings, of_pods).await {
         Ok(runtime) => (Some(runtime), String::new()),
-        Err(Unopened::Absent(why)) => (None, why),
+        Err(Unopened::Absent(why)) => {
+            tracing::warn!(why, "container runtime is not available");
+            (None, why)
+        }
         Err(Unopened::Failed(error)) => return Err(error),
     };
     let (kept, resources) = (directory.clone(), settings.resources.clone());
@@ -102,6 +106,7 @@ pub async fn open(
         absence,
         devices: Arc::new(devices),
         network,
+        publish_container_ports: settings.publish_container_ports,
     })
 }
 

@@ -11,7 +11,10 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 const VARIABLE: &str = "NOTIFY_SOCKET";
 
 pub const READY: &str = "READY=1";
+pub const RELOADING: &str = "RELOADING=1";
 pub const STOPPING: &str = "STOPPING=1";
+/// What a watchdog wants to hear.
+pub const ALIVE: &str = "WATCHDOG=1";
 
 /// Says something, if somebody listens. Nothing depends on whether it is heard.
 pub fn tell(what: &str) {

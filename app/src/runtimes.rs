@@ -205,6 +205,14 @@ pub fn parse_socket(text: &str) -> Option<PathBuf> {
 
 #[cfg(test)]
 mod tests {
+    use std::convert::Infallible;
+
+    use bytes::Bytes;
+    use http_body_util::StreamBody;
+    use hyper::body::{Body, Frame};
+    use hyper::server::conn::http2;
+    use hyper::service::service_fn;
+    use hyper_util::rt::{TokioExecutor, TokioIo};
     use tokio::io::{AsyncReadExt, AsyncWriteExt};
     use tokio::net::UnixListener;
 
@@ -228,38 +236,111 @@ mod tests {
         })
     }
 
-    #[tokio::test]
-    async fn the_first_that_answers_is_chosen() {
-        let name = format!("setpoint-runtimes-{}", std::process::id());
-        let directory = std::env::temp_dir().join(name);
-        for presence in 0..4_u8 {
-            std::fs::create_dir_all(&directory).expect("a directory");
-            let socket = |runtime: Runtime| directory.join(runtime.name());
-            let mut servers = Vec::new();
-            if presence & 1 != 0 {
-                servers.push(answer(&socket(Runtime::Docker), DOCKER));
-            } else {
-                // Somebody was there, and nobody is.
-                drop(std::os::unix::net::UnixListener::bind(socket(Runtime::Docker)));
+    /// What a runtime of CRI says when it is asked for its version.
+    fn version(name: &str) -> http::Response<impl Body<Data = Bytes, Error = Infallible> + use<>> {
+        let field = |number: u8, text: &str| {
+            let length = u8::try_from(text.len()).expect("a short text");
+            [&[number << 3 | 2, length], text.as_bytes()].concat()
+        };
+        let message =
+            [field(1, "0.1.0"), field(2, name), field(3, "v3.0"), field(4, "v1")].concat();
+        let length = u32::try_from(message.len()).expect("a short message").to_be_bytes();
+        let data = Bytes::from([&[0][..], &length, &message].concat());
+        let ended = http::HeaderMap::from_iter([(
+            http::HeaderName::from_static("grpc-status"),
+            http::HeaderValue::from_static("0"),
+        )]);
+        let frames = [Frame::data(data), Frame::trailers(ended)].map(Ok::<_, Infallible>);
+        let body = StreamBody::new(futures::stream::iter(frames));
+        let answer = http::Response::builder().header("content-type", "application/grpc");
+        answer.body(body).expect("an answer")
+    }
+
+    #[expect(clippy::disallowed_methods, reason = "it ends with its test")]
+    fn answer_cri(path: &PathBuf, name: &'static str) -> tokio::task::JoinHandle<()> {
+        let listener = UnixListener::bind(path).expect("a socket");
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                let service =
+                    service_fn(move |_| async move { Ok::<_, Infallible>(version(name)) });
+                let serve = http2::Builder::new(TokioExecutor::new());
+                tokio::spawn(serve.serve_connection(TokioIo::new(stream), service));
             }
-            if presence & 2 != 0 {
-                servers.push(answer(&socket(Runtime::Podman), PODMAN));
+        })
+    }
+
+    /// Somebody answers there.
+    fn play(runtime: Runtime, path: &PathBuf) -> tokio::task::JoinHandle<()> {
+        match runtime {
+            Runtime::Docker => answer(path, DOCKER),
+            Runtime::Podman => answer(path, PODMAN),
+            named => answer_cri(path, named.name()),
+        }
+    }
+
+    fn directory(name: &str) -> PathBuf {
+        let name = format!("setpoint-runtimes-{}-{name}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        std::fs::create_dir_all(&directory).expect("a directory");
+        directory
+    }
+
+    #[tokio::test]
+    async fn the_first_of_the_sixteen_that_answers_is_chosen() {
+        for presence in 0..16_u8 {
+            let directory = directory(&presence.to_string());
+            let socket = |runtime: Runtime| directory.join(runtime.name());
+            let is_there = |number: usize| presence & 1 << number != 0;
+            let mut servers = Vec::new();
+            for (number, runtime) in LOOKED_FOR.into_iter().enumerate() {
+                match is_there(number) {
+                    true => servers.push(play(runtime, &socket(runtime))),
+                    // It is installed, and does not run.
+                    false => drop(std::os::unix::net::UnixListener::bind(socket(runtime))),
+                }
             }
             let chosen = Wanted::default().look(|runtime| vec![socket(runtime)]).await;
-            let expected = match presence {
-                0 => (Runtime::Process, None),
-                2 => (Runtime::Podman, Some("2.0")),
-                _ => (Runtime::Docker, Some("1.0")),
+            let first = (0..LOOKED_FOR.len()).find(|number| is_there(*number));
+            let expected = first.map_or(Runtime::Process, |number| LOOKED_FOR[number]);
+            assert_eq!(chosen.runtime, expected, "{presence:04b}: {chosen}");
+            let version = match expected {
+                Runtime::Docker => Some("1.0"),
+                Runtime::Podman => Some("2.0"),
+                Runtime::Process => None,
+                _ => Some("3.0"),
             };
-            assert_eq!((chosen.runtime, chosen.version.as_deref()), expected, "{chosen}");
-            // One that is named and does not answer is chosen all the same, and says so.
-            let named = Wanted { runtime: Runtime::Podman, socket: Some(socket(Runtime::Docker)) };
-            let chosen = named.choose().await;
-            assert_eq!((chosen.runtime, chosen.version.is_some()), (Runtime::Podman, false));
-            assert!(chosen.to_string().contains("does not answer yet"), "{chosen}");
+            assert_eq!(chosen.version.as_deref(), version, "{chosen}");
+            assert_eq!(chosen.socket, first.map(|_| socket(expected)));
+            for (number, runtime) in LOOKED_FOR.into_iter().enumerate() {
+                // One that is named is chosen all the same, and says when it does not answer.
+                let named = Wanted { runtime, socket: Some(socket(runtime)) }.choose().await;
+                assert_eq!((named.runtime, named.version.is_some()), (runtime, is_there(number)));
+                let is_silent = named.to_string().contains("does not answer yet");
+                assert_eq!(is_silent, !is_there(number), "{named}");
+                // A socket that was named is asked who it is.
+                let any = Wanted { runtime: Runtime::Auto, socket: Some(socket(runtime)) };
+                let expected = if is_there(number) { runtime } else { Runtime::Process };
+                assert_eq!(any.choose().await.runtime, expected);
+            }
             servers.iter().for_each(|server| server.abort());
             std::fs::remove_dir_all(&directory).expect("it goes");
         }
+    }
+
+    /// Nobody waits longer than the limit for one that says nothing.
+    #[tokio::test]
+    async fn one_that_says_nothing_is_passed_over() {
+        let directory = directory("silent");
+        let socket = |runtime: Runtime| directory.join(runtime.name());
+        let _silent = UnixListener::bind(socket(Runtime::Docker)).expect("a socket");
+        let server = play(Runtime::CriO, &socket(Runtime::CriO));
+        let began = tokio::time::Instant::now();
+        let chosen = Wanted::default().look(|runtime| vec![socket(runtime)]).await;
+        assert_eq!(chosen.runtime, Runtime::CriO, "{chosen}");
+        assert!(began.elapsed() >= ANSWER_MAX && began.elapsed() < ANSWER_MAX * 3);
+        server.abort();
+        std::fs::remove_dir_all(&directory).expect("it goes");
     }
 
     #[test]

@@ -17,8 +17,9 @@ use tracing::{info, warn};
 
 use crate::allocator;
 use crate::components::{self, Components, Started};
-use crate::config::{Loaded, StoreKind};
+use crate::config::{self, Loaded, Source, StoreKind};
 use crate::console;
+use crate::database::{self, Databases};
 use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
@@ -26,13 +27,15 @@ use crate::listener::{self, Listen};
 use crate::node_agent;
 use crate::node_name;
 use crate::notify;
-use crate::output::Output;
+use crate::output::{Output, one_line};
 use crate::page;
 use crate::parts::Parts;
 use crate::ready::Ready;
 use crate::runtimes::Runtime;
-use crate::shutdown::{Signals, Tasks, exit_at_once};
+use crate::shutdown::{Asked, Signals, Tasks, exit_at_once};
 use crate::socket::Socket;
+use crate::telemetry;
+use crate::watchdog;
 
 /// How long the parts may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
@@ -41,6 +44,9 @@ const OPERATORS_MAX: Duration = Duration::from_secs(10);
 const NODE_MAX: Duration = Duration::from_secs(10);
 /// How long it may take to say that nodes were stopped; their leases tell it too.
 const LEAVE_MAX: Duration = Duration::from_secs(1);
+/// How long a server that was just started may refuse us, and how often it is asked.
+const CONNECT_MAX: Duration = Duration::from_secs(45);
+const CONNECT_AGAIN: Duration = Duration::from_millis(800);
 /// The version of the API that is served.
 pub const API_VERSION: &str = "Kubernetes v1.36";
 
@@ -59,6 +65,8 @@ pub struct Plan {
     pub node: String,
     pub loaded: Loaded,
     pub components: Components,
+    /// Whether the server of the store may be started.
+    pub databases: Databases,
     pub output: Output,
 }
 
@@ -66,6 +74,23 @@ pub struct Plan {
 pub async fn run(plan: Plan) -> Result<()> {
     allocator::keep_for_now();
     let mut signals = Signals::listen().context("could not listen for signals")?;
+    let mut database = None;
+    let ended = run_with(&plan, &mut signals, &mut database).await;
+    // The last to go: everything else may still write.
+    if let Some(database) = database {
+        tokio::select! {
+            () = database.stop() => {}
+            signal = signals.next() => exit_at_once(signal),
+        }
+    }
+    ended
+}
+
+async fn run_with(
+    plan: &Plan,
+    signals: &mut Signals,
+    database: &mut Option<database::Started>,
+) -> Result<()> {
     let mut parts = Parts::since(plan.began);
     let mut claim = Claim::take(&plan.data)?;
     let listener = listener::take(plan.listen).await?;
@@ -78,19 +103,19 @@ pub async fn run(plan: Plan) -> Result<()> {
         None => None,
     };
     let store = tokio::select! {
-        store = open_store(&plan) => store?,
+        store = open_with_server(plan, database) => store?,
         _ = signals.next() => return Ok(()),
     };
-    parts.add("store", describe_store(&plan, &*store));
+    parts.add("store", describe_store(plan, &*store));
 
     let tasks = Tasks::new();
-    let (api, admin) = serve_api(&plan, &tasks, store.clone(), listener).await?;
+    let (api, admin) = serve_api(plan, &tasks, store.clone(), listener).await?;
     if let Some(listen) = listen {
         let note = if plan.listen.is_met_by(listen) { "" } else { "   (the usual port is taken)" };
         parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
     api.beside.set_pages(console::Files);
-    let started = components::start(&plan, &tasks, (&api, &admin.authority_pem, listen));
+    let started = components::start(plan, &tasks, (&api, &admin.authority_pem, listen));
     let (_socket, local) = Socket::listen(&plan.data)?;
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());
     let health =
@@ -101,35 +126,71 @@ pub async fn run(plan: Plan) -> Result<()> {
         let address = page.local_addr().context("could not tell the address of the page")?;
         parts.add("page", format!("http://{address}"));
         let api = listen.map(listener::url).unwrap_or_default();
-        tasks.spawn("page", page::serve(page, api, health, tasks.stop_handle()));
+        tasks.spawn("page", page::serve(page, api, health.clone(), tasks.stop_handle()));
     }
     if let Some(listen) = listen {
-        kubeconfig::write(&kubeconfig::in_data(&plan.data), &admin, listen)?;
-        if let Some(path) = &plan.kubeconfig_out {
-            kubeconfig::write(path, &admin, listen)?;
-        }
+        write_kubeconfigs(plan, &admin, listen)?;
     }
     let wait = async {
-        wait_for_operators(&plan, &started, &mut parts).await;
-        wait_for_node(&plan, &started, &mut parts).await;
+        wait_for_operators(plan, &started, &mut parts).await;
+        wait_for_node(plan, &started, &mut parts).await;
     };
     tokio::select! {
         () = wait => {}
         _ = signals.next() => {
-            stop_all(&tasks, &*store, &mut signals).await;
+            stop_all(&tasks, &*store, signals).await;
             return Ok(());
         }
     }
-    let ready = Ready::of(&plan, listen, parts)?;
+    let ready = Ready::of(plan, listen, parts)?;
     claim.announce(&ready.instance)?;
-    tell(&plan, &ready);
+    tell(plan, &ready);
 
-    let signal = signals.next().await;
+    tasks.spawn_until_stop("watchdog", watchdog::keep(health));
+    until_asked_to_stop(plan, signals).await;
+    let _ = timeout(LEAVE_MAX, started.leave()).await;
+    stop_all(&tasks, &*store, signals).await;
+    Ok(())
+}
+
+fn write_kubeconfigs(plan: &Plan, admin: &Admin, listen: SocketAddr) -> Result<()> {
+    kubeconfig::write(&kubeconfig::in_data(&plan.data), admin, listen)?;
+    match &plan.kubeconfig_out {
+        Some(path) => kubeconfig::write(path, admin, listen),
+        None => Ok(()),
+    }
+}
+
+async fn until_asked_to_stop(plan: &Plan, signals: &mut Signals) {
+    let signal = loop {
+        match signals.next_asked().await {
+            Asked::Stop(signal) => break signal,
+            Asked::Reload => reload(plan),
+        }
+    };
     info!(signal = signal.as_raw_value(), "stopping");
     notify::tell(notify::STOPPING);
-    let _ = timeout(LEAVE_MAX, started.leave()).await;
-    stop_all(&tasks, &*store, &mut signals).await;
-    Ok(())
+}
+
+/// Reads the configuration again. What is written to the log follows it at once; everything else
+/// holds from the next start on. Certificates are renewed without being asked.
+fn reload(plan: &Plan) {
+    notify::tell(notify::RELOADING);
+    let Source::File(path) = &plan.loaded.source else {
+        info!("there is no configuration file to read again");
+        return notify::tell(notify::READY);
+    };
+    match config::load(Some(path)) {
+        Ok(loaded) => {
+            telemetry::follow(loaded.config.log_level);
+            let is_other = loaded.config.differs_beyond_the_log(&plan.loaded.config);
+            let rest =
+                if is_other { "other changes need a restart" } else { "nothing else changed" };
+            info!(file = %path.display(), rest, "configuration read again");
+        }
+        Err(error) => warn!("the configuration stays as it was: {}", one_line(&error)),
+    }
+    notify::tell(notify::READY);
 }
 
 /// Says that it is ready. What only the start needed goes back.
@@ -260,6 +321,24 @@ async fn serve_api(
     };
     tasks.spawn_until_stop("certificates", handle.keys.renew_and_publish(publish));
     Ok((handle.server, admin))
+}
+
+/// Opens the store, and starts its server first where that is missing and may be started.
+async fn open_with_server(
+    plan: &Plan,
+    started: &mut Option<database::Started>,
+) -> Result<Arc<dyn Store>> {
+    database::start_if_missing(&plan.loaded.config.storage, &plan.databases, started).await;
+    let began = Instant::now();
+    loop {
+        match open_store(plan).await {
+            // It listens before it lets anybody in.
+            Err(_) if started.is_some() && began.elapsed() < CONNECT_MAX => {
+                tokio::time::sleep(CONNECT_AGAIN).await;
+            }
+            opened => return opened,
+        }
+    }
 }
 
 async fn open_store(plan: &Plan) -> Result<Arc<dyn Store>> {

@@ -11,8 +11,17 @@ use tokio::task::JoinHandle;
 use tokio::time::{Instant, timeout_at};
 use tracing::{Instrument, warn};
 
+/// What a signal asks for.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Asked {
+    Stop(SignalKind),
+    /// To read again what can change while the program runs.
+    Reload,
+}
+
 /// The signals that stop us. The second one does not wait.
 pub struct Signals {
+    hangup: unix::Signal,
     interrupt: unix::Signal,
     terminate: unix::Signal,
     quit: unix::Signal,
@@ -21,13 +30,24 @@ pub struct Signals {
 impl Signals {
     pub fn listen() -> io::Result<Signals> {
         Ok(Signals {
+            hangup: unix::signal(SignalKind::hangup())?,
             interrupt: unix::signal(SignalKind::interrupt())?,
             terminate: unix::signal(SignalKind::terminate())?,
             quit: unix::signal(SignalKind::quit())?,
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next one, whatever it asks for.
+    pub async fn next_asked(&mut self) -> Asked {
+        tokio::select! {
+            _ = self.hangup.recv() => Asked::Reload,
+            _ = self.interrupt.recv() => Asked::Stop(SignalKind::interrupt()),
+            _ = self.terminate.recv() => Asked::Stop(SignalKind::terminate()),
+            _ = self.quit.recv() => Asked::Stop(SignalKind::quit()),
+        }
+    }
+
+    /// Waits for the next one that stops us.
     pub async fn next(&mut self) -> SignalKind {
         tokio::select! {
             _ = self.interrupt.recv() => SignalKind::interrupt(),

@@ -2,11 +2,13 @@
 
 use std::env;
 use std::io::{self, IsTerminal};
+use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::Targets;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
+use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
 
 use crate::config::LogLevel;
@@ -34,6 +36,17 @@ impl Format {
             Format::Text => "text",
             Format::Json => "json",
         }
+    }
+}
+
+/// Has the log follow another level of the file, where nothing else says what is logged.
+type Change = Box<dyn Fn(LogLevel) + Send + Sync>;
+static CHANGE: OnceLock<Change> = OnceLock::new();
+
+/// From now on the log has what the file says.
+pub fn follow(level: LogLevel) {
+    if let Some(change) = CHANGE.get() {
+        change(level);
     }
 }
 
@@ -69,8 +82,17 @@ pub fn start(options: &Options) -> Result<Option<Traces>> {
         .with_ansi(io::stderr().is_terminal() && !is_plain);
     // Spans for a collector are no lines of the log, and cost nothing where there is none.
     let no_spans = || format!("{}=off", traces::TARGET).parse();
-    let kept = Keeper.with_filter(filter()?.add_directive(no_spans()?));
-    let filter = filter()?.add_directive(no_spans()?);
+    let (kept, kept_handle) = reload::Layer::new(filter()?.add_directive(no_spans()?));
+    let kept = Keeper.with_filter(kept);
+    let (filter, handle) = reload::Layer::new(filter()?.add_directive(no_spans()?));
+    if options.verbose == 0 && variable.is_none() {
+        let change: Change = Box::new(move |level| {
+            let filter = || EnvFilter::new(format!("{},{}=off", directives(level), traces::TARGET));
+            // The log is gone only when the program is.
+            let _ = (kept_handle.reload(filter()), handle.reload(filter()));
+        });
+        let _ = CHANGE.set(change);
+    }
     let traces = Traces::from_environment()?;
     let spans = traces.as_ref().map(|traces| {
         let only = Targets::new().with_target(traces::TARGET, tracing::Level::INFO);

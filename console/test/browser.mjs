@@ -95,6 +95,10 @@ export class Browser {
     await this.picture(name);
     for (const theme of ['light', 'dark']) {
       await this.page.evaluate((next) => (document.documentElement.dataset.theme = next), theme);
+      // Colours change over a moment, however short.
+      await this.page.evaluate(
+        () => new Promise((done) => requestAnimationFrame(() => requestAnimationFrame(done))),
+      );
       await this.page.evaluate(axe);
       const found = await this.page.evaluate(async () => {
         const { violations } = await window.axe.run(document, {

@@ -15,6 +15,9 @@ export async function past(browser, ask) {
   }
   await browser.see('[data-testid=history] ins >> text=3');
   await browser.see('[data-testid=history] >> text=Undo to here');
+  const told = () => page.locator('[data-testid=history] li').count();
+  const asked = await told();
+  assert.equal(await page.locator('[data-testid=history] th:has-text("status.")').count(), 0);
   await browser.inspect('history');
   await page.click('[data-testid=tab-why]');
   await browser.see('[data-testid=why] li');
@@ -27,6 +30,9 @@ export async function past(browser, ask) {
   assert.equal((await ask('PUT', PATH, broken)).code, 200);
   await page.click('[data-testid=tab-history]');
   await browser.see('[data-testid=history] ins >> text="0"');
+  // What only the status says is told to who wants it.
+  await page.uncheck('[data-testid=history] input[type=checkbox]');
+  await browser.until('more is told', told, (count) => count > asked + 1);
   const then = page.locator('[data-testid=history] li', {
     hasText: `revision ${revision}`,
   });

@@ -135,6 +135,47 @@ await step('palette', async () => {
   await page.waitForURL(/\/o\/apps\/v1\/deployments\/default\/hello/);
 });
 
+await step('keyboard', async () => {
+  await browser.go('/k/core/v1/pods?ns=default');
+  await browser.see('[data-row] >> text=broken');
+  const focused = () =>
+    page.evaluate(() => document.activeElement?.textContent?.trim() || document.activeElement?.id);
+  await page.keyboard.press('Tab');
+  assert.equal(await focused(), 'Skip to the page', 'the first stop leads past the menu');
+  await page.keyboard.press('Enter');
+  await page.focus('[data-testid=rows]');
+  await page.keyboard.press('ArrowDown');
+  await page.keyboard.press('ArrowDown');
+  await browser.until('a row has the focus', focused, (name) => /broken|hello|large/.test(name));
+  await page.keyboard.press('Enter');
+  await page.waitForURL(/\/o\/core\/v1\/pods\/default\//);
+  const place = await page.evaluate(() => document.activeElement?.id);
+  assert.equal(place, 'main', 'who listens is told');
+  // A dialog takes the focus, lets go of it with Escape, and changes nothing.
+  await browser.go('/o/apps/v1/deployments/default/hello');
+  await page.focus('[data-testid=delete]');
+  await page.keyboard.press('Enter');
+  await browser.see('dialog[open]');
+  const isInside = () => document.querySelector('dialog').contains(document.activeElement);
+  assert.ok(await page.evaluate(isInside));
+  await page.keyboard.press('Escape');
+  await page.locator('dialog[open]').waitFor({ state: 'detached' });
+  assert.equal((await ask('GET', '/apis/apps/v1/namespaces/default/deployments/hello')).code, 200);
+});
+
+await step('no-answer', async () => {
+  await browser.go('/k/core/v1/pods?ns=default');
+  await browser.see('[data-row] >> text=broken');
+  await browser.context.setOffline(true);
+  await page.click('nav[aria-label=Console] a:has-text("Deployments")');
+  await browser.see('[data-testid=lost]');
+  await browser.see('[data-testid=empty] >> text=The server does not answer');
+  await browser.inspect('no-answer');
+  await browser.context.setOffline(false);
+  await page.locator('[data-testid=lost]').waitFor({ state: 'detached' });
+  await browser.see('[data-row] >> text=hello');
+});
+
 await step('nodes', async () => {
   await browser.go('/nodes');
   await browser.see('[data-testid=node] >> text=Ready');
@@ -185,6 +226,8 @@ await step('many', async () => {
   assert.ok(drawn < 60, `${drawn} rows are drawn`);
   const at = (part) => frames[Math.floor(frames.length * part)].toFixed(1);
   console.log(`frames of ${given.many} rows: median ${at(0.5)} ms, 95th ${at(0.95)} ms`);
+  // A machine that does something else besides has some slow frames, not most of them.
+  assert.ok(Number(at(0.5)) < 50, 'scrolling is not smooth');
   await browser.inspect('many');
   await page.fill('input[type=search]', name);
   await browser.until(

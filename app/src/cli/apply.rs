@@ -1,23 +1,26 @@
 //! `setpoint apply`: brings objects of files into a cluster, by server-side apply.
 
 use std::fmt;
-use std::io::Read;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use clap::Args;
+use clap::{Args, ValueEnum};
 use kube::Api;
-use kube::api::{DynamicObject, Patch, PatchParams};
+use kube::api::{DynamicObject, Patch, PatchParams, ValidationDirective};
 use kube::core::GroupVersionKind;
 use kube::discovery::{ApiResource, Scope, pinned_kind};
 use serde::Serialize;
 use serde_json::Value;
 
 use super::connect::{self, Target};
-use super::exit;
+use super::exit::{self, Failure};
+use super::manifests;
+use super::past::Cluster;
+use super::plan;
 use super::wait::{Waited, parse_duration, until_done};
+use super::warnings;
 use super::{Context, small_runtime};
 
 /// Who owns the fields of what is applied.
@@ -29,6 +32,7 @@ Examples:
   setpoint apply -f manifests/ -n team         all .yaml, .yml and .json files of a directory
   cat job.yaml | setpoint apply -f -           what comes on standard input
   setpoint apply -f job.yaml --dry-run         what would happen
+  setpoint apply -f job.yaml --dry-run=plan    and what would change, and where its pods would go
   setpoint apply -f site.yaml --wait           and wait until it is ready
 
 Fields that somebody else owns are left alone and said, unless --force-conflicts is given.
@@ -56,12 +60,23 @@ pub struct Apply {
     #[arg(long)]
     force_conflicts: bool,
 
-    /// Ask the server what would happen, and change nothing.
-    #[arg(long)]
-    dry_run: bool,
+    /// Change nothing: ask the server what would happen (server), only read the files (client), or
+    /// show what would change and where pods would go (plan).
+    #[arg(long, value_name = "HOW", num_args = 0..=1, require_equals = true)]
+    #[arg(default_value = "none", default_missing_value = "server")]
+    dry_run: DryRun,
+
+    /// What becomes of fields that the server does not know: it refuses them (strict), warns of
+    /// them (warn) or drops them (ignore).
+    #[arg(long, value_name = "HOW", default_value = "strict")]
+    validate: Validation,
+
+    /// As kubectl calls what is always done here.
+    #[arg(long, hide = true)]
+    server_side: bool,
 
     /// Wait until all are ready, and say on stderr what they wait for.
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long)]
     wait: bool,
 
     /// How long is waited with --wait, for each.
@@ -69,9 +84,38 @@ pub struct Apply {
     timeout: Duration,
 }
 
+/// How much is only tried.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum DryRun {
+    None,
+    Client,
+    Server,
+    Plan,
+}
+
+/// What becomes of fields that nobody knows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(super) enum Validation {
+    #[value(alias = "true")]
+    Strict,
+    Warn,
+    #[value(alias = "false")]
+    Ignore,
+}
+
+impl Validation {
+    fn directive(self) -> ValidationDirective {
+        match self {
+            Validation::Strict => ValidationDirective::Strict,
+            Validation::Warn => ValidationDirective::Warn,
+            Validation::Ignore => ValidationDirective::Ignore,
+        }
+    }
+}
+
 /// What became of one object.
 #[derive(Serialize)]
-struct Applied {
+pub(super) struct Applied {
     kind: String,
     namespace: String,
     name: String,
@@ -89,21 +133,27 @@ impl fmt::Display for Applied {
 
 impl Apply {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
-        let mut objects = Vec::new();
-        for file in &self.files {
-            for path in files_of(file)? {
-                let read = read(&path)?;
-                objects.extend(read.into_iter().map(|object| (path.clone(), object)));
-            }
-        }
-        if objects.is_empty() {
-            bail!("there is no object in what was given with -f");
+        let objects = manifests::read_all(&self.files)?;
+        if self.wait && self.dry_run != DryRun::None {
+            let what = "--wait with --dry-run: nothing is made that could be waited for";
+            return Err(Failure::new(exit::USAGE, what).into());
         }
         small_runtime()?.block_on(async {
+            if self.dry_run == DryRun::Plan {
+                let cluster = Cluster::connect(&self.target).await?;
+                let objects = objects.into_iter().map(|(_, object)| object).collect();
+                return plan::show(context, &cluster, objects, "").await;
+            }
             let client = connect::connect(&self.target, MANAGER).await?.client;
+            let manner = Manner {
+                namespace: &self.target.namespace(&client),
+                is_forced: self.force_conflicts,
+                dry_run: self.dry_run,
+                validate: self.validate,
+            };
             let mut all = Vec::new();
             for (path, object) in objects {
-                let applied = self.apply(&client, object).await;
+                let applied = apply(&client, object, &manner).await;
                 let (applied, api) = applied.with_context(|| path.display().to_string())?;
                 context.output.print(&applied)?;
                 all.push((applied, api));
@@ -119,7 +169,10 @@ impl Apply {
 
     async fn wait_for(&self, applied: &Applied, api: &Api<DynamicObject>) -> Result<()> {
         let what = format!("{}/{}", applied.kind, applied.name);
-        let hint = format!("kubectl describe {what} -n {}", self.target.namespace);
+        let hint = match applied.namespace.as_str() {
+            "" => format!("setpoint why {what}"),
+            namespace => format!("setpoint why {what} -n {namespace}"),
+        };
         let waited = Waited { what: &what, timeout: self.timeout, hint };
         let look = || async {
             match api.get_opt(&applied.name).await.map_err(said)? {
@@ -129,45 +182,64 @@ impl Apply {
         };
         until_done(&waited, look).await
     }
+}
 
-    async fn apply(
-        &self,
-        client: &kube::Client,
-        object: Value,
-    ) -> Result<(Applied, Api<DynamicObject>)> {
-        let (resource, scope) = resource_of(client, &object).await?;
-        let mut object: DynamicObject =
-            serde_json::from_value(object).context("not an object of Kubernetes")?;
-        let name = object.metadata.name.clone().context("metadata.name is missing")?;
-        let api: Api<DynamicObject> = match scope {
-            Scope::Cluster => Api::all_with(client.clone(), &resource),
-            Scope::Namespaced => {
-                let said =
-                    object.metadata.namespace.get_or_insert_with(|| self.target.namespace.clone());
-                Api::namespaced_with(client.clone(), said, &resource)
-            }
-        };
-        let revision = |object: &DynamicObject| object.metadata.resource_version.clone();
-        let before = api.get_opt(&name).await.map_err(said)?.as_ref().and_then(revision);
-        let mut parameters = PatchParams::apply(MANAGER);
-        parameters.force = self.force_conflicts;
-        parameters.dry_run = self.dry_run;
-        let after = api.patch(&name, &parameters, &Patch::Apply(&object)).await.map_err(said)?;
-        let what = match before {
-            None => "created",
-            before if before == revision(&after) => "unchanged",
-            _ => "configured",
-        };
-        let group = if resource.group.is_empty() { "" } else { "." };
-        let applied = Applied {
-            kind: format!("{}{group}{}", resource.kind.to_lowercase(), resource.group),
-            namespace: object.metadata.namespace.unwrap_or_default(),
-            name,
-            what,
-            dry_run: self.dry_run,
-        };
-        Ok((applied, api))
-    }
+/// How an object is brought.
+pub(super) struct Manner<'a> {
+    /// Where it goes, unless it says so itself.
+    pub namespace: &'a str,
+    pub is_forced: bool,
+    pub dry_run: DryRun,
+    pub validate: Validation,
+}
+
+pub(super) async fn apply(
+    client: &kube::Client,
+    object: Value,
+    manner: &Manner<'_>,
+) -> Result<(Applied, Api<DynamicObject>)> {
+    let (resource, scope) = resource_of(client, &object).await?;
+    let mut object: DynamicObject =
+        serde_json::from_value(object).context("not an object of Kubernetes")?;
+    let name = object.metadata.name.clone().context("metadata.name is missing")?;
+    let api: Api<DynamicObject> = match scope {
+        Scope::Cluster => Api::all_with(client.clone(), &resource),
+        Scope::Namespaced => {
+            let meant = || manner.namespace.to_owned();
+            let said = object.metadata.namespace.get_or_insert_with(meant);
+            Api::namespaced_with(client.clone(), said, &resource)
+        }
+    };
+    let revision = |object: &DynamicObject| object.metadata.resource_version.clone();
+    let before = api.get_opt(&name).await.map_err(said)?.as_ref().and_then(revision);
+    let mut parameters = PatchParams::apply(MANAGER);
+    parameters.force = manner.is_forced;
+    parameters.dry_run = manner.dry_run == DryRun::Server;
+    parameters.field_validation = Some(manner.validate.directive());
+    let request = kube::core::Request::new(api.resource_url());
+    let request = request.patch(&name, &parameters, &Patch::Apply(&object))?;
+    let after = match manner.dry_run {
+        // What would change is the server's to say.
+        DryRun::Client => None,
+        _ => {
+            let after = warnings::send(client, request).await?;
+            after["metadata"]["resourceVersion"].as_str().map(str::to_owned)
+        }
+    };
+    let what = match before {
+        None => "created",
+        before if before == after => "unchanged",
+        _ => "configured",
+    };
+    let group = if resource.group.is_empty() { "" } else { "." };
+    let applied = Applied {
+        kind: format!("{}{group}{}", resource.kind.to_lowercase(), resource.group),
+        namespace: object.metadata.namespace.unwrap_or_default(),
+        name,
+        what,
+        dry_run: manner.dry_run != DryRun::None,
+    };
+    Ok((applied, api))
 }
 
 /// What the server said, in its own words.
@@ -191,61 +263,4 @@ async fn resource_of(client: &kube::Client, object: &Value) -> Result<(ApiResour
         format!("the cluster does not serve {kind} of {api_version}; see `kubectl api-resources`")
     })?;
     Ok((resource, capabilities.scope))
-}
-
-/// The files that are meant, in the order of their names.
-pub(super) fn files_of(path: &Path) -> Result<Vec<PathBuf>> {
-    if !path.is_dir() {
-        return Ok(vec![path.to_owned()]);
-    }
-    let reading = || format!("could not read the directory {}", path.display());
-    let mut files = Vec::new();
-    for entry in std::fs::read_dir(path).with_context(reading)? {
-        let file = entry.with_context(reading)?.path();
-        let end = file.extension().and_then(|end| end.to_str()).unwrap_or_default();
-        if matches!(end, "yaml" | "yml" | "json") {
-            files.push(file);
-        }
-    }
-    files.sort();
-    Ok(files)
-}
-
-pub(super) fn read(path: &Path) -> Result<Vec<Value>> {
-    let reading = || format!("could not read {}", path.display());
-    let text = match path.to_str() {
-        Some("-") => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).with_context(reading)?;
-            text
-        }
-        _ => std::fs::read_to_string(path).with_context(reading)?,
-    };
-    let documents: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(reading)?;
-    Ok(documents.into_iter().flat_map(objects_of).collect())
-}
-
-/// A document is an object, a list of objects, or nothing.
-fn objects_of(mut document: Value) -> Vec<Value> {
-    let is_list = document["kind"].as_str().is_some_and(|kind| kind.ends_with("List"));
-    match document.get_mut("items").map(Value::take) {
-        Some(Value::Array(items)) if is_list => items,
-        _ if document.is_null() => Vec::new(),
-        _ => vec![document],
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn a_document_is_an_object_a_list_or_nothing() {
-        let count = |document: Value| objects_of(document).len();
-        assert_eq!(count(Value::Null), 0);
-        assert_eq!(count(json!({"kind": "Pod"})), 1);
-        assert_eq!(count(json!({"kind": "List", "items": [{"kind": "Pod"}, {"kind": "Pod"}]})), 2);
-    }
 }

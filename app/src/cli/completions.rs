@@ -1,4 +1,7 @@
 //! `setpoint completions`: scripts that let a shell complete the command line.
+//!
+//! Commands and options are in the scripts; kinds, names, namespaces and contexts are asked of the
+//! cluster while somebody types (`candidates.rs`), in the shells that most people use.
 
 use std::io::Write;
 use std::process::ExitCode;
@@ -13,7 +16,38 @@ const AFTER_HELP: &str = "\
 Examples:
   source <(setpoint completions bash)
   setpoint completions zsh > ~/.zfunc/_setpoint
-  setpoint completions fish > ~/.config/fish/completions/setpoint.fish";
+  setpoint completions fish > ~/.config/fish/completions/setpoint.fish
+
+In bash, zsh and fish, kinds, names, namespaces and contexts of the cluster are completed too.";
+
+/// What the scripts add to the words they know: those that the cluster knows.
+const LIVE_BASH: &str = r#"
+_setpoint_live() {
+    _setpoint "$@"
+    local current="${COMP_WORDS[COMP_CWORD]}" word
+    while IFS= read -r word; do
+        [ -n "$word" ] && COMPREPLY+=("$word")
+    done < <(setpoint candidates -- "${COMP_WORDS[@]:1:COMP_CWORD}" 2>/dev/null)
+}
+complete -F _setpoint_live -o nosort -o bashdefault -o default setpoint
+"#;
+const LIVE_ZSH: &str = r#"
+_setpoint_live() {
+    local -a words_found
+    words_found=("${(@f)$(setpoint candidates -- "${(@)words[2,CURRENT]}" 2>/dev/null)}")
+    words_found=("${(@)words_found:#}")
+    (( ${#words_found} )) && compadd -- "${words_found[@]}"
+    _setpoint "$@"
+}
+compdef _setpoint_live setpoint
+"#;
+const LIVE_FISH: &str = r#"
+function __setpoint_candidates
+    set -l words (commandline -opc) (commandline -ct)
+    setpoint candidates -- $words[2..-1] 2>/dev/null
+end
+complete -c setpoint -f -a '(__setpoint_candidates)'
+"#;
 
 /// Print a script that completes commands and options in a shell.
 #[derive(Args)]
@@ -28,6 +62,13 @@ impl Completions {
         // Into memory first: the generator panics when its output is closed.
         let mut script = Vec::new();
         clap_complete::generate(self.shell, &mut definition(), "setpoint", &mut script);
+        let live = match self.shell {
+            Shell::Bash => LIVE_BASH,
+            Shell::Zsh => LIVE_ZSH,
+            Shell::Fish => LIVE_FISH,
+            _ => "",
+        };
+        script.extend_from_slice(live.as_bytes());
         std::io::stdout().lock().write_all(&script)?;
         Ok(ExitCode::SUCCESS)
     }

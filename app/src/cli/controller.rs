@@ -14,6 +14,7 @@ use super::serving::{self, Component, KEYS_DIRECTORY, NodeResources, parse_named
 use super::start;
 use crate::components::Components;
 use crate::config::{self, StoreKind};
+use crate::database::Databases;
 use crate::directories;
 use crate::listener::Listen;
 use crate::node_name;
@@ -104,6 +105,7 @@ impl Controller {
                 fake_nodes,
                 node_resources: self.node_resources.named.clone(),
             },
+            databases: Databases::Never,
             output: context.output,
         })
     }

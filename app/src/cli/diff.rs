@@ -2,7 +2,7 @@
 
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Result, bail};
 use apiserver::history::diff::{Change, between};
 use clap::Args;
 use serde_json::{Value, json};
@@ -68,12 +68,18 @@ impl Diff {
         let newest = cluster.get(&format!("{GROUP}/timeline")).await?["newest"]["revision"].clone();
         let now = newest.to_string();
         let after = self.read(&cluster, self.to.as_deref().or(Some(&now)), &path).await?;
+        if before.is_null() && after.is_null() {
+            bail!("{} was there at neither moment", kind.name_of(&name));
+        }
         let mut changes = between(&before, &after);
         if !self.status {
             changes.retain(Change::is_wanted);
         }
         let told: Vec<Value> = changes.iter().map(Change::to_json).collect();
-        let lines: Vec<String> = told.iter().map(difference).collect();
+        let mut lines: Vec<String> = told.iter().map(difference).collect();
+        if before.is_null() {
+            lines.insert(0, format!("{} was not there then", kind.name_of(&name)));
+        }
         let text = match lines.is_empty() {
             true => "nothing differs".to_owned(),
             false => lines.join("\n"),

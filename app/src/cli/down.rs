@@ -13,6 +13,7 @@ use tokio::time::{Instant, sleep};
 use super::{Context, small_runtime};
 use crate::directories;
 use crate::instance::Instance;
+use crate::kubeconfig;
 use crate::node_agent;
 use crate::process;
 
@@ -24,8 +25,8 @@ Examples:
   setpoint down --pods                and end the pods of this machine as well
   setpoint down --data-dir ./data     the one of another data directory
 
-Data is kept. Pods go on running, and are found again by the next `setpoint up`, unless --pods says
-otherwise. When nothing runs, that is said and the exit code is 0.";
+Data is kept. The context that `up` put into your kubeconfig is taken out of it. Pods go on running,
+and are found again by the next `setpoint up`, unless --pods says otherwise. When nothing runs, that is said and the exit code is 0.";
 
 /// Stop what runs, and wait until it has stopped.
 #[derive(Args)]
@@ -56,13 +57,15 @@ impl Down {
             }
             None => None,
         };
+        // It may never have been there, or be somebody else's to write.
+        let kubeconfig = kubeconfig::remove_from_users(&data_dir).ok().flatten();
         let state = if pid.is_some() { "stopped" } else { "not-running" };
         let containers = match self.pods {
             true => small_runtime()?.block_on(node_agent::stop_containers(&data_dir))?,
             false => small_runtime()?.block_on(node_agent::count_containers(&data_dir)),
         };
         let containers = Containers { count: containers, are_stopped: self.pods };
-        context.output.print(&Report { state, pid, data_dir, containers })?;
+        context.output.print(&Report { state, pid, data_dir, kubeconfig, containers })?;
         Ok(ExitCode::SUCCESS)
     }
 
@@ -94,6 +97,8 @@ struct Report {
     state: &'static str,
     pid: Option<u32>,
     data_dir: PathBuf,
+    /// The file that its context was taken out of.
+    kubeconfig: Option<PathBuf>,
     containers: Containers,
 }
 

@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Context;
+use super::past::Refused;
 
 pub const FAILED: u8 = 1;
 /// The command line is wrong; clap ends with it by itself.
@@ -69,12 +70,14 @@ pub fn text() -> String {
 pub struct Failure {
     pub code: u8,
     pub what: String,
+    /// What it looks like, on lines of its own.
+    pub shown: Option<String>,
     pub hint: Option<String>,
 }
 
 impl Failure {
     pub fn new(code: u8, what: impl Into<String>) -> Failure {
-        Failure { code, what: what.into(), hint: None }
+        Failure { code, what: what.into(), shown: None, hint: None }
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
@@ -110,6 +113,12 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
     error.chain().find_map(code_of_cause).unwrap_or(FAILED)
 }
 
+/// What is shown of a failure besides its line.
+pub fn shown_of(error: &anyhow::Error) -> Option<String> {
+    let mut failures = error.chain().filter_map(|cause| cause.downcast_ref::<Failure>());
+    failures.find_map(|failure| failure.shown.clone())
+}
+
 /// What to do about an error, where somebody has said so.
 pub fn hint_of(error: &anyhow::Error) -> Option<String> {
     let mut failures = error.chain().filter_map(|cause| cause.downcast_ref::<Failure>());
@@ -122,6 +131,9 @@ fn code_of_cause(cause: &(dyn std::error::Error + 'static)) -> Option<u8> {
     }
     if let Some(kube::Error::Api(status)) = cause.downcast_ref::<kube::Error>() {
         return of_answer(status.code);
+    }
+    if let Some(refused) = cause.downcast_ref::<Refused>() {
+        return of_answer(refused.code);
     }
     let error = cause.downcast_ref::<reconcile::Error>()?;
     error.code().and_then(of_answer)

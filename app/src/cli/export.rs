@@ -3,6 +3,7 @@
 //! The file is lines of JSON. The first says what it is, the last how many lines there are and what
 //! they hash to, so that half a file is no file. Secrets are one sealed line, or left out.
 
+use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{BufRead, BufReader, BufWriter, Write};
 use std::path::{Path, PathBuf};
@@ -257,48 +258,69 @@ pub fn read(path: &Path) -> Result<Read> {
     }
 }
 
+/// An object of an export: group, kind, namespace and name.
+pub type Who = (String, String, String, String);
+
+/// Names an object, whatever version of its kind it is of.
+pub fn who(api_version: &Value, kind: &Value, namespace: &Value, name: &Value) -> Who {
+    let group = text(api_version).split_once('/').map_or("", |(group, _)| group);
+    (group.into(), text(kind).into(), text(namespace).into(), text(name).into())
+}
+
+/// What happened to each object, as an export tells it, newest first.
+pub fn windows(changes: &[Value]) -> BTreeMap<Who, Vec<Value>> {
+    let mut windows: BTreeMap<Who, Vec<Value>> = BTreeMap::new();
+    let mut last: BTreeMap<Who, Value> = BTreeMap::new();
+    for change in changes {
+        for part in items(&change["changes"]) {
+            let who = who(&part["apiVersion"], &part["kind"], &part["namespace"], &part["name"]);
+            let after = part["object"].clone();
+            let before = last.insert(who.clone(), after.clone()).unwrap_or_default();
+            windows.entry(who).or_default().push(told(change, &before, &after));
+        }
+    }
+    windows.values_mut().for_each(|window| window.reverse());
+    windows
+}
+
+/// A change of an object, as `revisions` of the API tells it.
+fn told(change: &Value, before: &Value, after: &Value) -> Value {
+    let kind = match (before, after) {
+        (_, Value::Null) => "Deleted",
+        (Value::Null, object) => match object["metadata"]["generation"].as_u64() {
+            None | Some(0 | 1) => "Created",
+            _ => "Changed",
+        },
+        _ => "Changed",
+    };
+    let changes = match before.is_null() || after.is_null() {
+        true => Vec::new(),
+        false => diff::between(before, after),
+    };
+    let mut told = change.clone();
+    told["type"] = json!(kind);
+    told["cause"] = match change["cause"].as_u64() {
+        Some(cause) => json!({"revision": cause}),
+        None => Value::Null,
+    };
+    told["changes"] = changes.iter().map(diff::Change::to_json).collect();
+    told
+}
+
 /// What happened to an object, as an export tells it, newest first.
 pub fn revisions(path: &Path, named: &Named, namespace: &str) -> Result<Value> {
-    let read = read(path)?;
     let (word, name) = named.parts()?;
     let word = word.split('.').next().unwrap_or(word).to_lowercase();
     let is_kind = |kind: &str| {
         let kind = kind.to_lowercase();
         kind == word || format!("{kind}s") == word || format!("{kind}es") == word
     };
-    let mut revisions = Vec::new();
-    let mut before = Value::Null;
-    for change in &read.changes {
-        for part in items(&change["changes"]) {
-            let place = part["namespace"].as_str().unwrap_or(namespace);
-            if !is_kind(text(&part["kind"])) || part["name"] != name || place != namespace {
-                continue;
-            }
-            let after = part["object"].clone();
-            let kind = match (&before, &after) {
-                (_, Value::Null) => "Deleted",
-                (Value::Null, object) => match object["metadata"]["generation"].as_u64() {
-                    None | Some(0 | 1) => "Created",
-                    _ => "Changed",
-                },
-                _ => "Changed",
-            };
-            let changes = match before.is_null() || after.is_null() {
-                true => Vec::new(),
-                false => diff::between(&before, &after),
-            };
-            let mut told = change.clone();
-            told["type"] = json!(kind);
-            told["cause"] = match change["cause"].as_u64() {
-                Some(cause) => json!({"revision": cause}),
-                None => Value::Null,
-            };
-            told["changes"] = changes.iter().map(diff::Change::to_json).collect();
-            revisions.push(told);
-            before = after;
-        }
-    }
-    revisions.reverse();
+    let is_meant = |(_, kind, place, own): &Who| {
+        is_kind(kind) && own == name && (place == namespace || place.is_empty())
+    };
+    let windows = windows(&read(path)?.changes);
+    let found = windows.into_iter().find(|(who, _)| is_meant(who));
+    let revisions = found.map(|(_, window)| window).unwrap_or_default();
     Ok(json!({"kind": "RevisionList", "items": revisions}))
 }
 

@@ -92,7 +92,7 @@ impl Get {
         cluster: &Cluster,
         (prefix, kind, name): (&str, &Kind, &str),
     ) -> Result<()> {
-        let namespace = if self.all_namespaces { "" } else { &self.target.namespace };
+        let namespace = if self.all_namespaces { "" } else { &cluster.namespace };
         let path = format!(
             "{prefix}{}?labelSelector={}&fieldSelector={}",
             kind.path(namespace, name),
@@ -102,17 +102,29 @@ impl Get {
         let is_text = context.output.is_for_people();
         let accept = if is_text { TABLE } else { "application/json" };
         let found = cluster.get_as(&path, accept).await;
-        let found = match prefix.is_empty() {
-            true => found?,
-            false => found.map_err(past::without_past)?,
+        let found = match (found, prefix.is_empty()) {
+            (Ok(found), _) => found,
+            (Err(error), true) => return Err(cluster.with_nearest(error, kind, name).await),
+            (Err(error), false) => return Err(past::without_past(error)),
         };
+        // No revision is before the first: it was before the cluster was.
+        let is_unborn = !prefix.is_empty() && found["metadata"]["resourceVersion"] == "0";
         let shown = match is_text {
+            true if is_unborn => born_later(cluster).await?,
             true => table(&found, self.all_namespaces && kind.is_namespaced),
             false => String::new(),
         };
         context.output.print(&Printed::new(found, shown))?;
         Ok(())
     }
+}
+
+/// What is said of a moment before the cluster was.
+async fn born_later(cluster: &Cluster) -> Result<String> {
+    let oldest = &cluster.get(&format!("{GROUP}/timeline")).await?["oldest"];
+    let (time, revision) = (text(&oldest["time"]), &oldest["revision"]);
+    let told = "No resources found: this cluster began later";
+    Ok(format!("{told}, at {time} with revision {revision}"))
 }
 
 /// The columns that are for everybody, or the names where there are no columns.

@@ -46,7 +46,10 @@ impl History {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         small_runtime()?.block_on(async {
             let list = match &self.file {
-                Some(file) => super::export::revisions(file, &self.object, &self.target.namespace)?,
+                Some(file) => {
+                    let namespace = self.target.namespace.as_deref().unwrap_or("default");
+                    super::export::revisions(file, &self.object, namespace)?
+                }
                 None => self.ask().await?,
             };
             let shown = Printed::new(list.clone(), table(&list));
@@ -80,7 +83,7 @@ impl History {
 }
 
 /// Whether somebody wanted the change: more than the status changed.
-fn is_wanted(item: &Value) -> bool {
+pub fn is_wanted(item: &Value) -> bool {
     let is_status = |change: &Value| {
         let path = text(&change["path"]);
         path == "status" || path.starts_with("status.") || path.starts_with("status[")
@@ -98,9 +101,13 @@ fn table(list: &Value) -> String {
             Some(cause) => format!("   because of {cause}{}", named(&item["cause"]["object"])),
             None => String::new(),
         };
+        // A revision of the cluster that it was brought from means nothing here.
+        let revision = match item["source"]["revision"].as_u64() {
+            Some(elsewhere) => format!("imported:{elsewhere}"),
+            None => item["revision"].to_string(),
+        };
         lines.push(format!(
-            "{}   {}   {}   by {user}{by}{cause}",
-            item["revision"],
+            "{revision}   {}   {}   by {user}{by}{cause}",
             text(&item["time"]),
             text(&item["type"])
         ));

@@ -3,6 +3,7 @@
 //! The file is read and checked whole, and its secrets are opened, before anything is written. What
 //! controllers make is left to them, what is there already is left alone.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -11,8 +12,9 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::connect::Target;
-use super::export;
-use super::past::{self, Cluster, Kind, Printed, items, text};
+use super::export::{self, Who};
+use super::history;
+use super::past::{self, Cluster, GROUP, Kind, Printed, items, text};
 use super::sealed::{self, Passphrase};
 use super::{Context, small_runtime};
 
@@ -61,7 +63,8 @@ Examples:
   setpoint import cluster.setpoint --without-secrets --dry-run
 
 What is there already is left alone. What was made by controllers is not brought: they make it
-again. The history stays in the file: `setpoint history OBJECT --file FILE` reads it.
+again. What happened to the objects that are brought comes with them: `setpoint history` tells of it
+behind what happened here. Of everything else the file tells: `setpoint history OBJECT --file FILE`.
 
 Exit codes:
   0  all that was to be brought is there
@@ -92,12 +95,21 @@ struct Counts {
     created: usize,
     there: usize,
     left: usize,
+    /// Changes of the past that came with objects.
+    changes: usize,
     refused: Vec<String>,
+}
+
+/// What an export brings.
+struct Brought {
+    objects: Vec<Value>,
+    /// What happened to each object.
+    windows: BTreeMap<Who, Vec<Value>>,
 }
 
 impl Import {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
-        let mut objects = self.read()?;
+        let Brought { mut objects, windows } = self.read()?;
         objects.sort_by_key(|object| {
             let kind = text(&object["kind"]);
             FIRST.iter().position(|first| *first == kind).unwrap_or(FIRST.len())
@@ -113,7 +125,7 @@ impl Import {
                     // What was defined a moment ago is served by now.
                     kinds = cluster.kinds().await?;
                 }
-                self.bring(&cluster, &kinds, object, &mut counts).await?;
+                self.bring(&cluster, (&kinds, &windows), object, &mut counts).await?;
             }
             context.output.print(&told(&counts, self.dry_run))?;
             let is_well = counts.refused.is_empty();
@@ -122,8 +134,9 @@ impl Import {
     }
 
     /// All objects of the file, its secrets opened.
-    fn read(&self) -> Result<Vec<Value>> {
+    fn read(&self) -> Result<Brought> {
         let read = export::read(&self.file)?;
+        let windows = export::windows(&read.changes);
         let mut objects = read.objects;
         if let Some(sealed) = read.secrets
             && let Some(passphrase) = self.passphrase.read()?
@@ -133,13 +146,13 @@ impl Import {
                 serde_json::from_slice(&opened).context("the sealed secrets are no list")?;
             objects.extend(items(&secrets).iter().cloned());
         }
-        Ok(objects)
+        Ok(Brought { objects, windows })
     }
 
     async fn bring(
         &self,
         cluster: &Cluster,
-        kinds: &[Kind],
+        (kinds, windows): (&[Kind], &BTreeMap<Who, Vec<Value>>),
         mut object: Value,
         counts: &mut Counts,
     ) -> Result<()> {
@@ -157,7 +170,14 @@ impl Import {
         let dry = if self.dry_run { "?dryRun=All" } else { "" };
         let path = format!("{}{dry}", kind.path(&namespace, ""));
         match cluster.post(&path, object.to_string()).await {
-            Ok(_) => counts.created += 1,
+            Ok(_) => {
+                counts.created += 1;
+                if let Some(window) = windows.get(&who_is(&object)).filter(|_| !self.dry_run) {
+                    let name = text(&object["metadata"]["name"]);
+                    let path = kind.path(&namespace, name);
+                    counts.changes += bring_past(cluster, &path, window).await?;
+                }
+            }
             Err(error) => match past::code_of(&error) {
                 Some(409) => counts.there += 1,
                 Some(_) => counts.refused.push(format!("{name}: {error}")),
@@ -165,6 +185,24 @@ impl Import {
             },
         }
         Ok(())
+    }
+}
+
+fn who_is(object: &Value) -> Who {
+    let metadata = &object["metadata"];
+    export::who(&object["apiVersion"], &object["kind"], &metadata["namespace"], &metadata["name"])
+}
+
+/// Tells what happened to an object before it was brought; what only its status said is left out.
+/// Answers how many changes are kept.
+async fn bring_past(cluster: &Cluster, path: &str, window: &[Value]) -> Result<usize> {
+    let items: Vec<&Value> = window.iter().filter(|item| history::is_wanted(item)).collect();
+    let body = json!({"items": items}).to_string();
+    match cluster.post(&format!("{GROUP}/imported/{path}"), body).await {
+        Ok(answer) => Ok(answer["items"].as_u64().and_then(|it| it.try_into().ok()).unwrap_or(0)),
+        // A cluster of others keeps no past, and who may make objects may not tell of theirs.
+        Err(error) if past::code_of(&error).is_some() => Ok(0),
+        Err(error) => Err(error),
     }
 }
 
@@ -229,15 +267,17 @@ fn strip(object: &mut Value) {
 fn told(counts: &Counts, is_dry: bool) -> Printed {
     let note = if is_dry { " (dry run)" } else { "" };
     let mut lines = vec![format!(
-        "{} created, {} there already, {} left to the cluster, {} refused{note}",
+        "{} created with {} changes of their history, {} there already, {} left to the cluster, \
+         {} refused{note}",
         counts.created,
+        counts.changes,
         counts.there,
         counts.left,
         counts.refused.len()
     )];
     lines.extend(counts.refused.iter().map(|line| format!("    {line}")));
-    let value = json!({"created": counts.created, "there": counts.there, "left": counts.left,
-        "refused": counts.refused, "dryRun": is_dry});
+    let value = json!({"created": counts.created, "changes": counts.changes,
+        "there": counts.there, "left": counts.left, "refused": counts.refused, "dryRun": is_dry});
     Printed::new(value, lines.join("\n"))
 }
 

@@ -2,10 +2,11 @@
 //! which is run with the cluster that our own commands would ask.
 
 use std::ffi::{OsStr, OsString};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 use anyhow::{Context as _, Result, anyhow};
+use clap::error::ErrorKind;
 
 use super::connect::{Chosen, NO_CLUSTER, Target};
 use super::exit::{self, Failure};
@@ -73,19 +74,7 @@ pub fn run(words: &[OsString], context: &Context) -> Result<ExitCode> {
         let hint = "install it: https://kubernetes.io/docs/tasks/tools/";
         anyhow!(Failure::new(exit::FAILED, what).hint(hint))
     })?;
-    let asked = Asked::of(rest);
-    let mut command = Command::new(kubectl);
-    command.arg(&*verb);
-    match asked.chosen()? {
-        Chosen::Local(path) => {
-            command.arg("--kubeconfig").arg(path);
-        }
-        // It says so itself, or finds it as it always does.
-        Chosen::File(_) | Chosen::Usual => {}
-        Chosen::None if needs_no_cluster(&verb) => {}
-        Chosen::None => return Err(anyhow!(Failure::new(exit::FAILED, NO_CLUSTER))),
-    }
-    command.args(asked.words);
+    let mut command = Asked::of(rest).command(&kubectl, &verb)?;
     // What stands before the verb was read by us.
     let format = match context.output.format {
         Format::Text => None,
@@ -98,6 +87,31 @@ pub fn run(words: &[OsString], context: &Context) -> Result<ExitCode> {
         command.args(["-o", format]);
     }
     pass_on(&mut command)
+}
+
+/// Commands that kubectl has under the same name, with more options.
+const SHARED: [&str; 5] = ["apply", "diff", "events", "get", "logs"];
+/// Options of ours that kubectl could not fulfil.
+const OURS: [&str; 3] = ["--at", "--operator", "--file"];
+
+/// Has kubectl do what our command of the same name does not know, such as `get -o jsonpath=...`.
+pub fn instead(words: &[OsString], error: &clap::Error) -> Option<ExitCode> {
+    let is_unknown = matches!(error.kind(), ErrorKind::UnknownArgument | ErrorKind::InvalidValue);
+    let (verb, rest) = words.get(1..)?.split_first()?;
+    let is_ours = |word: &OsString| {
+        let word = word.to_string_lossy();
+        OURS.iter().any(|option| *word == **option || word.starts_with(&format!("{option}=")))
+    };
+    let is_shared = SHARED.iter().any(|name| verb == name);
+    if !is_unknown || !is_shared || rest.iter().any(is_ours) {
+        return None;
+    }
+    let kubectl = on_path("kubectl")?;
+    let run = || {
+        let asked = Asked::of(rest);
+        pass_on(&mut asked.command(&kubectl, &verb.to_string_lossy())?)
+    };
+    Some(run().unwrap_or_else(|error| super::failed(&error)))
 }
 
 /// Nobody has such a command.
@@ -150,9 +164,25 @@ impl Asked {
                 _ => kept.push(word.clone()),
             }
         }
-        let namespace = String::new();
-        let target = Target { kubeconfig: None, context: None, data_dir, namespace };
+        let target = Target { data_dir, ..Target::default() };
         Asked { target, words: kept, says_cluster }
+    }
+
+    /// What kubectl is called with.
+    fn command(&self, kubectl: &Path, verb: &str) -> Result<Command> {
+        let mut command = Command::new(kubectl);
+        command.arg(verb);
+        match self.chosen()? {
+            Chosen::Local(path) => {
+                command.arg("--kubeconfig").arg(path);
+            }
+            // It says so itself, or finds it as it always does.
+            Chosen::File(_) | Chosen::Usual | Chosen::Around => {}
+            Chosen::None if needs_no_cluster(verb) => {}
+            Chosen::None => return Err(anyhow!(Failure::new(exit::FAILED, NO_CLUSTER))),
+        }
+        command.args(&self.words);
+        Ok(command)
     }
 
     fn chosen(&self) -> Result<Chosen> {

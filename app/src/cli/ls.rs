@@ -79,6 +79,12 @@ pub fn remember(data: &Path) {
     let _ = fs::create_dir_all(&state).and_then(|()| fs::write(state.join(FILE_NAME), text));
 }
 
+/// The other data directories that are remembered.
+pub fn others(data: &Path) -> Vec<PathBuf> {
+    let Ok(state) = directories::state() else { return Vec::new() };
+    known(&state).into_iter().filter(|path| path != data).collect()
+}
+
 fn known(state: &Path) -> BTreeSet<PathBuf> {
     let text = fs::read_to_string(state.join(FILE_NAME)).unwrap_or_default();
     text.lines().filter(|line| !line.is_empty()).map(PathBuf::from).collect()

@@ -1,6 +1,7 @@
 //! The command line: one file per command, and one line per command in the list below.
 
 mod apply;
+mod candidates;
 mod cluster;
 mod completions;
 mod config;
@@ -22,6 +23,7 @@ mod kubectl;
 mod logs;
 mod ls;
 mod man;
+mod manifests;
 mod operator;
 mod past;
 mod paths;
@@ -32,6 +34,7 @@ mod serve;
 mod service;
 mod serving;
 mod snapshot;
+mod spans;
 mod start;
 mod status;
 mod storage;
@@ -42,6 +45,7 @@ mod up;
 mod version;
 mod vm;
 mod wait;
+mod warnings;
 mod web;
 mod why;
 
@@ -148,6 +152,7 @@ commands! {
     service::Service,
     version::Version,
     completions::Completions,
+    candidates::Candidates,
     man::Man,
     exit::ExitCodes,
     echo::EchoServer,
@@ -198,20 +203,33 @@ struct Context {
 
 /// Does what the command line says.
 pub fn run(began: Instant) -> ExitCode {
-    let CommandLine { global, command } = CommandLine::parse_from(arguments());
+    let words = arguments();
+    let CommandLine { global, command } = match CommandLine::try_parse_from(&words) {
+        Ok(line) => line,
+        Err(error) => match kubectl::instead(&words, &error) {
+            Some(code) => return code,
+            None => error.exit(),
+        },
+    };
     let output = Output { format: global.output };
     output::choose_colour(global.color);
     match command.run(&Context { began, global, output }) {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("error: {}", output::one_line(&error));
-            if let Some(hint) = exit::hint_of(&error) {
-                eprintln!("hint: {hint}");
-            }
-            ExitCode::from(exit::code_of(&error))
-        }
+        Err(error) => failed(&error),
     }
+}
+
+/// Says why something failed and what to do about it; the code that it comes to.
+fn failed(error: &anyhow::Error) -> ExitCode {
+    eprintln!("error: {}", output::one_line(error));
+    if let Some(shown) = exit::shown_of(error) {
+        eprintln!("{shown}");
+    }
+    if let Some(hint) = exit::hint_of(error) {
+        eprintln!("hint: {hint}");
+    }
+    ExitCode::from(exit::code_of(error))
 }
 
 /// Whether kubectl runs us, as a plugin of its own: then its cluster is meant.

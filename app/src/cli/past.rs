@@ -6,12 +6,16 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::connect::{self, Target};
+use super::exit::{self, Failure};
+use crate::config::nearest;
 
 /// The group that answers for the past.
 pub const GROUP: &str = "apis/history.setpoint.dev/v1";
 const MANAGER: &str = "setpoint";
 const DISCOVERY: &str =
     "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList,application/json";
+/// Among how many objects a name is looked for that was probably meant.
+const NAMES_MAX: usize = 500;
 /// What asks for rows in place of objects.
 pub const TABLE: &str = "application/json;as=Table;v=v1;g=meta.k8s.io,application/json";
 
@@ -117,7 +121,8 @@ pub fn code_of(error: &anyhow::Error) -> Option<u16> {
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let client = connect::connect(target, MANAGER).await?.client;
-        Ok(Cluster { client, namespace: target.namespace.clone() })
+        let namespace = target.namespace(&client);
+        Ok(Cluster { client, namespace })
     }
 
     pub async fn get(&self, path: &str) -> Result<Value> {
@@ -126,6 +131,14 @@ impl Cluster {
 
     pub async fn get_as(&self, path: &str, accept: &str) -> Result<Value> {
         self.ask(("GET", path), ("accept", accept), String::new()).await
+    }
+
+    /// What is no JSON: the log of a pod.
+    pub async fn text(&self, path: &str) -> Result<String> {
+        let uri = format!("/{path}");
+        let request = http::Request::get(&uri).body(Vec::new());
+        let request = request.with_context(|| format!("{uri} is no address"))?;
+        self.client.request_text(request).await.context("could not ask the cluster")
     }
 
     pub async fn post(&self, path: &str, body: String) -> Result<Value> {
@@ -176,10 +189,38 @@ impl Cluster {
         };
         let found = kinds.iter().find(meant).cloned();
         found.ok_or_else(|| {
-            anyhow!(
-                "the cluster serves no kind {word:?}; `kubectl api-resources` lists what it does"
-            )
+            let names = kinds.iter().flat_map(|kind| [&kind.plural, &kind.singular]);
+            let names: Vec<&str> = names.map(String::as_str).collect();
+            let hint = match nearest(word, &names) {
+                Some(name) => format!("did you mean `{name}`?"),
+                None => "`setpoint api-resources` lists what it serves".to_owned(),
+            };
+            let what = format!("the cluster serves no kind {word:?}");
+            anyhow!(Failure::new(exit::NOT_FOUND, what).hint(hint))
         })
+    }
+
+    /// The same error; where an object is not there, with the name that was probably meant.
+    pub async fn with_nearest(
+        &self,
+        error: anyhow::Error,
+        kind: &Kind,
+        name: &str,
+    ) -> anyhow::Error {
+        let Some(refused) = error.downcast_ref::<Refused>().filter(|it| it.code == 404) else {
+            return error;
+        };
+        let what = refused.message.clone();
+        let path = format!("{}?limit={NAMES_MAX}", kind.path(&self.namespace, ""));
+        let Ok(list) = self.get(&path).await else { return error };
+        let names = items(&list["items"]).iter().map(|item| text(&item["metadata"]["name"]));
+        match nearest(name, &names.collect::<Vec<_>>()) {
+            Some(near) if near != name => {
+                let hint = format!("did you mean `{}`?", kind.name_of(near));
+                anyhow!(Failure::new(exit::NOT_FOUND, what).hint(hint))
+            }
+            _ => error,
+        }
     }
 
     /// The object that is meant: its kind, its name and its path.

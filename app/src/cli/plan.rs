@@ -3,13 +3,13 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use clap::Args;
 use serde_json::{Value, json};
 
 use super::connect::Target;
 use super::past::{self, Cluster, GROUP, Printed, difference, encoded, items, text};
-use super::{Context, apply, small_runtime};
+use super::{Context, manifests, small_runtime};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -41,30 +41,30 @@ pub struct Plan {
 
 impl Plan {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
-        let mut objects = Vec::new();
-        for file in &self.files {
-            for path in apply::files_of(file)? {
-                objects.extend(apply::read(&path)?);
-            }
-        }
-        if objects.is_empty() {
-            bail!("there is no object in what was given with -f");
-        }
+        let objects = manifests::read_all(&self.files)?;
+        let objects = objects.into_iter().map(|(_, object)| object).collect();
         small_runtime()?.block_on(async {
             let cluster = Cluster::connect(&self.target).await?;
-            let path = format!(
-                "{GROUP}/plan?namespace={}&whatIf={}",
-                encoded(&self.target.namespace),
-                encoded(&self.what_if)
-            );
-            let body = json!({"kind": "List", "apiVersion": "v1", "items": objects}).to_string();
-            let plan = cluster.post(&path, body).await.map_err(past::without_past)?;
-            let is_well = is_well(&plan);
-            let shown = told(&plan);
-            context.output.print(&Printed::new(plan, shown))?;
-            Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+            show(context, &cluster, objects, &self.what_if).await
         })
     }
+}
+
+/// Asks what would come of objects, and prints it.
+pub(super) async fn show(
+    context: &Context,
+    cluster: &Cluster,
+    objects: Vec<Value>,
+    what_if: &str,
+) -> Result<ExitCode> {
+    let namespace = encoded(&cluster.namespace);
+    let path = format!("{GROUP}/plan?namespace={namespace}&whatIf={}", encoded(what_if));
+    let body = json!({"kind": "List", "apiVersion": "v1", "items": objects}).to_string();
+    let plan = cluster.post(&path, body).await.map_err(past::without_past)?;
+    let is_well = is_well(&plan);
+    let shown = told(&plan);
+    context.output.print(&Printed::new(plan, shown))?;
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 fn is_well(plan: &Value) -> bool {

@@ -246,6 +246,10 @@ fn unit(whose: Whose, program: &Path, data: &Path, config: Option<&Path>) -> Str
          # The program says when it is ready.\n\
          Type=notify\n\
          ExecStart={command}\n\
+         # What is logged follows the configuration; the rest needs a restart.\n\
+         ExecReload=/bin/kill -HUP $MAINPID\n\
+         # It says so while it can commit, and is started again when it cannot.\n\
+         WatchdogSec=60\n\
          Restart=on-failure\n\
          RestartSec=2\n\
          # Pods and machines outlive the program, and are found again.\n\
@@ -281,6 +285,8 @@ mod tests {
             "Type=notify",
             "KillMode=process",
             "Delegate=yes",
+            "WatchdogSec=60",
+            "ExecReload=/bin/kill -HUP $MAINPID",
             "WantedBy=default.target",
             "ExecStart=\"/a b/setpoint\" start --data-dir \"/d%%1\"",
         ];

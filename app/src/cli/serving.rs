@@ -14,6 +14,7 @@ use super::runtime::RuntimeOptions;
 use super::{Context, Global};
 use crate::components::Components;
 use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
+use crate::database::Databases;
 use crate::directories;
 use crate::listener::Listen;
 use crate::node_name;
@@ -173,6 +174,7 @@ impl Place {
             node,
             loaded,
             components,
+            databases: Databases::Never,
             output,
         })
     }
@@ -180,7 +182,9 @@ impl Place {
 
 impl Serving {
     pub fn plan(&self, context: &Context) -> Result<Plan> {
-        self.place.plan(context, |loaded| self.components(loaded))
+        let mut plan = self.place.plan(context, |loaded| self.components(loaded))?;
+        plan.databases = Databases::By(self.runtime.wanted(&plan.loaded));
+        Ok(plan)
     }
 
     /// The parts to run, with what they are told.

@@ -7,16 +7,20 @@ use clap::Args;
 use node::simulated::{self, Resources};
 
 use super::Context;
+use super::runtime::RuntimeOptions;
 use super::serving::{self, Place};
 use super::start;
 use crate::components::Components;
+use crate::database::Databases;
 
 const AFTER_HELP: &str = "\
 Examples:
   setpoint storage                                      the store of the configuration
   CONFIG_PATH=node-1/.config.yaml setpoint storage      that of another file
 
-With a mysql or etcd store, `setpoint controller` in other processes acts on what is written here.";
+With a mysql or etcd store, `setpoint controller` in other processes acts on what is written here.
+A server of that kind that is said to be on this machine and does not answer is started as a
+container, where docker or podman runs, and stopped at the end; its data are kept.";
 
 /// Open the store and serve the API, without controllers.
 #[derive(Args)]
@@ -24,11 +28,15 @@ With a mysql or etcd store, `setpoint controller` in other processes acts on wha
 pub struct Storage {
     #[command(flatten)]
     place: Place,
+
+    #[command(flatten)]
+    runtime: RuntimeOptions,
 }
 
 impl Storage {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
-        let plan = self.place.plan(context, |_| Ok(none()))?;
+        let mut plan = self.place.plan(context, |_| Ok(none()))?;
+        plan.databases = Databases::By(self.runtime.wanted(&plan.loaded));
         let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
         start::serve(plan)
     }

@@ -26,7 +26,7 @@ use crate::client;
 use crate::config::LogLevel;
 use crate::health;
 use crate::instance::{self, Instance};
-use crate::kubeconfig;
+use crate::kubeconfig::{self, Selection};
 use crate::output::{self, Marks};
 use crate::server::Plan;
 use crate::time;
@@ -48,8 +48,9 @@ Examples:
   kubectl --context setpoint get namespaces
 
 When one already runs on the data directory, that is said and it is left as it is. The context
-`setpoint` in your kubeconfig (the first file of $KUBECONFIG, else ~/.kube/config) leads to it;
-the rest of that file stays as it was. The log is `setpoint.log` in the data directory.
+`setpoint` in your kubeconfig (the first file of $KUBECONFIG, else ~/.kube/config) leads to it, or
+`setpoint-NAME` where another data directory has that already; it becomes the current context where
+there is none, or with --switch. The rest of that file stays as it was. The log is `setpoint.log` in the data directory.
 `setpoint down` stops it.";
 
 /// Start in the background and wait until it is ready.
@@ -62,6 +63,10 @@ pub struct Up {
     /// Leave the user's kubeconfig alone.
     #[arg(long)]
     no_kubeconfig: bool,
+
+    /// Make its context the current one of the kubeconfig, also where another is.
+    #[arg(long, conflicts_with = "no_kubeconfig")]
+    switch: bool,
 }
 
 impl Up {
@@ -73,7 +78,7 @@ impl Up {
             Outcome::Running(mut report) => {
                 ls::remember(&plan.data);
                 if !self.no_kubeconfig {
-                    report.merge_kubeconfig(context.began);
+                    report.merge_kubeconfig(context.began, self.selection());
                 }
                 context.output.print(&*report)?;
                 Ok(ExitCode::SUCCESS)
@@ -83,6 +88,13 @@ impl Up {
                 let code = status.code().and_then(|code| u8::try_from(code).ok());
                 Ok(ExitCode::from(code.filter(|code| *code != 0).unwrap_or(1)))
             }
+        }
+    }
+
+    fn selection(&self) -> Selection {
+        match self.switch {
+            true => Selection::Always,
+            false => Selection::WhereThereIsNone,
         }
     }
 
@@ -192,7 +204,7 @@ struct Report {
     url: Option<String>,
     /// Whose context of ours reaches it.
     kubeconfig: PathBuf,
-    context: &'static str,
+    context: String,
     data_dir: PathBuf,
     log: PathBuf,
     /// What it was doing, where it ran already.
@@ -211,7 +223,7 @@ impl Report {
             state,
             url: instance.url(),
             kubeconfig: kubeconfig::in_data(&data_dir),
-            context: kubeconfig::CONTEXT,
+            context: kubeconfig::CONTEXT.to_owned(),
             log: data_dir.join(LOG_NAME),
             census: None,
             kubeconfig_micros: None,
@@ -221,10 +233,11 @@ impl Report {
     }
 
     /// Puts our entry into the user's kubeconfig. It runs also when that is not possible.
-    fn merge_kubeconfig(&mut self, began: Instant) {
-        match kubeconfig::merge_into_users(&self.data_dir) {
-            Ok(path) => {
-                self.kubeconfig = path;
+    fn merge_kubeconfig(&mut self, began: Instant, selection: Selection) {
+        let others = ls::others(&self.data_dir);
+        match kubeconfig::merge_into_users(&self.data_dir, &others, selection) {
+            Ok(merged) => {
+                (self.kubeconfig, self.context) = (merged.path, merged.context);
                 self.kubeconfig_micros = u64::try_from(began.elapsed().as_micros()).ok();
             }
             Err(error) => {
@@ -262,7 +275,7 @@ impl fmt::Display for Report {
             let mark = if part.is_well { marks.well() } else { marks.unwell() };
             line(part.at(), mark, &part.name, &part.detail)?;
         }
-        let (context, kubeconfig) = (self.context, self.kubeconfig.display());
+        let (context, kubeconfig) = (&self.context, self.kubeconfig.display());
         if let Some(micros) = self.kubeconfig_micros {
             let detail = format!("context {context} in {kubeconfig}");
             line(Duration::from_micros(micros), marks.well(), "kubeconfig", &detail)?;

@@ -11,6 +11,7 @@ use super::runtime::RuntimeOptions;
 use super::serving::{self, Component, Place};
 use super::{start, storage};
 use crate::components::Components;
+use crate::database::Databases;
 
 /// The port of the page when nobody says another.
 const PORT: u16 = 8_080;
@@ -59,6 +60,7 @@ impl Web {
         let port = plan.loaded.config.web_port.unwrap_or(PORT);
         let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         plan.page = Some(self.web_listen.unwrap_or(usual));
+        plan.databases = Databases::By(self.runtime.wanted(&plan.loaded));
         let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
         start::serve(plan)
     }

@@ -1,8 +1,9 @@
 //! `setpoint why`: what led to an object as it is, and what it waits for.
 //!
-//! A cluster of others keeps no causes: there the story is told by who owns which fields since when
-//! and by the events that are left.
+//! A cluster of others keeps no causes: there the story is told by who owns which fields since
+//! when, by the events that are left, and by what our operators say in their log that they did.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::Result;
@@ -13,6 +14,7 @@ use serde_json::{Value, json};
 use super::connect::Target;
 use super::past::{self, Cluster, GROUP, Kind, Named, Printed, items, text};
 use super::plan::verdicts;
+use super::spans::{self, Span};
 use super::{Context, small_runtime};
 
 const AFTER_HELP: &str = "\
@@ -20,6 +22,10 @@ Examples:
   setpoint why pod/web              from whoever asked for it to the process that runs
   setpoint why trainjob/bert        with all that was made of it
   setpoint why vm/debian -o json    for programs
+
+On a cluster that is not Setpoint's the logs of its operators are read too: of their pods, or where
+they run elsewhere of files:
+  setpoint why trainjob/bert --operator-log operator.log
 
 Exit codes:
   0  it runs, waits or is finished
@@ -35,6 +41,14 @@ pub struct Why {
     #[command(flatten)]
     object: Named,
 
+    /// A log of `setpoint operator`, for a cluster of others; may be given more than once.
+    #[arg(long, value_name = "FILE")]
+    operator_log: Vec<PathBuf>,
+
+    /// As if the cluster kept no past.
+    #[arg(long, hide = true)]
+    without_past: bool,
+
     #[command(flatten)]
     target: Target,
 }
@@ -44,9 +58,12 @@ impl Why {
         small_runtime()?.block_on(async {
             let cluster = Cluster::connect(&self.target).await?;
             let (kind, _, path) = cluster.find(&self.object).await?;
-            let trace = match past::has_past(&cluster).await? {
+            let trace = match !self.without_past && past::has_past(&cluster).await? {
                 true => cluster.get(&format!("{GROUP}/why/{path}")).await?,
-                false => without_history(&cluster, &kind, &path).await?,
+                false => {
+                    let spans = spans::all(&cluster, &self.operator_log).await?;
+                    without_history(&cluster, (&kind, &path), &spans).await?
+                }
             };
             let is_failed = trace["state"] == "Failed";
             let shown = told(&trace);
@@ -91,7 +108,11 @@ fn told(trace: &Value) -> String {
 }
 
 /// The story as far as a cluster of others tells it.
-async fn without_history(cluster: &Cluster, kind: &Kind, path: &str) -> Result<Value> {
+async fn without_history(
+    cluster: &Cluster,
+    (kind, path): (&Kind, &str),
+    spans: &[Span],
+) -> Result<Value> {
     let object = cluster.get(path).await?;
     let metadata = &object["metadata"];
     let reference = json!({"apiVersion": object["apiVersion"], "kind": kind.kind,
@@ -125,26 +146,47 @@ async fn without_history(cluster: &Cluster, kind: &Kind, path: &str) -> Result<V
             steps.push(step(time.unwrap_or_default(), from, sentence));
         }
     }
+    let family = family_of(cluster, namespace, text(&metadata["uid"])).await;
+    steps
+        .extend(spans.iter().filter(|span| is_about(span, &object, kind, &family)).map(Span::step));
     steps.sort_by_key(|step| text(&step["time"]).to_owned());
-    let pods = pods_of(cluster, namespace, text(&metadata["uid"])).await;
+    let is_pod = |object: &&Value| object["kind"] == "Pod";
+    let pods: Vec<Value> = family.iter().filter(is_pod).cloned().collect();
     let judged = state::judge(&object, &pods);
     let waiting: Vec<Value> = judged.waiting.iter().map(state::Waiting::to_json).collect();
     Ok(json!({"kind": "Trace", "object": reference, "state": judged.state.name(),
         "sentence": judged.sentence, "waitingFor": waiting, "steps": steps, "verdicts": []}))
 }
 
-/// The pods that an object owns, through any owner in between; none where they may not be read.
-async fn pods_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<Value> {
+/// Whether a look was at the object, or at something that is its own.
+fn is_about(span: &Span, object: &Value, kind: &Kind, family: &[Value]) -> bool {
+    let is = |own: &Value, kind: &str| {
+        let metadata = &own["metadata"];
+        let name = match text(&metadata["namespace"]) {
+            "" => text(&metadata["name"]).to_owned(),
+            namespace => format!("{namespace}/{}", text(&metadata["name"])),
+        };
+        span.kind == kind && span.object == name
+    };
+    is(object, &kind.kind) || family.iter().any(|own| is(own, text(&own["kind"])))
+}
+
+/// What an object owns, through any owner in between; nothing that may not be read.
+async fn family_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<Value> {
     let lists = [
-        format!("apis/jobset.x-k8s.io/v1alpha2/namespaces/{namespace}/jobsets"),
-        format!("apis/batch/v1/namespaces/{namespace}/jobs"),
-        format!("apis/apps/v1/namespaces/{namespace}/replicasets"),
-        format!("apis/apps/v1/namespaces/{namespace}/statefulsets"),
-        format!("api/v1/namespaces/{namespace}/pods"),
+        ("DynamoComponentDeployment", "apis/nvidia.com/v1beta1", "dynamocomponentdeployments"),
+        ("JobSet", "apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
+        ("LeaderWorkerSet", "apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+        ("Deployment", "apis/apps/v1", "deployments"),
+        ("Job", "apis/batch/v1", "jobs"),
+        ("ReplicaSet", "apis/apps/v1", "replicasets"),
+        ("StatefulSet", "apis/apps/v1", "statefulsets"),
+        ("Pod", "api/v1", "pods"),
     ];
     let mut owners = vec![uid.to_owned()];
-    let mut pods = Vec::new();
-    for list in lists {
+    let mut family = Vec::new();
+    for (kind, root, plural) in lists {
+        let list = format!("{root}/namespaces/{namespace}/{plural}");
         let Ok(found) = cluster.get(&list).await else { continue };
         for object in items(&found["items"]) {
             let references = items(&object["metadata"]["ownerReferences"]);
@@ -153,13 +195,11 @@ async fn pods_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<Value> {
                 continue;
             }
             owners.push(text(&object["metadata"]["uid"]).to_owned());
-            if list.ends_with("/pods") {
-                let mut pod = object.clone();
-                pod["apiVersion"] = json!("v1");
-                pod["kind"] = json!("Pod");
-                pods.push(pod);
-            }
+            let mut own = object.clone();
+            own["apiVersion"] = found["apiVersion"].clone();
+            own["kind"] = json!(kind);
+            family.push(own);
         }
     }
-    pods
+    family
 }

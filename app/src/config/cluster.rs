@@ -30,6 +30,8 @@ pub struct Cluster {
     pub domain: String,
     /// `machines.images`: where images of machines may be read from.
     pub images: Reach,
+    /// Every port that a container names is reached by some port of its machine.
+    pub publish_container_ports: bool,
     /// `controllers`: what is said of each, by name.
     pub tunings: BTreeMap<&'static str, Tuning>,
 }
@@ -53,6 +55,7 @@ impl Default for Cluster {
             heartbeat_interval: HEARTBEAT,
             domain: DOMAIN.to_owned(),
             images: Reach::default(),
+            publish_container_ports: false,
             tunings: BTreeMap::new(),
         }
     }
@@ -84,6 +87,7 @@ impl Cluster {
         let heartbeat = root.read("heartbeat_interval", duration::EXPECTED, |text| {
             duration::parse(text).filter(|interval| !interval.is_zero())
         })?;
+        let publish = root.flag("publish_container_ports")?;
         let mut network = root.section("network")?;
         let domain = network.read("domain", "a domain name, as cluster.local", |text| {
             let is_label = |label: &str| {
@@ -114,6 +118,7 @@ impl Cluster {
             heartbeat_interval: heartbeat.unwrap_or(HEARTBEAT),
             domain: domain.unwrap_or_else(|| DOMAIN.to_owned()),
             images: images.unwrap_or_default(),
+            publish_container_ports: publish.unwrap_or(false),
             tunings,
         })
     }

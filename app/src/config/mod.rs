@@ -21,7 +21,7 @@ use anyhow::Result;
 
 pub use cluster::{Cluster, Policy};
 pub use file::{Source, usual_files};
-pub use storage::{Storage, StoreKind};
+pub use storage::{Etcd, Mysql, Storage, StoreKind};
 pub use unknown::nearest;
 
 use crate::operators;
@@ -48,6 +48,14 @@ pub struct Config {
     pub runtime: Wanted,
     /// `web.port`: where `setpoint web` serves its page.
     pub web_port: Option<u16>,
+}
+
+impl Config {
+    /// Whether another configuration says anything else than what is logged.
+    pub fn differs_beyond_the_log(&self, other: &Config) -> bool {
+        let log = |config: &Config| Config { log_level: LogLevel::default(), ..config.clone() };
+        log(self) != log(other)
+    }
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

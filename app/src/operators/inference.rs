@@ -17,7 +17,7 @@ use inference::{
 };
 use reconcile::conversion::Convert;
 use reconcile::elsewhere::Namespaces;
-use reconcile::{Context, Error};
+use reconcile::{Context, Error, Kind};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -142,6 +142,11 @@ impl Family for Inference {
         if let Ok(exporter) = std::env::var("DCGM_METRICS_ENDPOINT_TEMPLATE") {
             chosen.exporter = exporter;
         }
+        if let Ok(domain) = std::env::var("KUBERNETES_CLUSTER_DOMAIN")
+            && !domain.is_empty()
+        {
+            chosen.cluster_domain = domain;
+        }
         if let Some(file) = told.file.filter(|file| is_ours(file)) {
             chosen = Configuration::read(file)?.settings(chosen);
         }
@@ -152,6 +157,10 @@ impl Family for Inference {
             (chosen.manages_roles, chosen.discovers_gpus) = (false, false);
         }
         SETTINGS.set(chosen).map_err(|_| "it was configured already".to_owned())
+    }
+
+    fn demands(&self, operator: &Operator) -> Vec<Kind> {
+        if operator.name == DYNAMO { settings().demanded.clone() } else { Vec::new() }
     }
 
     async fn follow_others(&self, context: &Context, told: watch::Sender<Namespaces>) {

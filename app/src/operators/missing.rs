@@ -9,7 +9,7 @@ use reconcile::{Error, Kind};
 use serde_json::Value;
 
 use super::readiness::Readiness;
-use super::{ALL, Operator};
+use super::{ALL, Family, Operator};
 
 /// How often is looked again.
 const LOOK: Duration = Duration::from_secs(2);
@@ -18,11 +18,16 @@ const LOOK_FOR_MORE: Duration = Duration::from_secs(5);
 
 /// Waits until the cluster knows everything that an operator needs. Never returns if it never
 /// does: the caller drops it.
-pub async fn wait(requests: &Requests, operator: &Operator, readiness: &Readiness) {
+pub async fn wait(
+    requests: &Requests,
+    (family, operator): (&dyn Family, &Operator),
+    readiness: &Readiness,
+) {
+    let needs = [operator.needs, &family.demands(operator)].concat();
     loop {
-        let why = match of(requests, operator.needs).await {
+        let why = match of(requests, &needs).await {
             Ok(missing) if missing.is_empty() => break,
-            Ok(missing) => remedy(operator.name, &missing),
+            Ok(missing) => remedy(&missing),
             Err(error) => format!("could not ask the cluster what it knows: {}", error.chain()),
         };
         if readiness.waits(operator.name, why.clone()) {
@@ -77,19 +82,21 @@ fn names(list: &Value) -> Vec<String> {
     resources.iter().filter_map(|one| one["name"].as_str().map(str::to_owned)).collect()
 }
 
-fn remedy(operator: &str, missing: &[Kind]) -> String {
+fn remedy(missing: &[Kind]) -> String {
     let names: Vec<String> =
         missing.iter().map(|kind| format!("{} ({})", kind.kind, kind.api_version())).collect();
-    let mut enable = definers(missing);
-    if enable.is_empty() {
-        enable.push(operator);
+    let (names, enable) = (names.join(", "), definers(missing).join(","));
+    match enable.is_empty() {
+        // Only files ask for kinds that none of ours brings.
+        true => format!(
+            "the cluster does not know {names}; install what brings it, or do not ask for it in \
+             the file"
+        ),
+        false => format!(
+            "the cluster does not know {names}; install with `setpoint operator manifests \
+             --enable {enable} | kubectl apply -f -`"
+        ),
     }
-    format!(
-        "the cluster does not know {}; install with `setpoint operator manifests --enable {} | \
-         kubectl apply -f -`",
-        names.join(", "),
-        enable.join(",")
-    )
 }
 
 /// The operators that bring the definitions of some kinds.
@@ -122,12 +129,14 @@ mod tests {
         let jobs = Kind::namespaced("trainer.kubeflow.org", "v1alpha1", "TrainJob", "trainjobs");
         let sets = Kind::namespaced("jobset.x-k8s.io", "v1alpha2", "JobSet", "jobsets");
         assert_eq!(
-            remedy("trainer", &[jobs, sets]),
+            remedy(&[jobs, sets]),
             "the cluster does not know TrainJob (trainer.kubeflow.org/v1alpha1), JobSet \
              (jobset.x-k8s.io/v1alpha2); install with `setpoint operator manifests --enable \
              trainer,jobset | kubectl apply -f -`"
         );
         // Who has only to be given JobSet is not told to install everything again.
-        assert!(remedy("trainer", &[sets]).contains("--enable jobset |"));
+        assert!(remedy(&[sets]).contains("--enable jobset |"));
+        let cliques = Kind::namespaced("grove.io", "v1alpha1", "PodCliqueSet", "podcliquesets");
+        assert!(remedy(&[cliques]).contains("install what brings it"));
     }
 }

@@ -33,7 +33,7 @@ mod mounted;
 mod readiness;
 pub mod said;
 pub mod standalone;
-mod training;
+pub mod training;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -88,6 +88,11 @@ pub trait Family: Send + Sync {
     /// Takes in what this process was told. Called once, before anything is run or answered.
     fn configure(&self, _told: &Told<'_>) -> Result<(), String> {
         Ok(())
+    }
+
+    /// What the cluster must know besides, because this process was told to use it.
+    fn demands(&self, _operator: &Operator) -> Vec<Kind> {
+        Vec::new()
     }
 
     /// Says which namespaces have operators of their own, until everything is to stop.

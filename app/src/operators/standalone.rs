@@ -298,6 +298,7 @@ impl Shared {
             caches: Arc::new(
                 caches
                     .holding(holds(&plan.choice))
+                    .packing()
                     .within(plan.only.as_ref().map(|only| only.namespace.as_str())),
             ),
             client,
@@ -431,7 +432,7 @@ impl Part {
 
     async fn prepare(&self, shared: &Shared) {
         let requests = self.context.requests(MANAGER, Default::default());
-        missing::wait(&requests, self.operator, &shared.readiness).await;
+        missing::wait(&requests, (self.family, self.operator), &shared.readiness).await;
         if self.first_objects == FirstObjects::LeftOut {
             return;
         }

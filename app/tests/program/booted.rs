@@ -65,7 +65,7 @@ pub fn serve(file: &Path) -> String {
 }
 
 /// `setpoint vm console`, with somebody before it.
-struct Console {
+pub struct Console {
     child: Child,
     keys: ChildStdin,
     said: Receiver<Vec<u8>>,
@@ -83,19 +83,23 @@ impl Console {
     /// Returns when the guest's shell answers. What is typed before it is there is lost, and a
     /// program that has only begun may not know its machines yet.
     fn open(machine: &Machine, name: &str) -> Console {
+        Console::by(|| machine.sandbox.command(&["vm", "console", name]))
+    }
+
+    /// The same, by a command that connects.
+    pub fn by(command: impl Fn() -> Command) -> Console {
         let began = Instant::now();
-        let mut console = Console::connect(machine, name);
+        let mut console = Console::connect(command());
         while !console.wait_for("/ # ", Duration::from_secs(1)) {
             assert!(began.elapsed() < BOOT_MAX, "no shell: {}", console.seen);
             if console.keys.write_all(b"\n").and_then(|()| console.keys.flush()).is_err() {
-                console = Console::connect(machine, name);
+                console = Console::connect(command());
             }
         }
         console
     }
 
-    fn connect(machine: &Machine, name: &str) -> Console {
-        let mut command = machine.sandbox.command(&["vm", "console", name]);
+    fn connect(mut command: Command) -> Console {
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().expect("it must start");
         let keys = child.stdin.take().expect("stdin is piped");
@@ -132,7 +136,7 @@ impl Console {
     }
 
     /// What a command says.
-    fn run(&mut self, command: &str) -> String {
+    pub fn run(&mut self, command: &str) -> String {
         self.seen.clear();
         self.type_in(&format!("{command}; echo end-$((40+2))\n"));
         let answered = self.wait_for("end-42", BOOT_MAX);
@@ -149,8 +153,8 @@ impl Console {
     }
 }
 
-pub fn manifests(machine: &Machine, url: &str) -> String {
-    let place = machine.sandbox.work().join("volumes");
+pub fn manifests(sandbox: &Sandbox, url: &str) -> String {
+    let place = sandbox.work().join("volumes");
     let class = json!({"apiVersion": "storage.k8s.io/v1", "kind": "StorageClass",
         "metadata": {"name": "disks"}, "provisioner": "setpoint.dev/local-path",
         "parameters": {"path": place}, "allowVolumeExpansion": true,
@@ -159,18 +163,68 @@ pub fn manifests(machine: &Machine, url: &str) -> String {
         "metadata": {"name": "w"}, "spec": {
             "cpu": 1, "memory": "160Mi",
             "cloudInitUser": {"name": "ada", "password": "x"},
+            "sshKeySecret": "keys",
             "networks": [{"name": "default"}],
             "disks": [{"name": "root", "size": "64Mi", "boot": true, "image": url,
                 "storageClassName": "disks"}]}});
-    json!({"apiVersion": "v1", "kind": "List", "items": [class, wukong]}).to_string()
+    let keys = json!({"apiVersion": "v1", "kind": "Secret", "metadata": {"name": "keys"},
+        "stringData": {"id_rsa.pub": public_key(sandbox)}});
+    json!({"apiVersion": "v1", "kind": "List", "items": [class, keys, wukong]}).to_string()
+}
+
+/// A key whose owner is let in.
+fn public_key(sandbox: &Sandbox) -> String {
+    let file = sandbox.work().join("key");
+    let mut made = Command::new("ssh-keygen");
+    made.args(["-q", "-t", "ed25519", "-N", "", "-C", "ada", "-f"]).arg(&file);
+    assert!(made.status().expect("ssh-keygen must be there").success());
+    std::fs::read_to_string(file.with_extension("pub")).expect("a public key")
+}
+
+/// A guest with an agent tells of itself, and lets in who has the key.
+fn tells_of_itself_and_lets_in(machine: &Machine, pid: u64) {
+    let system = "get vmi w-vm -o jsonpath={.status.guestOSInfo.id}";
+    machine.until(system, |id| id == "tiny");
+    let instance = machine.kubectl(&["get", "vmi", "w-vm", "-o", "json"], "");
+    let instance: Value = serde_json::from_str(&instance).expect("JSON");
+    let status = &instance["status"];
+    let conditions = status["conditions"].as_array().expect("conditions");
+    let connected = conditions.iter().find(|one| one["type"] == "AgentConnected");
+    assert_eq!(connected.expect("an agent")["status"], "True");
+    let interface = &status["interfaces"][0];
+    let shown = ["infoSource", "interfaceName", "ipAddress"].map(|field| &interface[field]);
+    assert_eq!(shown, ["domain, guest-agent", "eth0", "10.0.2.2"], "{interface}");
+    let path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/w-vm";
+    let said = machine.kubectl(&["get", "--raw", &format!("{path}/guestosinfo")], "");
+    let said: Value = serde_json::from_str(&said).expect("JSON");
+    assert_eq!((&said["hostname"], &said["os"]["id"]), (&json!("w-vm"), &json!("tiny")), "{said}");
+    let used = machine.sandbox.run(&["vm", "top", "-o", "json"]).json();
+    let figures = ["processorMilliseconds", "memoryBytes", "readBytes"];
+    let figures = figures.map(|field| used[0][field].as_u64().unwrap_or(0));
+    assert!(figures.iter().all(|figure| *figure > 0), "{used}");
+    let key = machine.sandbox.work().join("key").display().to_string();
+    let quiet = ["-i", &key, "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes"];
+    let words =
+        [&["vm", "ssh", "vm/w", "ada", "--"], &quiet[..], &["cat /proc/$PPID/comm; id -un"]];
+    let ended = machine.sandbox.run(&words.concat());
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("dropbear") && ended.stdout.contains("ada"), "{ended:?}");
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).expect("a process");
+    let groups = std::fs::read_to_string(format!("/proc/{pid}/cgroup")).expect("its groups");
+    let own = std::fs::read_to_string("/proc/self/status").expect("ourselves");
+    if own.contains("CapEff:\t000001ffffffffff") {
+        assert!(!status.contains("\nUid:\t0\t"), "QEMU is root: {status}");
+        assert!(groups.lines().any(|line| line.contains("/machines/")), "{groups}");
+    }
 }
 
 #[test]
 fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
     let url = serve(&servers::guest_image(&target).expect("an image"));
-    let sandbox = Sandbox::new();
+    let mut sandbox = Sandbox::new();
     sandbox.write(".config.yaml", "machines: {images: everything}\n");
+    sandbox.set("PATH", std::env::var("PATH").unwrap_or_default());
     let mut host = Host(Machine { sandbox, started: None });
     host.0.begin();
     let machine = &host.0;
@@ -178,7 +232,7 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     machine.until("get validatingwebhookconfigurations -o name", |names| {
         names.contains("novasphere-validating")
     });
-    machine.kubectl(&["apply", "-f", "-"], &manifests(machine, &url));
+    machine.kubectl(&["apply", "-f", "-"], &manifests(&machine.sandbox, &url));
     let phase = "get wukong w -o jsonpath={.status.phase}";
     machine.until(phase, |phase| phase == "Running");
     let volume = machine.kubectl(&["get", "dv", "w-root", "--no-headers"], "");
@@ -187,6 +241,7 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     let pid = processes(machine)[0];
     assert!(console.run("cat /seed/user-data").contains("name: ada"));
     console.write_on_disk("before");
+    tells_of_itself_and_lets_in(machine, pid);
 
     // A disk that grows is seen to.
     let larger = r#"[{"op": "replace", "path": "/spec/disks/0/size", "value": "96Mi"}]"#;
@@ -234,6 +289,8 @@ fn keeps_and_brings_back(machine: &Machine, mut console: Console) {
     assert_eq!(done.code, Some(0), "{done:?}");
     let kept = "get wukongsnapshot kept -o jsonpath={.status.phase}";
     machine.until(kept, |phase| phase == "Succeeded");
+    let how = "get vmsnapshot -o jsonpath={.items[0].status.indications}";
+    assert_eq!(machine.until(how, |how| !how.is_empty()), r#"["Online","GuestAgent"]"#);
     console.write_on_disk("after");
     assert!(console.read_from_disk().contains("after"));
     drop(console);

@@ -10,9 +10,8 @@ use crate::booted::{Host, manifests, serve};
 use crate::node::Machine;
 use crate::sandbox::{Sandbox, Started};
 
-/// Objects of one kind that are scrolled through; all twenty thousand in the long form.
-const MANY: usize = 4_000;
-const MANY_FULL: usize = 20_000;
+/// Objects of one kind that are scrolled through.
+const MANY: usize = 20_000;
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").canonicalize().expect("the workspace")
@@ -98,7 +97,7 @@ fn fill(machine: &Machine) {
     machine.until("get validatingwebhookconfigurations -o name", |names| {
         names.contains("novasphere-validating") && names.contains("dynamo-operator-validating")
     });
-    machine.kubectl(&["apply", "-f", "-"], &manifests(machine, &image));
+    machine.kubectl(&["apply", "-f", "-"], &manifests(&machine.sandbox, &image));
     let graph = root().join("examples/inference/disaggregated.yaml");
     let graph = std::fs::read_to_string(graph).expect("an example");
     let graph = graph.replace("python3", &python.display().to_string());
@@ -120,17 +119,16 @@ fn every_page_is_walked_through_in_a_browser() {
     host.0.begin();
     let machine = &host.0;
     fill(machine);
-    let many = if std::env::var_os("SETPOINT_TEST_FULL").is_some() { MANY_FULL } else { MANY };
     let tenant = machine.kubectl(&["create", "token", "ada", "-n", "tenant"], "");
     let mut makes = Command::new("node");
-    makes.arg(walk.join("many.mjs")).args([&machine.api_port(), &tenant, &many.to_string()]);
+    makes.arg(walk.join("many.mjs")).args([&machine.api_port(), &tenant, &MANY.to_string()]);
     let _makes = Helper(makes.spawn().expect("node runs"));
 
     let opened = machine.sandbox.run(&["ui", "--no-browser", "-o", "json"]);
     let link = opened.json()["url"].as_str().expect("an address").to_owned();
     let base = link.split("/console/").next().expect("a beginning");
     let given = json!({"base": base, "link": link, "tenant": tenant, "machine": "w-vm",
-        "many": many, "directory": machine.sandbox.work()});
+        "many": MANY, "directory": machine.sandbox.work()});
     machine.sandbox.write("walk.json", &given.to_string());
     let mut walks = Command::new("node");
     walks.arg(walk.join("walk.mjs")).arg(machine.sandbox.work().join("walk.json"));

@@ -2,12 +2,15 @@
 
 use servers::Containerd;
 
-use crate::engines::{IMAGE, machine_at, pod, refusals, services, streams, training};
+use crate::engines::{
+    IMAGE, PROGRAM, commands, machine_at, pod, ports, refusals, services, streams, training,
+};
 
 #[test]
 fn pods_run_in_containers_of_containerd() {
     let containerd = Containerd::start().expect("containerd starts");
     containerd.make_shell(IMAGE).expect("an image is made");
+    containerd.make_program(PROGRAM).expect("an image is made");
     let mut machine = machine_at(containerd.socket(), "containerd");
     machine.kubectl(&["apply", "-f", "-"], &pod("hello", "echo hi; hostname; exec cat"));
     machine.kubectl(&["wait", "pod/hello", "--for=condition=Ready", "--timeout=60s"], "");
@@ -18,6 +21,8 @@ fn pods_run_in_containers_of_containerd() {
     assert!(list().contains(IMAGE), "{}", list());
     streams(&machine);
     refusals(&machine);
+    commands(&machine);
+    ports(&machine);
     services(&machine);
     let told =
         "get pod hello -o jsonpath={.status.containerStatuses[0]['containerID','restartCount']}";

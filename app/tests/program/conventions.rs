@@ -138,10 +138,36 @@ fn systemd_is_told_when_it_is_ready_and_when_it_stops() {
         let count = socket.recv(&mut bytes).expect("something is said");
         String::from_utf8_lossy(&bytes[..count]).into_owned()
     };
-    let started = sandbox.start(&["--components", "api", "--store", "memory"]);
+    sandbox.set("WATCHDOG_USEC", "400000");
+    sandbox.write("one.yaml", "log: {level: warn}\n");
+    let started =
+        sandbox.start(&["--components", "api", "--store", "memory", "--config", "one.yaml"]);
     assert_eq!(hear(), "READY=1");
-    assert_eq!(started.stop().0, Some(0));
-    assert_eq!(hear(), "STOPPING=1");
+    for _ in 0..2 {
+        assert_eq!(hear(), "WATCHDOG=1", "while it can commit");
+    }
+    let others = || std::iter::repeat_with(hear).find(|it| it != "WATCHDOG=1").expect("a word");
+    sandbox.write("one.yaml", "log: {level: info}\nstorage: {type: embedded}\n");
+    started.signal("HUP");
+    assert_eq!((others(), others()), ("RELOADING=1".to_owned(), "READY=1".to_owned()));
+    let (code, log) = started.stop();
+    assert_eq!(code, Some(0));
+    assert_eq!(others(), "STOPPING=1");
+    // That it was read again is told at a level that was not written before.
+    assert!(log.contains("configuration read again") && log.contains("need a restart"), "{log}");
+    assert!(!log.contains("configuration read\u{1b}") && log.contains("stopping"), "{log}");
+}
+
+#[test]
+fn a_manifest_that_is_no_yaml_is_shown_where_it_is_wrong() {
+    let sandbox = Sandbox::new();
+    sandbox.write("bad.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: a\n");
+    for command in ["apply", "plan"] {
+        let ended = sandbox.run(&[command, "-f", "bad.yaml"]);
+        assert_eq!(ended.code, Some(1), "{ended:?}");
+        let stderr = &ended.stderr;
+        assert!(stderr.contains("error: bad.yaml:") && stderr.contains('^'), "{stderr}");
+    }
 }
 
 #[test]
@@ -177,6 +203,7 @@ fn kubectl_does_what_is_not_ours_and_waiting_tells_why() {
     let missing = run(&["describe", "pod", "nothing"]);
     assert_eq!(missing.code, Some(1), "kubectl's own code: {missing:?}");
     is_a_plugin(&machine);
+    knows_what_kubectl_knows(&machine);
     waits(&machine);
     // What a plugin of ours is called, it is.
     let plugin = machine.sandbox.work().join("bin/setpoint-greet");
@@ -187,6 +214,82 @@ fn kubectl_does_what_is_not_ours_and_waiting_tells_why() {
     let path = std::env::var("PATH").unwrap_or_default();
     command.env("PATH", format!("{}:{path}", plugin.parent().expect("a parent").display()));
     assert_eq!(end(command).stdout, "greetings all\n");
+}
+
+/// Options that kubectl has mean the same here, and slips are answered.
+fn knows_what_kubectl_knows(machine: &Machine) {
+    let run = |words: &[&str]| machine.sandbox.run(words);
+    let names = run(&["get", "namespaces", "-o", "jsonpath={.items[*].metadata.name}"]);
+    assert!(names.stdout.contains("kube-system"), "kubectl's own format: {names:?}");
+    let sorted = run(&["get", "namespaces", "--sort-by=.metadata.name", "--no-headers"]);
+    assert!(sorted.stdout.starts_with("default "), "{sorted:?}");
+    let refused = run(&["get", "pods", "--as", "nobody"]);
+    assert_eq!(refused.code, Some(7), "{refused:?}");
+    assert!(refused.stderr.contains("\"nobody\" cannot list"), "{refused:?}");
+    let grouped = run(&["get", "pods", "--as", "nobody", "--as-group", "system:masters"]);
+    assert_eq!(grouped.code, Some(0), "{grouped:?}");
+    assert_eq!(run(&["train", "ls", "--token", "wrong"]).code, Some(7));
+    let nowhere = run(&["get", "pods", "--server", "https://127.0.0.1:1", "--request-timeout=5s"]);
+    assert_eq!(nowhere.code, Some(1), "{nowhere:?}");
+    let kind = run(&["get", "deploymets"]);
+    assert_eq!(kind.code, Some(5), "{kind:?}");
+    assert!(kind.stderr.contains("hint: did you mean `deployments`?"), "{kind:?}");
+    let name = run(&["get", "namespace", "kube-sistem"]);
+    assert_eq!(name.code, Some(5), "{name:?}");
+    assert!(name.stderr.contains("did you mean `namespace/kube-system`?"), "{name:?}");
+    tries_before_it_writes(machine);
+    completes(machine);
+}
+
+/// A shell that has read our script completes what the cluster knows.
+fn completes(machine: &Machine) {
+    let script = machine.sandbox.run(&["completions", "bash"]).stdout;
+    machine.sandbox.write("completions.bash", &script);
+    let typed = |line: &str| {
+        let words: Vec<&str> = line.split(' ').collect();
+        let quoted: Vec<String> = words.iter().map(|word| format!("'{word}'")).collect();
+        let program = std::path::Path::new(env!("CARGO_BIN_EXE_setpoint"));
+        let path = program.parent().expect("a directory").display();
+        let text = format!(
+            "PATH={path}:$PATH; source completions.bash; COMP_WORDS=({}); COMP_CWORD={}; \
+             _setpoint_live setpoint '{}' '{}'; printf '%s\n' \"${{COMPREPLY[@]}}\"",
+            quoted.join(" "),
+            words.len() - 1,
+            words[words.len() - 1],
+            words[words.len() - 2],
+        );
+        let ours = machine.sandbox.command(&[]);
+        let mut shell = Command::new("bash");
+        shell.args(["-c", &text]).current_dir(machine.sandbox.work()).env_clear();
+        shell.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+        end(shell).stdout
+    };
+    assert!(typed("setpoint get deploym").lines().any(|word| word == "deployments"));
+    assert!(typed("setpoint why namespace/kube-s").contains("namespace/kube-system\n"));
+    assert!(typed("setpoint get pods -n kube-p").contains("kube-public\n"));
+    assert!(typed("setpoint comp").contains("completions\n"), "commands as before");
+}
+
+fn tries_before_it_writes(machine: &Machine) {
+    let text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: tried}\nnothing: 1\n";
+    machine.sandbox.write("tried.yaml", text);
+    let apply =
+        |words: &[&str]| machine.sandbox.run(&[&["apply", "-f", "tried.yaml"], words].concat());
+    let strict = apply(&[]);
+    assert!(strict.code == Some(1) && strict.stderr.contains("nothing"), "{strict:?}");
+    let old = "apiVersion: v1\nkind: Pod\nmetadata: {name: tried}\nspec:\n  containers: [{name: a, \
+               image: a}]\n  volumes: [{name: v, gitRepo: {repository: r}}]\n";
+    machine.sandbox.write("tried.yaml", old);
+    let warned = apply(&["--validate=warn", "--dry-run"]);
+    assert_eq!(warned.stdout, "pod/tried created (dry run)\n", "{warned:?}");
+    assert!(warned.stderr.contains("Warning: spec.volumes[0].gitRepo: deprecated"), "{warned:?}");
+    machine.sandbox.write("tried.yaml", &text.replace("nothing: 1\n", ""));
+    assert_eq!(apply(&["--dry-run=client"]).stdout, "configmap/tried created (dry run)\n");
+    let planned = apply(&["--dry-run=plan", "-o", "json"]).json();
+    assert_eq!(planned["objects"][0]["action"], "create", "{planned}");
+    assert_eq!(apply(&["--dry-run", "--wait"]).code, Some(2));
+    let missing = machine.sandbox.run(&["get", "configmap", "tried"]);
+    assert_eq!(missing.code, Some(5), "nothing was written: {missing:?}");
 }
 
 /// `kubectl setpoint ...` asks the cluster that kubectl would.
@@ -225,6 +328,6 @@ fn waits(machine: &Machine) {
     let late = apply(&pod("large", "exec sleep 1000", large), &["--timeout", "3s"]);
     assert_eq!(late.code, Some(3), "{late:?}");
     assert!(late.stderr.contains("Insufficient cpu"), "{late:?}");
-    assert!(late.stderr.contains("hint: kubectl describe pod/large"), "{late:?}");
+    assert!(late.stderr.contains("hint: setpoint why pod/large"), "{late:?}");
     machine.kubectl(&["delete", "pod", "good", "bad", "large", "--grace-period=1"], "");
 }

@@ -235,6 +235,47 @@ spec:
     assert!(refused.stderr.contains("User \"nobody\" cannot list resource"), "{refused:?}");
 }
 
+/// Kinds that no table was made for are kept whole, and read by the next process as they were.
+#[test]
+fn objects_of_kinds_that_nobody_knew_come_back_as_they_were() {
+    let crd = "apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: oddities.example.com}
+spec:
+  group: example.com
+  scope: Namespaced
+  names: {plural: oddities, singular: oddity, kind: Oddity}
+  versions:
+  - name: v1
+    served: true
+    storage: true
+    schema: {openAPIV3Schema: {type: object, x-kubernetes-preserve-unknown-fields: true}}
+";
+    let one = "---\n{apiVersion: example.com/v1, kind: Oddity, metadata: {name: a}, \
+               deep: {list: [1, -2.5, \
+               null, {a: 'ü \\ \" %'}], empty: {}, large: 9007199254740993}, spec: text}";
+    let sandbox = Sandbox::new();
+    share_a_store(&sandbox, "unknown");
+    let shown = || {
+        let api = Api::start(&sandbox, &["--components", "api"]);
+        if api.run("get crd oddities.example.com", "").code != Some(0) {
+            api.kubectl("create -f -", crd);
+            api.kubectl(
+                "wait --for=condition=Established crd/oddities.example.com --timeout=20s",
+                "",
+            );
+            api.kubectl("create -f -", one);
+        }
+        let path = "/apis/example.com/v1/namespaces/default/oddities/a";
+        let text = api.kubectl(&format!("get --raw {path}"), "");
+        assert_eq!(api.started.stop().0, Some(0));
+        text
+    };
+    let (first, second) = (shown(), shown());
+    assert_eq!(first, second);
+    assert!(first.contains("\"large\":9007199254740993") && first.contains("-2.5"), "{first}");
+}
+
 /// 15: a configuration for memory still spoke to MySQL.
 #[test]
 fn with_memory_nobody_speaks_to_a_database() {

@@ -1,6 +1,5 @@
 //! The operator of graphs as its users know it: the commands of its documents against a Deployment
-//! of its manifests, its file, one namespace for itself, and its log where it is a part of the
-//! program.
+//! of its manifests, its file, and one namespace for itself.
 
 use std::io::{BufRead, BufReader};
 use std::net::TcpListener;
@@ -24,7 +23,7 @@ use crate::sandbox::Sandbox;
 
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(100);
-const FILE: &str = "\
+pub const FILE: &str = "\
 apiVersion: operator.config.dynamo.nvidia.com/v1alpha1
 kind: OperatorConfiguration
 server: {metrics: {bindAddress: 127.0.0.1, port: 0}, healthProbe: {bindAddress: 127.0.0.1, port: 0},
@@ -37,7 +36,7 @@ infrastructure: {natsAddress: 'nats://there:4222'}
 logging: {level: debug, format: json}
 ";
 
-fn graph(namespace: &str, name: &str) -> String {
+pub fn graph(namespace: &str, name: &str) -> String {
     let container = json!({"name": "main", "image": "x:1.0.0", "command": ["sleep", "1000"]});
     let pod = json!({"spec": {"containers": [container]}});
     json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoGraphDeployment",
@@ -47,7 +46,7 @@ fn graph(namespace: &str, name: &str) -> String {
 }
 
 #[track_caller]
-fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
+pub fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
     let began = Instant::now();
     loop {
         match look() {
@@ -59,10 +58,10 @@ fn until<T>(what: &str, mut look: impl FnMut() -> Result<T, String>) -> T {
 }
 
 /// A program whose output is read as it comes, and which ends with this.
-struct Followed(Child, BufReader<std::process::ChildStdout>);
+pub struct Followed(Child, BufReader<std::process::ChildStdout>);
 
 impl Followed {
-    fn start(mut command: Command) -> Followed {
+    pub fn start(mut command: Command) -> Followed {
         let mut child = command.stdout(Stdio::piped()).spawn().expect("it starts");
         let output = BufReader::new(child.stdout.take().expect("it is piped"));
         Followed(child, output)
@@ -70,7 +69,7 @@ impl Followed {
 
     /// Reads until a line says something; what never comes is ended by the suite's own limit.
     #[track_caller]
-    fn until_says(&mut self, word: &str) -> String {
+    pub fn until_says(&mut self, word: &str) -> String {
         let mut line = String::new();
         loop {
             line.clear();
@@ -266,53 +265,11 @@ fn an_operator_is_configured_by_the_file_that_its_users_have() {
         ended if ended.stdout.contains("nats://there:4222") => Ok(()),
         ended => Err(format!("{ended:?}")),
     });
-    // Nobody stands for election, and the log is for programs, with every level.
+    // Nobody stands for election.
     let leases = kubectl("-n dynamo-system get leases -o name", "").stdout;
     assert_eq!(leases, "");
     let (code, stderr) = started.stop();
     assert_eq!(code, Some(0), "{stderr}");
-    let lines: Vec<Value> =
-        stderr.lines().filter_map(|line| serde_json::from_str(line).ok()).collect();
-    for level in ["DEBUG", "INFO"] {
-        let is_it =
-            |line: &&Value| line["level"] == level && line["kind"] == "DynamoComponentDeployment";
-        assert!(lines.iter().any(|line| is_it(&line)), "{level} in {stderr}");
-    }
-}
-
-#[test]
-fn the_log_of_an_operator_is_read_by_its_name() {
-    let sandbox = Sandbox::new();
-    let nothing = sandbox.run(&["logs", "--operator", "dynamo"]);
-    assert_eq!(nothing.code, Some(5), "{nothing:?}");
-    let unknown = sandbox.run(&["logs", "--operator", "dinamo"]);
-    let expected = "there is no operator \"dinamo\"; there are trainer, jobset, dynamo, lws";
-    assert!(unknown.code == Some(2) && unknown.stderr.contains(expected), "{unknown:?}");
-    let parts = ["--store", "memory", "--components", "api,controllers,inference"];
-    let server = sandbox.start(&parts);
-    let kubeconfig = crate::sandbox::text(&server.ready, "kubeconfig");
-    let create = |manifest: &str| {
-        until("a graph that is made", || {
-            let words = ["--kubeconfig", &kubeconfig, "create", "-f", "-"];
-            match sandbox.kubectl(&words, manifest) {
-                ended if ended.code == Some(0) => Ok(()),
-                ended => Err(format!("{ended:?}")),
-            }
-        });
-    };
-    create(&graph("default", "first"));
-    let mut follow = sandbox.command(&["logs", "--operator", "dynamo", "-f"]);
-    follow.stderr(Stdio::null());
-    let mut follow = Followed::start(follow);
-    let line = follow.until_says("object=default/first-frontend");
-    assert!(line.contains(" INFO ") && line.contains("kind=DynamoComponentDeployment"), "{line}");
-    create(&graph("default", "second"));
-    follow.until_says("object=default/second-frontend");
-    let words = ["logs", "--operator", "dynamo", "--tail", "1", "-o", "json"];
-    let last = sandbox.run(&words).json();
-    assert!(last["number"].as_u64() > Some(1) && last["controller"].is_string(), "{last}");
-    let others = sandbox.run(&["logs", "--operator", "lws"]);
-    assert!(others.code == Some(0) && others.stdout.is_empty(), "{others:?}");
 }
 
 /// The definition of a kind that takes anything.

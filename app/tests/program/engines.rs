@@ -6,15 +6,19 @@ use std::net::TcpStream;
 use std::path::Path;
 use std::process::{Command, Stdio};
 
+use serde_json::Value;
 use servers::Engine;
 
 use crate::node::Machine;
 use crate::sandbox::Sandbox;
 
 pub const IMAGE: &str = "setpoint.test/shell:1";
+/// It has a program and arguments of its own.
+pub const PROGRAM: &str = "setpoint.test/program:1";
 
 fn machine(engine: &Engine, name: &str) -> Machine {
     engine.make_shell(IMAGE).expect("an image is made");
+    engine.make_program(PROGRAM).expect("an image is made");
     machine_at(engine.socket(), name)
 }
 
@@ -68,6 +72,9 @@ fn everything(engine: &Engine, name: &str) {
     assert!(list.contains("/k8s_default_hello_main\""), "{list}");
     streams(&machine);
     refusals(&machine);
+    commands(&machine);
+    ends(&machine, engine);
+    ports(&machine);
     services(&machine);
     let fields = "['containerID','restartCount']";
     let told = format!("get pod hello -o jsonpath={{.status.containerStatuses[0]{fields}}}");
@@ -176,6 +183,90 @@ pub fn refusals(machine: &Machine) {
     assert!(said.contains("trying and failing to pull image"), "{said}");
     let pods = ["never", "nowhere", "invalid", "wrong"];
     machine.kubectl(&[&["delete", "pod", "--wait=false"][..], &pods].concat(), "");
+}
+
+/// Command and arguments of a container take the places of those of its image, each of its own.
+pub fn commands(machine: &Machine) {
+    let cases = [
+        ("as-it-is", "", "entry usual"),
+        ("commanded", ", command: [echo, own]", "own"),
+        ("argued", ", args: [given]", "entry given"),
+        ("both", ", command: [echo, own], args: ['$(A)', '$$(A)']", "own a $(A)"),
+    ];
+    for (name, more, _) in cases {
+        let pod = format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{\
+             restartPolicy: Never, containers: [{{name: main, image: {PROGRAM:?}, \
+             env: [{{name: A, value: a}}]{more}}}]}}}}"
+        );
+        machine.kubectl(&["apply", "-f", "-"], &pod);
+    }
+    for (name, _, said) in cases {
+        machine.phase(name, "Succeeded");
+        assert_eq!(machine.kubectl(&["logs", name], ""), said, "{name}");
+        machine.kubectl(&["delete", "pod", name, "--wait=false"], "");
+    }
+}
+
+/// How a container ended is told as the engine knows it.
+fn ends(machine: &Machine, engine: &Engine) {
+    let one = |name: &str, script: &str, more: &str| {
+        format!(
+            "---\n{{apiVersion: v1, kind: Pod, metadata: {{name: {name}}}, spec: {{restartPolicy: \
+             Never, containers: [{{name: main, image: {IMAGE:?}, \
+             command: [sh, -c, {script:?}]{more}}}]}}}}\n"
+        )
+    };
+    let limit = ", resources: {limits: {memory: 32Mi}}";
+    let greedy = "x=aaaaaaaaaaaaaaaa; while :; do x=$x$x; done";
+    let pods = [one("ended", "sleep 1; exit 3", ""), one("greedy", greedy, limit)];
+    machine.kubectl(&["apply", "-f", "-"], &pods.concat());
+    for name in ["ended", "greedy"] {
+        machine.phase(name, "Failed");
+        let path = "jsonpath={.status.containerStatuses[0].state.terminated}";
+        let told = machine.kubectl(&["get", "pod", name, "-o", path], "");
+        let told: Value = serde_json::from_str(&told).expect("how it ended");
+        let path = format!("/containers/k8s_default_{name}_main/json");
+        let (_, known) = engine.ask(("GET", &path), b"").expect("it answers");
+        let known: Value = serde_json::from_str(&known).expect("JSON");
+        let known = &known["State"];
+        let reason = match known["OOMKilled"] == true {
+            true => "OOMKilled",
+            false => "Error",
+        };
+        assert_eq!((&told["exitCode"], &told["reason"]), (&known["ExitCode"], &reason.into()));
+        // Podman does not notice it with every kind of control groups.
+        let is_known = known["OOMKilled"] == true || machine_is_podman(machine);
+        assert!(is_known || name != "greedy", "{known}");
+        let seconds = |value: &Value| value.as_str().and_then(|it| it.get(..19)).map(str::to_owned);
+        for (ours, theirs) in [("startedAt", "StartedAt"), ("finishedAt", "FinishedAt")] {
+            assert_eq!(seconds(&told[ours]), seconds(&known[theirs]), "{told} {known}");
+        }
+        machine.kubectl(&["delete", "pod", name, "--wait=false"], "");
+    }
+}
+
+fn machine_is_podman(machine: &Machine) -> bool {
+    let version = "jsonpath={.items[0].status.nodeInfo.containerRuntimeVersion}";
+    machine.kubectl(&["get", "nodes", "-o", version], "").starts_with("podman")
+}
+
+/// A port of the machine leads to the pod that asks for it.
+pub fn ports(machine: &Machine) {
+    let port = 21_000 + std::process::id() % 9_000;
+    let serve = "mkdir /www; echo at-a-port > /www/index.html; exec httpd -f -p 8080 -h /www";
+    let pod = pod("at-a-port", serve).replace(
+        "stdin: true",
+        &format!("ports: [{{containerPort: 8080, hostPort: {port}}}, {{containerPort: 8081}}]"),
+    );
+    machine.kubectl(&["apply", "-f", "-"], &pod);
+    machine.kubectl(&["wait", "pod/at-a-port", "--for=condition=Ready", "--timeout=60s"], "");
+    machine.until("exec at-a-port -- wget -qO- http://127.0.0.1:8080/", |page| page == "at-a-port");
+    let url = format!("http://127.0.0.1:{port}/");
+    let fetched = Command::new("curl").args(["-s", "-m", "20", "--retry", "9", &url]).output();
+    let fetched = fetched.expect("curl runs");
+    assert_eq!(String::from_utf8_lossy(&fetched.stdout), "at-a-port\n");
+    machine.kubectl(&["delete", "pod", "at-a-port", "--wait=false"], "");
 }
 
 const WEB: &str = "

@@ -136,7 +136,7 @@ fn a_bad_edit_is_seen_explained_and_undone() {
     assert!(cluster.well(&["events", pod]).contains("Scheduled"));
     for (arguments, told) in [
         (&["history", "pod/none"][..], "not found"),
-        (&["get", "pods", "--at", "-9000d"], "begins at revision"),
+        (&["get", "pod/none", "--at", "-9000d"], "this cluster began later"),
         (&["get", "pods", "--at", "soon"], "expected a revision"),
         (&["undo", "rocket/a"], "no kind"),
         (&["why", "web"], "KIND/NAME"),
@@ -145,6 +145,91 @@ fn a_bad_edit_is_seen_explained_and_undone() {
         assert!(matches!(refused.code, Some(1 | 5)), "{arguments:?} {refused:?}");
         assert!(refused.stderr.contains(told), "{arguments:?} {refused:?}");
     }
+    check_before_the_beginning(&cluster);
+    assert_eq!(cluster.started.stop().0, Some(0));
+}
+
+/// Nothing was forgotten, so before the cluster there was nothing, and that is an answer.
+fn check_before_the_beginning(cluster: &Cluster) {
+    let unborn = cluster.well(&["get", "pods", "--at", "-9000d"]);
+    assert!(unborn.starts_with("No resources found: this cluster began later, at 20"), "{unborn}");
+    let new = cluster.run(&["diff", "deployment/web", "--at", "-9000d"]);
+    assert_eq!(new.code, Some(1), "{new:?}");
+    assert!(new.stdout.starts_with("deployment.apps/web was not there then\n"), "{new:?}");
+    assert_eq!(cluster.run(&["diff", "deployment/none", "--at", "-1s"]).code, Some(2));
+}
+
+/// A runtime whose pods start together or not at all, and a job of three nodes.
+const GANG: &str = "
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: ClusterTrainingRuntime
+metadata:
+  name: together
+  labels: {trainer.kubeflow.org/framework: torch}
+spec:
+  mlPolicy: {numNodes: 1, torch: {}}
+  podGroupPolicy: {coscheduling: {scheduleTimeoutSeconds: 60}}
+  template:
+    spec:
+      replicatedJobs:
+      - name: node
+        template:
+          metadata: {labels: {trainer.kubeflow.org/trainjob-ancestor-step: trainer}}
+          spec:
+            template:
+              spec:
+                containers: [{name: node, image: torch, resources: {requests: {cpu: 1500m}}}]
+";
+const JOB: &str = "
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: bert}
+spec:
+  runtimeRef: {name: together}
+  trainer: {numNodes: 3}
+";
+impl Cluster {
+    /// Runs a command until what it prints holds.
+    fn until(&self, arguments: &[&str], holds: impl Fn(&str) -> bool) -> String {
+        for _ in 0..600 {
+            let ended = self.run(arguments);
+            if holds(&ended.stdout) {
+                return ended.stdout;
+            }
+            std::thread::sleep(std::time::Duration::from_millis(50));
+        }
+        panic!("{arguments:?}: {:?}", self.run(arguments));
+    }
+}
+
+#[test]
+fn a_plan_knows_what_operators_make_and_that_gangs_go_together() {
+    let cluster = Cluster::start();
+    cluster.until(&["get", "clustertrainingruntimes"], |names| names.contains("torch"));
+    cluster.sandbox.write("runtime.yaml", GANG);
+    cluster.sandbox.write("job.yaml", JOB);
+    let early = cluster.run(&["plan", "-f", "job.yaml"]);
+    assert_eq!(early.code, Some(1), "{early:?}");
+    assert!(early.stdout.contains("together"), "the runtime is missing: {early:?}");
+    cluster.well(&["apply", "-f", "runtime.yaml"]);
+    // Four processors hold two of them, so none of three has a place.
+    let none = cluster.run(&["plan", "-f", "job.yaml"]);
+    assert_eq!(none.code, Some(1), "{none:?}");
+    for told in [
+        "create    TrainJob bert",
+        "pod bert-node-0-0 fits on no node:",
+        "pod bert-node-0-2 fits on no node:",
+        "fake-0: Insufficient cpu",
+    ] {
+        assert!(none.stdout.contains(told), "{told}: {none:?}");
+    }
+    assert!(!none.stdout.contains("->"), "{none:?}");
+    let more = cluster.well(&["plan", "-f", "job.yaml", "--what-if", "nodes=+1"]);
+    for pod in ["pod bert-node-0-0 -> ", "pod bert-node-0-1 -> ", "pod bert-node-0-2 -> "] {
+        assert!(more.contains(pod), "{pod}: {more}");
+    }
+    assert!(more.contains("fake-0") && more.contains("what-if-0"), "{more}");
+    assert_eq!(cluster.kubectl(&["get", "trainjobs,jobsets,pods", "-A", "-o", "name"]), "");
     assert_eq!(cluster.started.stop().0, Some(0));
 }
 
@@ -177,6 +262,8 @@ fn a_cluster_is_taken_along_in_one_file() {
     cluster.sandbox.set("SETPOINT_PASSPHRASE", "correct horse");
     cluster.sandbox.write("web.yaml", WEB);
     cluster.well(&["apply", "-f", "web.yaml"]);
+    cluster.rollout();
+    cluster.kubectl(&["scale", "deployment/web", "--replicas=3"]);
     cluster.rollout();
     let told = cluster.well(&["export", "all.setpoint"]);
     assert!(told.contains("secrets sealed"), "{told}");
@@ -213,6 +300,15 @@ fn a_cluster_is_taken_along_in_one_file() {
     other.rollout();
     let password = ["get", "secret", "key", "-o", "jsonpath={.data.password}"];
     assert_eq!(other.kubectl(&password), "aHVudGVyMi14OVF6");
+    // The past came with it, behind what happened here.
+    let history = other.well(&["history", "deployment/web"]);
+    let lines: Vec<&str> = history.lines().collect();
+    let own = lines.iter().position(|line| line.contains("   Created   "));
+    let brought = lines.iter().position(|line| line.starts_with("imported:"));
+    assert!(own < brought && brought.is_some(), "{history}");
+    assert!(history.contains("~ spec.replicas: 2 -> 3"), "{history}");
+    let secret = other.well(&["history", "secret/key"]);
+    assert!(!secret.contains("hunter2") && !secret.contains("aHVudGVyMi14OVF6"), "{secret}");
     let again = other.well(&["import", "all.setpoint"]);
     assert!(again.starts_with("0 created"), "{again}");
     assert_eq!(other.started.stop().0, Some(0));

@@ -203,6 +203,17 @@ impl Load {
         Load { stop: stop.clone(), answered: answered.clone(), failed: failed.clone(), threads }
     }
 
+    /// Waits until so many more were answered.
+    #[track_caller]
+    fn until_more(&self, count: usize) {
+        let (began, before) = (Instant::now(), self.answered.load(Ordering::Relaxed));
+        while self.answered.load(Ordering::Relaxed) < before + count {
+            let failed = self.failed.lock().expect("unpoisoned").len();
+            assert!(began.elapsed() < PATIENCE, "no answers, {failed} failed");
+            std::thread::sleep(LOOK);
+        }
+    }
+
     /// How many were answered, and what failed.
     fn end(mut self) -> (usize, Vec<String>) {
         self.stop.store(true, Ordering::Relaxed);
@@ -260,7 +271,13 @@ fn a_graph_of_real_workers_answers_and_is_scaled_by_its_adapter() {
         "",
     );
     assert!(said.stderr.contains("cannot be modified directly when scaling adapter"), "{said:?}");
-    for count in ["2", "1"] {
+    // As autoscalers ask: how many there are to be, are, and by what they are found.
+    let path = "/apis/nvidia.com/v1beta1/namespaces/default/\
+                dynamographdeploymentscalingadapters/g-decode/scale";
+    let scale = machine.kubectl(&["get", "--raw", path], "");
+    let selector = "nvidia.com/dynamo-component=Decode,nvidia.com/dynamo-graph-deployment-name=g";
+    assert!(scale.contains(selector) && scale.contains("\"replicas\":1"), "{scale}");
+    for count in ["3", "1"] {
         machine.kubectl(&["scale", "dgdsa/g-decode", &format!("--replicas={count}")], "");
         let ready = "get dgd g -o jsonpath={.status.components.Decode.readyReplicas}";
         dynamo.until(ready, |ready| ready == count);
@@ -296,6 +313,33 @@ fn prefill_and_decode_serve_together_and_a_crash_is_mended() {
 }
 
 #[test]
+fn a_worker_that_is_killed_under_load_is_replaced_and_questions_go_on() {
+    let dynamo = Dynamo::start();
+    let mut yaml = dynamo.graph("lossy", &[("Worker", "worker", "")]);
+    yaml.push_str("    replicas: 2\n");
+    dynamo.apply(&yaml);
+    dynamo.until_state("lossy", "successful");
+    let address = dynamo.frontend("lossy");
+    dynamo.until_answered(&address);
+    let pods = "get pods -l nvidia.com/dynamo-component=Worker -o jsonpath=";
+    let pod = dynamo.until(&format!("{pods}{{.items[0].metadata.name}}"), |pod| !pod.is_empty());
+    let load = Load::begin(&address, 2);
+    load.until_more(20);
+    dynamo.machine.run(&["exec", &pod, "--", "sh", "-c", CRASH], "");
+    // The other one answers while this one is down, and both when it is back.
+    load.until_more(20);
+    let restarts = "{.status.containerStatuses[0].restartCount}";
+    dynamo.until(&format!("get pod {pod} -o jsonpath={restarts}"), |count| count == "1");
+    dynamo.until_state("lossy", "successful");
+    let ready = "get dgd lossy -o jsonpath={.status.components.Worker.readyReplicas}";
+    dynamo.until(ready, |ready| ready == "2");
+    load.until_more(20);
+    let (answered, failed) = load.end();
+    // What was being answered by the one that was killed may be lost, and nothing after it.
+    assert!(failed.len() * 5 < answered, "{} of {answered}: {:?}", failed.len(), failed.first());
+}
+
+#[test]
 fn workers_are_replaced_under_load_and_no_question_fails() {
     let dynamo = Dynamo::start();
     let mut yaml = dynamo.graph("roll", &[("Worker", "worker", "")]);
@@ -304,6 +348,8 @@ fn workers_are_replaced_under_load_and_no_question_fails() {
     dynamo.until_state("roll", "successful");
     let address = dynamo.frontend("roll");
     dynamo.until_answered(&address);
+    let (code, streamed) = chat(&address, "hello", "true").expect("answered");
+    assert!(code == 200 && streamed.contains("data: [DONE]"), "{streamed}");
     let hash =
         r"get dgd roll -o jsonpath={.metadata.annotations.nvidia\.com/current-worker-hash-v2}";
     let before = dynamo.until(hash, |hash| !hash.is_empty());

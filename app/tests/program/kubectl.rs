@@ -85,9 +85,30 @@ fn the_users_kubeconfig_keeps_what_is_in_it() {
     kubectl(&sandbox, &["--context", "setpoint", "get", "namespaces"], "");
     assert!(!sandbox.work().join("second").exists());
 
-    let before = fs::read(sandbox.work().join("first")).expect("it must be there");
     assert_eq!(sandbox.run(&["down"]).code, Some(0));
-    assert_eq!(fs::read(sandbox.work().join("first")).expect("it must stay"), before);
+    assert_eq!(view("jsonpath={.contexts[*].name} {.clusters[*].name}"), "work work");
+    assert_eq!(view("jsonpath={.users[?(@.name==\"work\")].user.token}"), "secret");
+    assert_eq!(view("jsonpath={.current-context}"), "work");
+}
+
+#[test]
+fn every_data_directory_has_a_context_and_down_takes_back_its_own() {
+    let sandbox = Sandbox::new();
+    let view = |path: &str| kubectl(&sandbox, &["config", "view", "-o", path], "");
+    assert_eq!(sandbox.run(&UP).code, Some(0));
+    let data = sandbox.work().join("Second_One").display().to_string();
+    let second = [&UP[..], &["--data-dir", &data, "--switch", "-o", "json"]].concat();
+    let told = sandbox.run(&second).json();
+    assert_eq!(told["context"], "setpoint-second-one", "{told}");
+    assert_eq!(view("jsonpath={.current-context}"), "setpoint-second-one");
+    for context in ["setpoint", "setpoint-second-one"] {
+        kubectl(&sandbox, &["--context", context, "get", "namespaces"], "");
+    }
+    assert_eq!(sandbox.run(&["down", "--data-dir", &data]).code, Some(0));
+    assert_eq!(view("jsonpath={.contexts[*].name}"), "setpoint");
+    assert_eq!(view("jsonpath={.current-context}"), "");
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+    assert_eq!(view("jsonpath={.contexts[*].name}"), "");
 }
 
 #[test]

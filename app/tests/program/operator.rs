@@ -491,6 +491,11 @@ fn the_deployment_of_the_manifests_serves_the_cluster_that_it_runs_in() {
     assert_eq!(log, expected);
     let told = "get trainjob reports -o jsonpath={.status.trainerStatus.progressPercentage}";
     assert_eq!(machine.until(told, |told| !told.is_empty()), "40");
+    // A cluster that keeps no causes is told them by the log of the operators.
+    let why = machine.sandbox.run(&["why", "trainjob/reports", "--without-past"]);
+    assert!(why.stdout.contains("trainjob_controller looked for "), "{why:?}");
+    assert!(why.stdout.contains("applied JobSet default/reports"), "{why:?}");
+    assert!(why.stdout.contains("because of revision "), "{why:?}");
     machine.kubectl(&["delete", "namespace", "kubeflow-system"], "");
     machine.kubectl(&["delete", "trainjob", "reports", "--wait=false"], "");
     machine.until("get pods -A -o name", str::is_empty);

@@ -136,6 +136,7 @@ spec:
     lifecycle:
       postStart: {exec: {command: [sh, -c, 'sleep 0.3; echo hook >>FILE']}}
       preStop: {exec: {command: [sh, -c, 'echo stop >>FILE']}}
+  - {name: beside, image: x, command: [sh, -c, 'trap exit TERM; while :; do sleep 0.1; done']}
 ";
 
 #[test]
@@ -143,7 +144,7 @@ fn containers_begin_in_order_and_end_in_reverse() {
     let machine = Machine::start();
     let file = machine.sandbox.work().join("order");
     apply(&machine, &ORDERED.replace("FILE", &file.display().to_string()));
-    machine.until("get pod ordered --no-headers", |row| row.contains("2/2"));
+    machine.until("get pod ordered --no-headers", |row| row.contains("3/3"));
     machine.kubectl(&["delete", "pod", "ordered"], "");
     let order = std::fs::read_to_string(file).expect("they wrote");
     let order: Vec<&str> = order.lines().collect();
@@ -333,11 +334,27 @@ fn happened(machine: &Machine, path: &str, since: &str) -> Vec<(u64, String, Val
     lines.lines().map(read).collect()
 }
 
+/// What people are promised, from a POST to a ready pod.
+const BUDGET: Duration = Duration::from_secs(1);
+/// Others may use the machine: one of so many tries must be within the budget.
+const BUDGET_TRIES: usize = 5;
+
+/// The steps in their order; and all of it within a second, as whoever asked for it sees it, who
+/// starts two programs meanwhile.
 #[test]
-fn a_deployment_becomes_a_ready_pod_step_by_step() {
+fn a_deployment_becomes_a_ready_pod_step_by_step_within_a_second() {
     let machine = Machine::start();
     // The account and its token have to be there first, as in a cluster that is not seconds old.
     machine.until("get serviceaccounts", |accounts| accounts.contains("default"));
+    let mut took = Vec::new();
+    while took.len() < BUDGET_TRIES && took.iter().all(|it| *it >= BUDGET) {
+        took.push(becomes_ready_step_by_step(&machine));
+    }
+    assert!(took.iter().any(|it| *it < BUDGET), "never within {BUDGET:?}: {took:?}");
+}
+
+/// How long it took from before the request is sent until the pod is seen to be ready.
+fn becomes_ready_step_by_step(machine: &Machine) -> Duration {
     let list = machine.kubectl(&["get", "--raw", "/api/v1/namespaces/default/pods"], "");
     let list: Value = serde_json::from_str(&list).expect("a list");
     let since = list["metadata"]["resourceVersion"].as_str().expect("a revision");
@@ -349,24 +366,30 @@ spec:
   selector: {matchLabels: {app: web}}
   template:
     metadata: {labels: {app: web}}
-    spec: {containers: [{name: main, image: x, command: [sleep, '1000']}]}
+    spec:
+      terminationGracePeriodSeconds: 0
+      containers: [{name: main, image: x, command: [sleep, '1000']}]
 ";
     let began = Instant::now();
-    apply(&machine, deployment);
-    machine.until("get pods --no-headers", |row| row.contains("1/1"));
+    machine.kubectl(&["create", "-f", "-"], deployment);
+    let ready = ["wait", "pod", "-l", "app=web", "--for=condition=Ready", "--timeout=60s"];
+    // Until there is a pod there is nothing to wait for.
+    while machine.run(&ready, "").code != Some(0) {
+        assert!(began.elapsed() < Duration::from_secs(60), "it must become ready");
+    }
     let took = began.elapsed();
     let mut steps = Vec::new();
     for (revision, kind, _) in
-        happened(&machine, "/apis/apps/v1/namespaces/default/deployments", since)
+        happened(machine, "/apis/apps/v1/namespaces/default/deployments", since)
     {
         steps.push((revision, format!("Deployment {kind}")));
     }
     for (revision, kind, _) in
-        happened(&machine, "/apis/apps/v1/namespaces/default/replicasets", since)
+        happened(machine, "/apis/apps/v1/namespaces/default/replicasets", since)
     {
         steps.push((revision, format!("ReplicaSet {kind}")));
     }
-    for (revision, kind, pod) in happened(&machine, "/api/v1/namespaces/default/pods", since) {
+    for (revision, kind, pod) in happened(machine, "/api/v1/namespaces/default/pods", since) {
         let (spec, status) = (&pod["spec"], &pod["status"]);
         let waiting = &status["containerStatuses"][0]["state"]["waiting"]["reason"];
         let what = match (&status["containerStatuses"][0]["ready"], waiting) {
@@ -392,9 +415,9 @@ spec:
         let found = texts[at..].iter().position(|text| *text == step);
         at += found.unwrap_or_else(|| panic!("{step} is not after step {at} of {texts:#?}"));
     }
-    // Two calls of kubectl are in it, and other tests beside it; alone it is far below a second.
-    assert!(took < Duration::from_secs(10), "{took:?}");
     machine.kubectl(&["delete", "deployment", "web"], "");
+    machine.until("get pods -o name", str::is_empty);
+    took
 }
 
 /// A node whose disk is full says so of the pod that needs it, and lives on.

@@ -27,6 +27,11 @@ http.server.ThreadingHTTPServer(("0.0.0.0", 8000), Handler).serve_forever()
 "#;
 
 const GRAPH: &str = r"
+apiVersion: v1
+kind: ConfigMap
+metadata: {name: played-settings}
+data: {greeting: hello}
+---
 apiVersion: nvidia.com/v1beta1
 kind: DynamoGraphDeployment
 metadata: {name: played}
@@ -61,7 +66,9 @@ fn a_graph_of_a_file_is_watched_shown_drawn_scaled_and_asked() {
     let serve = |words: &[&str]| machine.sandbox.run(&[&["serve"], words].concat());
     let ended = serve(&["-f", "graph.yaml", "--watch"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.starts_with("graph played is made\n[played] "), "{ended:?}");
+    // What the graph needs is in the same file, as users have it.
+    let begins = "configmap/played-settings created\ngraph played is made\n[played] ";
+    assert!(ended.stdout.starts_with(begins), "{ended:?}");
     let line = "[played] successful  Frontend 1/1  Worker 2/2";
     assert!(ended.stdout.lines().any(|one| one == line), "{ended:?}");
     assert!(ended.stdout.contains("[played] serves at http://"), "{ended:?}");
@@ -89,6 +96,7 @@ fn a_graph_of_a_file_is_watched_shown_drawn_scaled_and_asked() {
         .until("get dgd played -o jsonpath={.status.components.Worker.readyReplicas}", |count| {
             count == "1"
         });
+    an_update_is_drawn_with_both_forms(&machine);
     // What is not there, and what is none, is said.
     let missing = serve(&["show", "nothing"]);
     assert!(missing.code == Some(5) && missing.stderr.contains("nothing"), "{missing:?}");
@@ -97,6 +105,33 @@ fn a_graph_of_a_file_is_watched_shown_drawn_scaled_and_asked() {
     assert!(none.error().contains("has no DynamoGraphDeployment in it"), "{none:?}");
     machine.kubectl(&["delete", "dgd", "played"], "");
     machine.until("get pods -o name", str::is_empty);
+}
+
+/// Workers of another form that never serve: the old ones serve on, and both are drawn.
+fn an_update_is_drawn_with_both_forms(machine: &Machine) {
+    let text = std::fs::read_to_string(machine.sandbox.work().join("graph.yaml")).expect("it is");
+    let ready = "readinessProbe: {exec: {command: ['true']}}";
+    let other = text.replace(ready, "readinessProbe: {exec: {command: ['false']}}");
+    machine.sandbox.write("other.yaml", &other.replace("replicas: 2", "replicas: 1"));
+    let told = machine.sandbox.run(&["serve", "-f", "other.yaml"]);
+    assert_eq!(told.code, Some(0), "{told:?}");
+    machine.until("get dcd -o name", |all| all.lines().count() == 3);
+    let serve =
+        |words: &[&str]| machine.sandbox.run(&[&["serve", "graph", "played"], words].concat());
+    let drawn = serve(&["-o", "json"]).json();
+    let worker = &drawn["components"][1];
+    let mut forms: Vec<(i64, i64)> = worker["revisions"]
+        .as_array()
+        .expect("forms")
+        .iter()
+        .map(|one| (one["ready"].as_i64().expect("one"), one["desired"].as_i64().expect("one")))
+        .collect();
+    forms.sort_unstable();
+    assert_eq!(forms, [(0, 1), (1, 1)], "{drawn}");
+    let text = serve(&[]).stdout;
+    let line = text.lines().last().expect("lines");
+    assert!(line.starts_with("   └─ Worker [worker] 1/1 ready ("), "{text}");
+    assert!(line.contains(" 1/1") && line.contains(" 0/1"), "{text}");
 }
 
 #[test]
@@ -142,6 +177,14 @@ fn kinds_of_graphs_have_their_names_columns_warnings_and_counts() {
             table.lines().next().unwrap_or_default().split_whitespace().collect();
         assert_eq!(words.join(" "), head);
     }
+    // Looks that fail are counted by why.
+    let stray = "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeploymentScalingAdapter\n\
+                 metadata: {name: stray}\nspec: {replicas: 1, dgdRef: {name: nothing, \
+                 componentName: decode}}\n";
+    machine.kubectl(&["create", "-f", "-"], stray);
+    let failed = "dynamo_operator_reconcile_errors_total{resource_type=\
+                  \"DynamoGraphDeploymentScalingAdapter\",namespace=\"default\",error_type=";
+    machine.until("get --raw /metrics", |text| text.contains(failed));
     let metrics = machine.kubectl(&["get", "--raw", "/metrics"], "");
     let of = "resource_type=\"DynamoGraphDeployment\",namespace=\"default\"";
     for line in [
@@ -161,6 +204,6 @@ fn kinds_of_graphs_have_their_names_columns_warnings_and_counts() {
     }
     let counted = "dynamo_operator_resources_total{resource_type=\"DynamoGraphDeployment\"";
     machine.until("get --raw /metrics", |text| text.contains(counted));
-    machine.kubectl(&["delete", "dgd", "--all"], "");
+    machine.kubectl(&["delete", "dgd,dgdsa", "--all"], "");
     machine.until("get pods -o name", str::is_empty);
 }

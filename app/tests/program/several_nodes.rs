@@ -77,14 +77,14 @@ spec:
     - for i in $(seq 40); do curl -s -m 5 http://web/node; done | sort -u > FILE
 ";
 
-struct Nodes {
-    sandbox: Sandbox,
-    api: Started,
+pub struct Nodes {
+    pub sandbox: Sandbox,
+    pub api: Started,
     nodes: BTreeMap<String, Started>,
 }
 
 impl Nodes {
-    fn start(storage: &str, settings: &str) -> Nodes {
+    pub fn start(storage: &str, settings: &str) -> Nodes {
         let mut sandbox = Sandbox::new();
         sandbox.set("PATH", std::env::var("PATH").unwrap_or_default());
         let create = ["cluster", "create", "--nodes", "2", "--storage", storage];
@@ -109,7 +109,7 @@ impl Nodes {
         Nodes { sandbox, api, nodes }
     }
 
-    fn kubectl(&self, line: &str, manifest: &str) -> String {
+    pub fn kubectl(&self, line: &str, manifest: &str) -> String {
         let ended = self.run_kubectl(line, manifest);
         assert_eq!(ended.code, Some(0), "kubectl {line}: {ended:?}");
         ended.stdout
@@ -127,7 +127,7 @@ impl Nodes {
     }
 
     #[track_caller]
-    fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
+    pub fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
         let began = Instant::now();
         loop {
             let said = self.kubectl(line, "");
@@ -184,6 +184,7 @@ impl Nodes {
         let starts = starts();
         let names: BTreeSet<&str> = starts.lines().collect();
         assert_eq!(names.len(), starts.lines().count(), "no pod ran twice: {starts}");
+        self.comes_back(&leader);
         self.end();
     }
 
@@ -254,7 +255,22 @@ impl Nodes {
         }
     }
 
-    fn end(mut self) {
+    /// A node that starts again is ready, and nothing is held against it.
+    fn comes_back(&mut self, node: &str) {
+        let taints = format!("get node {node} -o jsonpath={{.spec.taints[*].key}}");
+        self.until(&taints, |keys| keys.contains("node.kubernetes.io/unreachable"));
+        self.sandbox.set("NODE_NAME", node);
+        let (config, data) = (format!(".k3/{node}/.config.yaml"), format!(".k3/{node}/data"));
+        let command = ["controller", "--config", &config, "--data-dir", &data, "-o", "json"];
+        let started = self.sandbox.start_command(&command);
+        self.nodes.insert(node.to_owned(), started);
+        self.until("get nodes --no-headers", |said| said.matches(" Ready ").count() == 2);
+        self.until(&taints, str::is_empty);
+        let left = format!("get pods -l app=web --field-selector spec.nodeName={node} -o name");
+        self.until(&left, str::is_empty);
+    }
+
+    pub fn end(mut self) {
         for (_, node) in std::mem::take(&mut self.nodes) {
             assert_eq!(node.stop().0, Some(0));
         }

@@ -15,8 +15,17 @@ pub fn processor_time(pid: u32) -> Duration {
 
 /// Memory that is in use, in MiB.
 pub fn resident(pid: u32) -> f64 {
+    mebibytes(pid, "VmRSS:")
+}
+
+/// The part of it that is the process's own, and not its program as the disk has it.
+pub fn own(pid: u32) -> f64 {
+    mebibytes(pid, "RssAnon:")
+}
+
+fn mebibytes(pid: u32, name: &str) -> f64 {
     let text = fs::read_to_string(format!("/proc/{pid}/status")).unwrap_or_default();
-    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let line = text.lines().find_map(|line| line.strip_prefix(name));
     let kibibytes = line.and_then(|line| line.trim().trim_end_matches(" kB").parse::<f64>().ok());
     kibibytes.unwrap_or_default() / 1024.0
 }

@@ -2,6 +2,7 @@
 //! costs in writes and in looks, and in memory.
 
 mod looks;
+mod operator;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,6 +23,7 @@ use crate::cluster::{arrivals, objects};
 use crate::statistics::now;
 use crate::training::writes::Writes;
 use looks::Looks;
+use operator::Operator;
 
 /// How long anything may take.
 const PATIENCE: Duration = Duration::from_secs(300);
@@ -50,29 +52,43 @@ pub struct Options {
     /// Graphs at once, of three components each.
     #[arg(long, default_value_t = 1_000)]
     graphs: usize,
+    /// Run the operators as a process of their own, and measure its memory alone.
+    #[arg(long)]
+    apart: bool,
+}
+
+/// What is measured.
+struct Subject {
+    target: Arc<Target>,
+    /// The operators, where they are no part of the server.
+    operator: Option<Operator>,
+    /// Who counts looks.
+    counts: Arc<Target>,
 }
 
 impl Options {
-    async fn cluster(&self) -> Result<Arc<Target>> {
+    async fn subject(&self) -> Result<Subject> {
         let directory = self.directory.join(format!(".bench-{:016x}", System.random()));
         let count = self.nodes.to_string();
         let arguments = [
             "--components",
-            "all",
+            if self.apart { "api,controllers,scheduler" } else { "all" },
             "--fake-nodes",
             &count,
             "--fake-node-resources",
             "cpu=640,memory=5120Gi,pods=500",
         ];
         let target = Target::launch(self.program.as_deref(), directory, &arguments)?;
+        let operator = match self.apart {
+            true => Some(Operator::start(self.program.as_deref(), &target)?),
+            false => None,
+        };
         let mut connection = Connection::open(&target, Http::One).await?;
-        let webhooks = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations/\
-                        dynamo-operator-validating";
         let nodes = usize::try_from(self.nodes)?;
         let began = now();
         loop {
             let known = objects::count(&target, &mut connection, "/api/v1/nodes").await?;
-            let asked = target.request("GET", webhooks, String::new());
+            let asked = target.request("GET", operator::WEBHOOKS, String::new());
             let is_asked = connection.send(asked).await?.status == 200;
             if known >= nodes && is_asked {
                 break;
@@ -81,22 +97,28 @@ impl Options {
             tokio::time::sleep(LOOK).await;
         }
         objects::namespace(&target, &mut connection, &target.namespace).await?;
-        Ok(Arc::new(target))
+        let target = Arc::new(target);
+        let counts = match &operator {
+            Some(operator) => Arc::new(operator.counts(&target).await?),
+            None => target.clone(),
+        };
+        Ok(Subject { target, operator, counts })
     }
 }
 
 pub async fn run(options: Options) -> Result<()> {
     let mut report = Report::begin();
-    let target = options.cluster().await?;
-    let pid = target.pid.context("the server must be a process of this machine")?;
-    let mut connection = Connection::open(&target, Http::One).await?;
+    let subject = options.subject().await?;
+    let target = &subject.target;
+    let mut connection = Connection::open(target, Http::One).await?;
+    let mut counting = Connection::open(&subject.counts, Http::One).await?;
     tokio::time::sleep(SETTLE).await;
-    let memory = usage::resident(pid);
-    let before = Writes::read(&target, &mut connection).await?;
-    let looked = Looks::read(&target, &mut connection).await?;
+    let memory = Memory::read(&subject)?;
+    let before = Writes::read(target, &mut connection).await?;
+    let looked = Looks::read(&subject.counts, &mut counting).await?;
     let count = options.graphs * COMPONENTS.len();
-    let running = format!("{}?fieldSelector=status.phase%3DRunning", objects::pods(&target));
-    let expected = arrivals::expect(&target, &running, "ADDED", count).await?;
+    let running = format!("{}?fieldSelector=status.phase%3DRunning", objects::pods(target));
+    let expected = arrivals::expect(target, &running, "ADDED", count).await?;
     let owner = target.clone();
     let make = move |number: usize| {
         let object = graph(&format!("graph-{number}"));
@@ -104,27 +126,68 @@ pub async fn run(options: Options) -> Result<()> {
     };
     let load = Load { http: Http::One, connections: 8, streams: 1, count: options.graphs };
     let begin = now();
-    load::run(&target, load, Arc::new(make)).await?;
+    load::run(target, load, Arc::new(make)).await?;
     let arrived = expected.await?.context("not every pod runs")?;
     let what = format!("{} graphs of {} components, until all run", options.graphs, 3);
     report.row(&what, millis(arrived.last.duration_since(begin)), Aim::None, "");
-    while successful(&target, &mut connection).await? < options.graphs {
+    while successful(target, &mut connection).await? < options.graphs {
         ensure!(begin.elapsed() < PATIENCE, "not every graph is successful");
         tokio::time::sleep(LOOK).await;
     }
     report.row("  until all are successful", millis(begin.elapsed()), Aim::None, "");
-    let looks = Looks::read(&target, &mut connection).await?.since(&looked);
+    let looks = Looks::read(&subject.counts, &mut counting).await?.since(&looked);
     let remark = format!("{} looks at graphs", looks.count());
     report.row("  reconcile p99", (looks.percentile(0.99) * 1e3, "ms"), Aim::None, &remark);
-    let written = Writes::read(&target, &mut connection).await?.since(&before);
-    let each = written as f64 / options.graphs as f64;
+    let written = Writes::read(target, &mut connection).await?;
+    let each = written.since(&before) as f64 / options.graphs as f64;
     let remark = "with those of their pods; without leases and events";
     report.row("  API writes for each graph", (each, ""), Aim::None, remark);
+    for (what, count) in written.by_kind(&before) {
+        report.row(
+            &format!("    {what}"),
+            (count as f64 / options.graphs as f64, ""),
+            Aim::None,
+            "",
+        );
+    }
     tokio::time::sleep(SETTLE).await;
-    let more = usage::resident(pid) - memory;
-    let remark = "of the whole program, with their objects, pods and history";
-    report.row("  memory for them", (more, "MiB"), Aim::AtMost(MEMORY_MAX), remark);
+    Memory::read(&subject)?.report(&memory, &mut report);
     Ok(())
+}
+
+/// What the process has that is measured, in MiB.
+struct Memory {
+    is_apart: bool,
+    resident: f64,
+    own: f64,
+}
+
+impl Memory {
+    fn read(subject: &Subject) -> Result<Memory> {
+        let pid = match &subject.operator {
+            Some(operator) => operator.pid(),
+            None => subject.target.pid.context("the server must be a process of this machine")?,
+        };
+        let is_apart = subject.operator.is_some();
+        Ok(Memory { is_apart, resident: usage::resident(pid), own: usage::own(pid) })
+    }
+
+    fn report(&self, before: &Memory, report: &mut Report) {
+        let aim = Aim::AtMost(MEMORY_MAX);
+        match self.is_apart {
+            true => {
+                let remark = format!("{:.0} before the graphs", before.resident);
+                report.row("  memory of the operators", (self.resident, "MiB"), aim, &remark);
+                let remark = format!("{:.0} before the graphs", before.own);
+                report.row("    without the program", (self.own, "MiB"), Aim::None, &remark);
+            }
+            false => {
+                let more = self.resident - before.resident;
+                let remark = "of the whole program, with their objects, pods and history";
+                report.row("  memory for them", (more, "MiB"), aim, remark);
+            }
+        }
+    }
 }
 
 fn path(target: &Target) -> String {

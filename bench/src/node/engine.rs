@@ -1,10 +1,11 @@
-//! Pods in containers of a private Docker, beside what the engine itself takes for one container.
+//! Pods in containers of a private Docker or containerd, beside what those take for one container.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, ensure};
 use serde_json::json;
-use servers::Engine;
+use servers::{Containerd, Engine};
 
 use super::{Options, expect_running, remove_all};
 use crate::api::client::{Connection, Http};
@@ -19,20 +20,29 @@ const MANY: usize = 50;
 /// The name of the engine's own container.
 const OWN: &str = "bench";
 
-pub async fn run(options: &Options, report: &mut Report) -> Result<()> {
-    let engine = Engine::docker()?;
-    engine.make_shell(IMAGE)?;
-    let socket = engine.socket().display().to_string();
-    let arguments = ["--runtime", "docker", "--container-runtime-endpoint", &socket];
+/// What runs containers, and can run one without us.
+pub trait Runner {
+    /// As it is called in the report, and by `--runtime`.
+    fn names(&self) -> (&'static str, &'static str);
+    fn socket(&self) -> &Path;
+    /// Starts one container; returns when it runs.
+    fn run_alone(&self) -> Result<()>;
+    fn remove(&self) -> Result<()>;
+}
+
+pub async fn run(options: &Options, runner: &dyn Runner, report: &mut Report) -> Result<()> {
+    let (called, name) = runner.names();
+    let socket = runner.socket().display().to_string();
+    let arguments = ["--runtime", name, "--container-runtime-endpoint", &socket];
     let target = options.launch_with(&arguments)?;
     let mut connection = Connection::open(&target, Http::One).await?;
     objects::namespace(&target, &mut connection, &target.namespace).await?;
     let (mut alone, mut pods) = (Samples::default(), Samples::default());
     for number in 0..SINGLE {
         let start = now();
-        run_alone(&engine)?;
+        runner.run_alone()?;
         alone.push(start.elapsed());
-        engine.ask(("DELETE", &format!("/containers/{OWN}?force=true")), b"")?;
+        runner.remove()?;
         let name = format!("engine-{number}");
         let expected = expect_running(&target, 1).await?;
         let start = now();
@@ -42,8 +52,10 @@ pub async fn run(options: &Options, report: &mut Report) -> Result<()> {
         remove_all(&target, &mut connection).await?;
     }
     let (alone, pods) = (alone.percentile(0.5), pods.percentile(0.5));
-    report.row("container of Docker alone until it runs, p50", millis(alone), Aim::None, "");
-    report.row("pod of one container in Docker until it runs, p50", millis(pods), Aim::None, "");
+    let what = format!("container of {called} alone until it runs, p50");
+    report.row(&what, millis(alone), Aim::None, "");
+    let what = format!("pod of one container in {called} until it runs, p50");
+    report.row(&what, millis(pods), Aim::None, "");
     let over = pods.saturating_sub(alone);
     report.row("  over the container alone", millis(over), Aim::AtMost(100.0), "");
     let expected = expect_running(&target, MANY).await?;
@@ -53,21 +65,84 @@ pub async fn run(options: &Options, report: &mut Report) -> Result<()> {
     }
     let arrived = expected.await?.context("not all pods run")?;
     let took = millis(arrived.last.duration_since(start));
-    report.row(&format!("{MANY} pods in Docker at once until all run"), took, Aim::None, "");
+    report.row(&format!("{MANY} pods in {called} at once until all run"), took, Aim::None, "");
     connection = Connection::open(&target, Http::One).await?;
     remove_all(&target, &mut connection).await
 }
 
-/// What `docker run` does.
-fn run_alone(engine: &Engine) -> Result<()> {
-    let body = json!({"Image": IMAGE, "Entrypoint": ["sleep", "3600"],
-        "HostConfig": {"NetworkMode": "none"}});
-    let create = format!("/containers/create?name={OWN}");
-    let (created, told) = engine.ask(("POST", &create), body.to_string().as_bytes())?;
-    ensure!(created == 201, "no container was made: {told}");
-    let (started, told) = engine.ask(("POST", &format!("/containers/{OWN}/start")), b"")?;
-    ensure!(started == 204, "the container was not started: {told}");
-    Ok(())
+/// A private Docker, asked over its socket for what `docker run` asks for.
+pub struct Docker(Engine);
+
+impl Docker {
+    pub fn start() -> Result<Docker> {
+        let engine = Engine::docker()?;
+        engine.make_shell(IMAGE)?;
+        Ok(Docker(engine))
+    }
+}
+
+impl Runner for Docker {
+    fn names(&self) -> (&'static str, &'static str) {
+        ("Docker", "docker")
+    }
+
+    fn socket(&self) -> &Path {
+        self.0.socket()
+    }
+
+    fn run_alone(&self) -> Result<()> {
+        let body = json!({"Image": IMAGE, "Entrypoint": ["sleep", "3600"],
+            "HostConfig": {"NetworkMode": "none"}});
+        let create = format!("/containers/create?name={OWN}");
+        let (created, told) = self.0.ask(("POST", &create), body.to_string().as_bytes())?;
+        ensure!(created == 201, "no container was made: {told}");
+        let (started, told) = self.0.ask(("POST", &format!("/containers/{OWN}/start")), b"")?;
+        ensure!(started == 204, "the container was not started: {told}");
+        Ok(())
+    }
+
+    fn remove(&self) -> Result<()> {
+        self.0.ask(("DELETE", &format!("/containers/{OWN}?force=true")), b"")?;
+        Ok(())
+    }
+}
+
+/// A private containerd, asked by its own program.
+pub struct Ctr(Containerd);
+
+impl Ctr {
+    pub fn start() -> Result<Ctr> {
+        let containerd = Containerd::start()?;
+        containerd.make_shell(IMAGE)?;
+        Ok(Ctr(containerd))
+    }
+
+    fn ask(&self, words: &[&str]) -> Result<()> {
+        let ended = self.0.ctr(words).output()?;
+        let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+        ensure!(ended.status.success(), "ctr {words:?}: {said}");
+        Ok(())
+    }
+}
+
+impl Runner for Ctr {
+    fn names(&self) -> (&'static str, &'static str) {
+        ("containerd", "containerd")
+    }
+
+    fn socket(&self) -> &Path {
+        self.0.socket()
+    }
+
+    fn run_alone(&self) -> Result<()> {
+        let run = ["run", "--detach", "--snapshotter", "native"];
+        self.ask(&[&run[..], &[IMAGE, OWN, "sleep", "3600"]].concat())
+    }
+
+    fn remove(&self) -> Result<()> {
+        self.ask(&["tasks", "rm", "--force", OWN])?;
+        self.ask(&["containers", "rm", OWN])
+    }
 }
 
 async fn create(target: &Arc<Target>, connection: &mut Connection, name: &str) -> Result<()> {

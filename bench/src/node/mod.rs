@@ -43,6 +43,9 @@ pub struct Options {
     /// Only pods in containers of a private Docker, beside what Docker itself takes.
     #[arg(long)]
     docker: bool,
+    /// The same of a private containerd, beside what `ctr run` takes.
+    #[arg(long)]
+    containerd: bool,
 }
 
 impl Options {
@@ -66,8 +69,14 @@ impl Options {
 
 pub async fn run(options: Options) -> Result<()> {
     let mut report = Report::begin();
-    if options.docker {
-        return engine::run(&options, &mut report).await;
+    if options.docker || options.containerd {
+        if options.docker {
+            engine::run(&options, &engine::Docker::start()?, &mut report).await?;
+        }
+        if options.containerd {
+            engine::run(&options, &engine::Ctr::start()?, &mut report).await?;
+        }
+        return Ok(());
     }
     first_pod(&options, &mut report).await?;
     let target = options.launch()?;

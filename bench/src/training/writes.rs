@@ -1,5 +1,7 @@
 //! How many writes a server has carried out, as it counts them itself.
 
+use std::collections::BTreeMap;
+
 use anyhow::{Result, ensure};
 
 use crate::api::client::Connection;
@@ -10,8 +12,8 @@ const VERBS: [&str; 6] = ["POST", "PUT", "PATCH", "APPLY", "DELETE", "DELETECOLL
 /// Written whatever happens, and what nothing rests on.
 const LEFT_OUT: [&str; 2] = ["leases", "events"];
 
-/// A count at a moment.
-pub struct Writes(u64);
+/// Counts at a moment: of each verb and resource.
+pub struct Writes(BTreeMap<String, u64>);
 
 impl Writes {
     pub async fn read(target: &Target, connection: &mut Connection) -> Result<Writes> {
@@ -21,20 +23,37 @@ impl Writes {
     }
 
     pub fn since(&self, before: &Writes) -> u64 {
-        self.0.saturating_sub(before.0)
+        self.by_kind(before).iter().map(|(_, count)| count).sum()
+    }
+
+    /// The same by what was written, the most first.
+    pub fn by_kind(&self, before: &Writes) -> Vec<(&str, u64)> {
+        let of = |what: &String| before.0.get(what).copied().unwrap_or(0);
+        let more = self.0.iter().map(|(what, count)| (&**what, count.saturating_sub(of(what))));
+        let mut more: Vec<(&str, u64)> = more.filter(|(_, count)| *count > 0).collect();
+        more.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        more
     }
 }
 
-fn count(text: &str) -> u64 {
+fn count(text: &str) -> BTreeMap<String, u64> {
     let lines = text.lines().filter_map(|line| line.strip_prefix(COUNTER)?.split_once("} "));
-    let is_write = |labels: &str| {
-        let label = |name: &str, value: &str| labels.contains(&format!("{name}=\"{value}\""));
-        VERBS.iter().any(|verb| label("verb", verb))
-            && labels.contains("code=\"2")
-            && !LEFT_OUT.iter().any(|resource| label("resource", resource))
-    };
-    let counts = lines.filter(|(labels, _)| is_write(labels));
-    counts.filter_map(|(_, count)| count.trim().parse::<f64>().ok()).map(|count| count as u64).sum()
+    let mut counts = BTreeMap::new();
+    for (labels, count) in lines {
+        let label = |name: &str| {
+            let mut pairs = labels.split(',').filter_map(|pair| pair.split_once('='));
+            pairs.find(|(own, _)| *own == name).map_or("", |(_, value)| value.trim_matches('"'))
+        };
+        let (verb, resource, part) = (label("verb"), label("resource"), label("subresource"));
+        let is_done = label("code").starts_with('2');
+        if !VERBS.contains(&verb) || !is_done || LEFT_OUT.contains(&resource) {
+            continue;
+        }
+        let slash = if part.is_empty() { "" } else { "/" };
+        let count = count.trim().parse::<f64>().unwrap_or(0.0) as u64;
+        *counts.entry(format!("{verb} {resource}{slash}{part}")).or_default() += count;
+    }
+    counts
 }
 
 #[cfg(test)]
@@ -51,6 +70,7 @@ apiserver_request_total{resource=\"pods\",verb=\"GET\",code=\"200\"} 7
 apiserver_request_total{resource=\"leases\",verb=\"PUT\",code=\"200\"} 11
 apiserver_request_total{resource=\"jobs\",verb=\"APPLY\",code=\"200\"} 13
 ";
-        assert_eq!(count(text), 16);
+        let expected = [("APPLY jobs".to_owned(), 13), ("POST pods".to_owned(), 3)];
+        assert_eq!(count(text), BTreeMap::from(expected));
     }
 }

@@ -1,5 +1,6 @@
 // Asks the API server. Where the page shows the past, reads are answered as they were then.
 
+import { connection } from './connection.svelte';
 import { route } from './route.svelte';
 import { session } from './session.svelte';
 
@@ -96,7 +97,14 @@ export async function open(path: string, asked: Asked = {}): Promise<Response> {
   if (asked.body !== undefined) headers['content-type'] = asked.type ?? 'application/json';
   const { body, signal } = asked;
   const address = isRead && !path.startsWith(HISTORY) ? then(path) : path;
-  const response = await fetch(address, { method, headers, body, signal, credentials: 'omit' });
+  const given = { method, headers, body, signal, credentials: 'omit' as const };
+  const response = await fetch(address, given).catch((error: unknown) => {
+    if (signal?.aborted) throw error;
+    connection.lost();
+    // What the browser says of it is of no use to anybody.
+    throw new Failure(0, 'The server does not answer.');
+  });
+  connection.back();
   if (response.ok) return response;
   const text = await response.text();
   if (response.status === 401 && !asked.isSignIn) session.lose();
@@ -134,16 +142,24 @@ export interface Event<T> {
   object: T;
 }
 
+export interface Watched {
+  isTable?: boolean;
+  signal?: AbortSignal;
+  /** Called when the server has agreed to it. */
+  begun?: () => void;
+}
+
 /** The events of a watch, until it ends. */
 export async function* watch<T>(
   path: string,
   revision: string,
-  { isTable = false, signal }: { isTable?: boolean; signal?: AbortSignal } = {},
+  { isTable = false, signal, begun }: Watched = {},
 ): AsyncGenerator<Event<T>> {
   const mark = path.includes('?') ? '&' : '?';
   const query = `watch=true&allowWatchBookmarks=true&resourceVersion=${revision}`;
   const accept = isTable ? TABLE : undefined;
   const response = await open(`${path}${mark}${query}`, { accept, signal, isLive: true });
+  begun?.();
   for await (const line of lines(response, signal)) {
     const event = JSON.parse(line) as Event<T & { code?: number; message?: string }>;
     if (event.type === 'ERROR') {

@@ -23,7 +23,9 @@ export interface Cause {
 }
 
 export interface Revision {
-  revision: number;
+  /** None for what happened in the cluster that an object was brought from. */
+  revision: number | null;
+  source?: { revision: number };
   time: string;
   type: 'Created' | 'Changed' | 'Deleted';
   user?: string;
@@ -100,7 +102,7 @@ class Past {
   private seen = new Map<number, number>();
 
   /** Remembers when a revision was, from any list that says so. */
-  note(revision: number | undefined, time: string) {
+  note(revision: number | null | undefined, time: string) {
     if (revision) this.seen.set(revision, Date.parse(time));
   }
 

@@ -18,6 +18,9 @@ function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   });
 }
 
+/** Codes of a server that is there, whatever it says. */
+const isAnswer = (code: number) => code >= 400 && code < 500;
+
 type State = 'loading' | 'live' | 'past' | 'waiting' | 'failed';
 
 /** What every list that is followed shares: reading again, and waiting longer each time. */
@@ -49,6 +52,16 @@ abstract class Followed {
     }, GATHER_MILLISECONDS);
   }
 
+  protected watched(signal: AbortSignal) {
+    return { signal, begun: () => this.isWell('live') };
+  }
+
+  /** What was read is there, or the watch has begun. */
+  protected isWell(state: 'live' | 'past') {
+    this.state = state;
+    this.problem = '';
+  }
+
   private async run(signal: AbortSignal) {
     const isPast = route.at !== '';
     let wait = RETRY_MILLISECONDS;
@@ -57,9 +70,7 @@ abstract class Followed {
       try {
         if (!revision) revision = await this.read(signal);
         if (signal.aborted) return;
-        this.state = isPast ? 'past' : 'live';
-        this.problem = '';
-        if (isPast) return;
+        if (isPast) return this.isWell('past');
         revision = await this.follow(revision, signal);
         wait = RETRY_MILLISECONDS;
       } catch (error) {
@@ -71,7 +82,7 @@ abstract class Followed {
         this.state = isFinal ? 'failed' : 'waiting';
         if (isFinal && (isPast || code !== 404)) return;
         if (code === 410) revision = '';
-        wait = Math.min(wait * 2, RETRY_MILLISECONDS_MAX);
+        wait = isAnswer(code) ? Math.min(wait * 2, RETRY_MILLISECONDS_MAX) : RETRY_MILLISECONDS;
       }
       await pause(wait, signal);
     }
@@ -111,7 +122,7 @@ export class Objects extends Followed {
 
   protected async follow(revision: string, signal: AbortSignal): Promise<string> {
     let last = revision;
-    for await (const event of watch<KubeObject>(this.path, revision, { signal })) {
+    for await (const event of watch<KubeObject>(this.path, revision, this.watched(signal))) {
       last = event.object.metadata.resourceVersion;
       if (event.type === 'DELETED') this.known.delete(key(event.object));
       else if (event.type !== 'BOOKMARK') this.put(event.object);
@@ -157,7 +168,7 @@ export class One extends Followed {
   protected async follow(revision: string, signal: AbortSignal): Promise<string> {
     const path = `${this.path}?fieldSelector=metadata.name%3D${encodeURIComponent(this.name)}`;
     let last = revision;
-    for await (const event of watch<KubeObject>(path, revision, { signal })) {
+    for await (const event of watch<KubeObject>(path, revision, this.watched(signal))) {
       last = event.object.metadata.resourceVersion;
       if (event.type === 'BOOKMARK') continue;
       this.put(event.object);
@@ -218,7 +229,8 @@ export class Rows extends Followed {
     let last = revision;
     const mark = this.path.includes('?') ? '&' : '?';
     const path = `${this.path}${mark}includeObject=Metadata`;
-    for await (const event of watch<Table>(path, revision, { isTable: true, signal })) {
+    const asked = { isTable: true, ...this.watched(signal) };
+    for await (const event of watch<Table>(path, revision, asked)) {
       const row = event.object.rows?.[0];
       const seen = row?.object.metadata.resourceVersion ?? event.object.metadata?.resourceVersion;
       last = seen || last;

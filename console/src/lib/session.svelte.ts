@@ -55,9 +55,11 @@ class Session {
       this.problem = '';
       return true;
     } catch (error) {
-      this.keep('');
       const refused = error instanceof Failure && error.code === 401;
-      this.problem ||= refused ? 'The server does not know this token.' : String(error);
+      // A server that does not answer may believe it later.
+      if (refused) this.keep('');
+      const said = error instanceof Error ? error.message : String(error);
+      this.problem ||= refused ? 'The server does not know this token.' : said;
       return false;
     }
   }

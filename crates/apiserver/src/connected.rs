@@ -7,8 +7,8 @@
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
 
-use link::Node;
 use link::remote::Remote;
+use link::{Machines, Node};
 use serde_json::Value;
 
 use crate::identity::peers::Peers;
@@ -23,6 +23,8 @@ pub struct Connected {
     own: Arc<OnceLock<Arc<dyn Node>>>,
     /// How those of other processes are asked, if there may be any.
     peers: Arc<OnceLock<Peers>>,
+    /// What runs the virtual machines of this process.
+    pub machines: Arc<OnceLock<Arc<dyn Machines>>>,
 }
 
 impl Connected {

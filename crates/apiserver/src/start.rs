@@ -20,7 +20,7 @@ use crate::expiry::{EVENT_AGE, Expiry};
 use crate::first_objects::Cluster;
 use crate::identity::certificates::{Authority, ClientRequest, Issued};
 use crate::identity::key_files::Directory;
-use crate::identity::kubeconfig::{Credential, Entry};
+use crate::identity::kubeconfig::{Credential, Entry, Selection};
 use crate::identity::peers::Peers;
 use crate::identity::tls::{self, Serving};
 use crate::identity::tokens::Tokens;
@@ -373,7 +373,7 @@ impl Admin {
     pub fn entry<'a>(&'a self, name: &'a str, server: &'a str) -> Entry<'a> {
         let Admin { authority_pem, certificate_pem, key_pem } = self;
         let credential = Credential::Certificate { certificate_pem, key_pem };
-        Entry { name, server, authority_pem, credential }
+        Entry { name, server, authority_pem, credential, selection: Selection::WhereThereIsNone }
     }
 }
 

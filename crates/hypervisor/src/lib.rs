@@ -7,6 +7,7 @@
 //! This crate knows nothing of Kubernetes, and nothing of who may do what: whoever calls it does.
 
 pub mod bridge;
+pub mod confinement;
 pub mod error;
 pub mod images;
 pub mod machine;
@@ -85,7 +86,7 @@ pub trait Hypervisor: Send + Sync {
 
     /// Copies the disks of a machine that runs, all as they are at one instant, into files that do
     /// not exist yet.
-    async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<(), Error>;
+    async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<Quiet, Error>;
 
     /// The serial console. Who had it before loses it.
     async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error>;
@@ -98,7 +99,8 @@ pub trait Hypervisor: Send + Sync {
 
     async fn figures(&self, id: &str) -> Result<Figures, Error>;
 
-    /// What the guest says of itself, if an agent in it answers. It may be some seconds old.
+    /// What the guest says of itself, if there is an agent in it. It may be some seconds old. Fails
+    /// where the agent does not answer: it may later.
     async fn guest(&self, id: &str) -> Result<Option<Guest>, Error>;
 
     /// How machines are run: for people, and whether in software alone.
@@ -113,6 +115,15 @@ pub trait Hypervisor: Send + Sync {
 pub struct Copied {
     pub disk: String,
     pub to: std::path::PathBuf,
+}
+
+/// Whether a guest knew that its disks were being copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Quiet {
+    /// It held its file systems still.
+    Frozen,
+    /// There was nobody in it to be asked.
+    Unasked,
 }
 
 /// How machines are run.

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "std has neither pidfds nor interfaces")]
 
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
@@ -10,6 +10,8 @@ use std::process::Command;
 
 use tokio::io::Interest;
 use tokio::io::unix::AsyncFd;
+
+use crate::confinement::User;
 
 /// A process, if it is still the one that began then.
 pub fn open_process(pid: u32, began_at: u64) -> Option<OwnedFd> {
@@ -85,22 +87,74 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
-/// The program gets these descriptors under the same numbers, and a session of its own: it does not
-/// end with us, nor with our terminal.
-pub fn detach(command: &mut Command, inherited: Vec<RawFd>) {
+/// What becomes of a program that is to outlive us.
+pub struct Detached {
+    /// Descriptors that it gets under the same numbers.
+    pub inherited: Vec<RawFd>,
+    /// What it writes into to join its group.
+    pub doors: Vec<File>,
+    pub user: Option<User>,
+}
+
+/// The program has a session of its own: it does not end with us, nor with our terminal. It joins
+/// its group, and becomes its user last.
+pub fn detach(command: &mut Command, detached: Detached) {
     let before = move || {
-        for descriptor in &inherited {
+        for descriptor in &detached.inherited {
             // SAFETY: the call takes numbers only.
-            if unsafe { libc::fcntl(*descriptor, libc::F_SETFD, 0) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            check(unsafe { libc::fcntl(*descriptor, libc::F_SETFD, 0) })?;
+        }
+        for mut door in &detached.doors {
+            door.write_all(b"0")?;
         }
         // SAFETY: the call has no arguments. It fails where we lead a group already: fine.
         let _ = unsafe { libc::setsid() };
-        Ok(())
+        detached.user.as_ref().map_or(Ok(()), become_user)
     };
     // SAFETY: the closure allocates nothing and calls what is allowed between fork and exec.
     unsafe { command.pre_exec(before) };
+}
+
+/// Gives up everything that root may, for good.
+fn become_user(user: &User) -> io::Result<()> {
+    let number = user.number;
+    // SAFETY: the list is as long as is said; the others take numbers only.
+    unsafe {
+        check(libc::setgroups(user.groups.len(), user.groups.as_ptr()))?;
+        check(libc::setresgid(number, number, number))?;
+        check(libc::setresuid(number, number, number))?;
+        check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))
+    }
+}
+
+fn check(result: i32) -> io::Result<()> {
+    if result == -1 { Err(io::Error::last_os_error()) } else { Ok(()) }
+}
+
+/// Writes bytes together with a descriptor, which the other side gets as its own. Says how many of
+/// the bytes were written.
+pub fn send_descriptor(socket: RawFd, bytes: &[u8], descriptor: RawFd) -> io::Result<usize> {
+    const LENGTH: u32 = size_of::<RawFd>() as u32;
+    // Room for one, aligned as the kernel wants it.
+    let mut room = [0u64; 4];
+    let mut piece = libc::iovec { iov_base: bytes.as_ptr() as *mut _, iov_len: bytes.len() };
+    // SAFETY: all zeros is a message of nothing.
+    let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
+    message.msg_iov = &raw mut piece;
+    message.msg_iovlen = 1;
+    message.msg_control = room.as_mut_ptr().cast();
+    // SAFETY: the calls compute sizes; the header is within the room, which is larger than both.
+    unsafe {
+        message.msg_controllen = libc::CMSG_SPACE(LENGTH) as _;
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_SOCKET;
+        (*header).cmsg_type = libc::SCM_RIGHTS;
+        (*header).cmsg_len = libc::CMSG_LEN(LENGTH) as _;
+        libc::CMSG_DATA(header).cast::<RawFd>().write_unaligned(descriptor);
+    }
+    // SAFETY: what the message points to lives until the call returns.
+    let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) };
+    usize::try_from(sent).map_err(|_| io::Error::last_os_error())
 }
 
 /// The program dies with the thread that started it.

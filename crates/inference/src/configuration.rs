@@ -3,10 +3,14 @@
 //!
 //! Upstream: ai-dynamo/dynamo, deploy/operator/api/config/v1alpha1
 
+use reconcile::Kind;
 use serde::Deserialize;
 use serde_json::Value;
 
 use crate::checkpoint::storage::Storage;
+use crate::kinds::{
+    DESTINATION_RULE, LEADER_WORKER_SET, POD_CLIQUE_SET, POD_GROUP, QUEUE, RESOURCE_CLAIM_TEMPLATE,
+};
 use crate::settings::{Discovery, Gates, Infrastructure, Ingress, Mesh, Roles, Settings};
 
 pub const API_VERSION: &str = "operator.config.dynamo.nvidia.com/v1alpha1";
@@ -294,6 +298,7 @@ impl Configuration {
             ssh_secret: or(&self.mpi.ssh_secret_name, usual.ssh_secret),
             ssh_secret_namespace: or(&self.mpi.ssh_secret_namespace, usual.ssh_secret_namespace),
             allowed: self.allowed(usual.allowed),
+            demanded: self.demanded(),
             mesh: self.mesh(usual.mesh),
             termination_delay: or(delay, usual.termination_delay),
             seccomp_profile: self.seccomp_profile(usual.seccomp_profile),
@@ -324,6 +329,20 @@ impl Configuration {
             checkpoints: or(self.checkpoint["enabled"].as_bool(), usual.checkpoints),
             ..usual
         }
+    }
+
+    /// What the file says is to be used, whatever the cluster knows.
+    fn demanded(&self) -> Vec<Kind> {
+        let Orchestrators { grove, lws, kai_scheduler, volcano_scheduler } = &self.orchestrators;
+        let all = [
+            (lws.enabled, LEADER_WORKER_SET),
+            (grove.enabled, POD_CLIQUE_SET),
+            (kai_scheduler.enabled, QUEUE),
+            (volcano_scheduler.enabled, POD_GROUP),
+            (self.dra.enabled, RESOURCE_CLAIM_TEMPLATE),
+            (self.service_mesh.enabled, DESTINATION_RULE),
+        ];
+        all.into_iter().filter(|(said, _)| *said == Some(true)).map(|(_, kind)| kind).collect()
     }
 
     fn mesh(&self, usual: Mesh) -> Mesh {
@@ -403,9 +422,17 @@ security: {enableHTTP2: false}
         assert_eq!(settings.ssh_secret_namespace, "home");
         assert!(!settings.allowed.leader_worker_set && !settings.discovers_gpus);
         assert!(!settings.allowed.grove && settings.allowed.resource_claims);
+        assert_eq!(settings.demanded, []);
         assert_eq!(settings.termination_delay, "15m");
         assert!(settings.manages_roles && !read.is_restricted());
         assert_eq!(read.server.metrics.port, Some(8080));
+    }
+
+    #[test]
+    fn what_a_file_switches_on_must_be_there() {
+        let text = WHOLE.replace("checkpoint:", "dra: {enabled: true}\ncheckpoint:");
+        let read = Configuration::read(&text).expect("a good file");
+        assert_eq!(read.settings(Settings::default()).demanded, [RESOURCE_CLAIM_TEMPLATE]);
     }
 
     #[test]

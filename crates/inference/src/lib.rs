@@ -14,6 +14,7 @@ pub mod conversion;
 pub mod definition_migrator;
 pub mod digest;
 pub mod discovery_account;
+pub mod foresight;
 pub mod graph;
 pub mod kinds;
 pub mod leader_worker_set;

@@ -22,18 +22,27 @@ pub fn all(enabled: Enabled) -> Vec<Value> {
         all.extend(leader_worker_set::manifests::all());
     }
     if enabled.dynamo {
-        all.extend(api::dynamo::definitions());
-        all.extend([
-            api::dynamo_checkpoint::definition(),
-            api::dynamo_model::definition(),
-            api::dynamo_request::definition(),
-        ]);
+        all.extend(definitions());
     }
     all.extend(roles(enabled));
     if enabled.dynamo {
         all.extend(webhooks::configurations());
     }
     all
+}
+
+/// The kinds of graphs; each says which operator brought it.
+fn definitions() -> impl Iterator<Item = Value> {
+    let others = [
+        api::dynamo_checkpoint::definition(),
+        api::dynamo_model::definition(),
+        api::dynamo_request::definition(),
+    ];
+    let version = Settings::default().version;
+    api::dynamo::definitions().into_iter().chain(others).map(move |mut one| {
+        one["metadata"]["annotations"][names::OPERATOR_VERSION] = json!(version);
+        one
+    })
 }
 
 /// The rights over graphs and models alone.
@@ -131,7 +140,7 @@ fn operator_rules() -> Value {
         rule(&[""], &["services"], &make_and_drop),
         rule(&[""], &["events"], &["create", "patch"]),
         rule(&["apps"], &["deployments"], &make_and_drop),
-        rule(&["batch"], &["jobs"], &["create", "get", "list", "watch"]),
+        rule(&["batch"], &["jobs"], &["create", "delete", "get", "list", "watch"]),
         rule(&["networking.k8s.io"], &["ingresses"], &make_and_drop),
         rule(&["leaderworkerset.x-k8s.io"], &["leaderworkersets"], &make),
         // The same where a cluster knows more.

@@ -31,6 +31,8 @@ pub const STRATEGY: &str = "nvidia.com/deployment-strategy";
 pub const MAX_SURGE: &str = "nvidia.com/deployment-rolling-update-max-surge";
 pub const MAX_UNAVAILABLE: &str = "nvidia.com/deployment-rolling-update-max-unavailable";
 pub const ISTIO_INJECT: &str = "sidecar.istio.io/inject";
+/// On definitions: the version of the operator that brought them.
+pub const OPERATOR_VERSION: &str = "dynamo.nvidia.com/operator-version";
 /// Servers that are started for a graph, with commas between: `etcd`, `nats`.
 pub const INFRASTRUCTURE: &str = "inference.setpoint.dev/infrastructure";
 /// Components in the order in which they start, with commas between.

@@ -32,6 +32,10 @@ pub struct Settings {
     pub gates: Gates,
     /// What is used where the cluster can do it.
     pub allowed: Gates,
+    /// What is to be used, so that without it nothing is begun.
+    pub demanded: Vec<Kind>,
+    /// Behind the names of services.
+    pub cluster_domain: String,
     pub mesh: Mesh,
     /// How long a gang may be too small before it ends, as Grove reads it.
     pub termination_delay: String,
@@ -195,6 +199,8 @@ impl Default for Settings {
             ),
             gates: Gates::default(),
             allowed: Gates::allowed(),
+            demanded: Vec::new(),
+            cluster_domain: "cluster.local".to_owned(),
             mesh: Mesh::default(),
             termination_delay: "15m0s".to_owned(),
             seccomp_profile: "profiles/block-iouring.json".to_owned(),

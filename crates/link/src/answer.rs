@@ -7,10 +7,10 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::sync::mpsc;
 
 use crate::wire::{
-    self, DialAnswer, FRAMES_MAX, Frame, Kind, LogsAnswer, PIECE_BYTES_MAX, ProgramAnswer,
-    Question, RunsAnswer,
+    self, DialAnswer, FRAMES_MAX, Frame, Kind, LogsAnswer, MachineSaid, PIECE_BYTES_MAX,
+    ProgramAnswer, Question, RunsAnswer, Said,
 };
-use crate::{Duplex, Input, Node, Output, Program, Resize};
+use crate::{Duplex, Input, MachineAnswer, Node, Output, Program, Resize};
 
 /// Answers. Who asked is known, and may. A connection that ends takes its program along.
 pub async fn answer(node: &dyn Node, mut connection: impl Duplex) -> io::Result<()> {
@@ -47,6 +47,18 @@ pub async fn answer(node: &dyn Node, mut connection: impl Duplex) -> io::Result<
             }
             Err(why) => wire::say(&mut connection, &DialAnswer::Err(why)).await?,
         },
+        Question::Machine(request) => {
+            let (said, connected): (MachineSaid, _) = match node.machine(request).await {
+                Ok(MachineAnswer::Done) => (Ok(Said::Done), None),
+                Ok(MachineAnswer::Value(value)) => (Ok(Said::Value(value)), None),
+                Ok(MachineAnswer::Connection(connected)) => (Ok(Said::Connected), Some(connected)),
+                Err(refusal) => (Err(refusal), None),
+            };
+            wire::say(&mut connection, &said).await?;
+            if let Some(mut connected) = connected {
+                tokio::io::copy_bidirectional(&mut connection, &mut connected).await?;
+            }
+        }
         Question::Program(request) => match node.program(request).await {
             Ok(program) => {
                 let has_size = program.resize.is_some();

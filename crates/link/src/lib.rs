@@ -1,5 +1,6 @@
 //! What the API server asks a node for, and how a node answers: the output of containers, programs
-//! beside them, connections to their ports. The two know each other by nothing else.
+//! beside them, connections to their ports, and what is asked of virtual machines. The two know
+//! each other by nothing else.
 //!
 //! `wire.rs` carries the same over a connection, for a node of another process: `answer.rs` is the
 //! node's side of it, `remote.rs` the server's.
@@ -13,6 +14,7 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
 
 /// Which output of which container.
@@ -94,6 +96,65 @@ pub trait Duplex: AsyncRead + AsyncWrite + Send + Unpin {}
 
 impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
+/// What is asked of a virtual machine of a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MachineRequest {
+    /// Its serial console; it goes by the UID of its instance, as in all but the last.
+    Console {
+        id: String,
+    },
+    /// Its screen, keyboard and pointer.
+    Screen {
+        id: String,
+    },
+    Port {
+        id: String,
+        port: u16,
+    },
+    Pause {
+        id: String,
+    },
+    Resume {
+        id: String,
+    },
+    Reset {
+        id: String,
+    },
+    /// What its guest says of itself.
+    Guest {
+        id: String,
+    },
+    /// What it uses.
+    Figures {
+        id: String,
+    },
+    /// A volume of the node that an image is to be sent for.
+    Upload {
+        namespace: String,
+        name: String,
+    },
+}
+
+/// What is answered.
+pub enum MachineAnswer {
+    Done,
+    Value(Value),
+    Connection(Box<dyn Duplex>),
+}
+
+/// Why not: a code of HTTP, and a text for people.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MachineRefusal {
+    pub code: u16,
+    pub message: String,
+}
+
+/// What runs the virtual machines of a node.
+#[async_trait]
+pub trait Machines: Send + Sync {
+    async fn ask(&self, request: MachineRequest) -> Result<MachineAnswer, MachineRefusal>;
+}
+
 /// A node that can be asked.
 #[async_trait]
 pub trait Node: Send + Sync {
@@ -109,4 +170,10 @@ pub trait Node: Send + Sync {
 
     /// Connects to a port as from within the pod.
     async fn dial(&self, request: DialRequest) -> Result<Box<dyn Duplex>, String>;
+
+    /// Asks for something of a virtual machine.
+    async fn machine(&self, _: MachineRequest) -> Result<MachineAnswer, MachineRefusal> {
+        let message = format!("node {:?} runs no virtual machines", self.name());
+        Err(MachineRefusal { code: 503, message })
+    }
 }

@@ -12,10 +12,13 @@ use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinHandle;
 
 use crate::wire::{
-    self, DialAnswer, FRAMES_MAX, Frame, Kind, LogsAnswer, PIECE_BYTES_MAX, ProgramAnswer,
-    Question, RunsAnswer, STREAM_BYTES_MAX,
+    self, DialAnswer, FRAMES_MAX, Frame, Kind, LogsAnswer, MachineSaid, PIECE_BYTES_MAX,
+    ProgramAnswer, Question, RunsAnswer, STREAM_BYTES_MAX, Said,
 };
-use crate::{DialRequest, Duplex, LogRequest, Missing, Node, Program, ProgramRequest, Streams};
+use crate::{
+    DialRequest, Duplex, LogRequest, MachineAnswer, MachineRefusal, MachineRequest, Missing, Node,
+    Program, ProgramRequest, Streams,
+};
 
 /// Opens connections to a node, on which both sides know who the other is.
 #[async_trait]
@@ -92,6 +95,19 @@ impl Node for Remote {
         let answer: DialAnswer =
             wire::hear(&mut connection).await.map_err(|error| self.unreachable(&error))?;
         answer.map(|()| connection)
+    }
+
+    async fn machine(&self, request: MachineRequest) -> Result<MachineAnswer, MachineRefusal> {
+        let refusal = |message: String| MachineRefusal { code: 503, message };
+        let asked = self.ask(&Question::Machine(request)).await;
+        let mut connection = asked.map_err(refusal)?;
+        let said: MachineSaid =
+            wire::hear(&mut connection).await.map_err(|error| refusal(self.unreachable(&error)))?;
+        Ok(match said? {
+            Said::Done => MachineAnswer::Done,
+            Said::Value(value) => MachineAnswer::Value(value),
+            Said::Connected => MachineAnswer::Connection(connection),
+        })
     }
 }
 

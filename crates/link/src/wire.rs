@@ -5,9 +5,10 @@ use std::io;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncReadExt, AsyncWrite, AsyncWriteExt};
 
-use crate::{DialRequest, LogRequest, Missing, ProgramRequest};
+use crate::{DialRequest, LogRequest, MachineRefusal, MachineRequest, Missing, ProgramRequest};
 
 /// The largest frame that is read. A command may be long; pieces of streams are short.
 const FRAME_BYTES_MAX: usize = 4 << 20;
@@ -45,6 +46,7 @@ pub enum Question {
     Runs { pod: String, container: String },
     Program(ProgramRequest),
     Dial(DialRequest),
+    Machine(MachineRequest),
 }
 
 /// What is answered to each, in this order.
@@ -53,6 +55,16 @@ pub type RunsAnswer = Result<bool, String>;
 /// Whether there is a terminal whose size can be said.
 pub type ProgramAnswer = Result<bool, String>;
 pub type DialAnswer = Result<(), String>;
+pub type MachineSaid = Result<Said, MachineRefusal>;
+
+/// What is said of a virtual machine.
+#[derive(Debug, Serialize, Deserialize)]
+pub enum Said {
+    Done,
+    Value(Value),
+    /// From here on there are only bytes.
+    Connected,
+}
 
 pub async fn write<W>(writer: &mut W, kind: Kind, bytes: &[u8]) -> io::Result<()>
 where

@@ -111,7 +111,11 @@ fn machine_rules(access: Access) -> Value {
     let mut rules = vec![
         rule("kubevirt.io", &machines, &verbs(access)),
         rule("snapshot.kubevirt.io", &snapshots, &verbs(access)),
-        rule(subresources, &["virtualmachineinstances/guestosinfo"], &["get"]),
+        rule(
+            subresources,
+            &["virtualmachineinstances/guestosinfo", "virtualmachineinstances/usage"],
+            &["get"],
+        ),
     ];
     if access != Access::View {
         let joined = ["console", "vnc", "portforward"]
@@ -124,7 +128,10 @@ fn machine_rules(access: Access) -> Value {
         let asked = ["start", "stop", "restart", "addvolume", "removevolume"]
             .map(|of| format!("virtualmachines/{of}"))
             .into_iter()
-            .chain(["pause", "unpause", "reset"].map(|of| format!("virtualmachineinstances/{of}")));
+            .chain(
+                ["pause", "unpause", "reset", "addvolume", "removevolume"]
+                    .map(|of| format!("virtualmachineinstances/{of}")),
+            );
         let asked: Vec<String> = asked.collect();
         let asked: Vec<&str> = asked.iter().map(String::as_str).collect();
         rules.push(rule(subresources, &asked, &["update"]));

@@ -12,6 +12,7 @@ use tokio::sync::{Notify, Semaphore};
 use tokio::task::JoinSet;
 
 use crate::devices::Devices;
+use crate::image::Garbage;
 use crate::network::Connected;
 use crate::pod::admission::Ledger;
 use crate::pod::follow::Followers;
@@ -53,6 +54,8 @@ pub struct Options {
     pub devices: Arc<Devices>,
     /// Without one pods share the network of the machine.
     pub network: Option<Connected>,
+    /// Every port that a container names is reached by some port of the machine.
+    pub publish_container_ports: bool,
 }
 
 /// The workers there are, and the pods that need one.
@@ -123,6 +126,7 @@ pub async fn run(context: Context, options: Options) {
         options: options.clone(),
         starts: Semaphore::new(STARTS_MAX),
         pulls: Semaphore::new(images::PULLS_MAX),
+        garbage: Garbage::open(&options.directory),
         ledger: Ledger::default(),
         followers: Followers::default(),
     });
@@ -132,7 +136,8 @@ pub async fn run(context: Context, options: Options) {
         }
     };
     let pods = look_after_pods(&shared, &workers);
-    tokio::join!(register::beat(&context, &options), pods, network);
+    let garbage = images::collect_garbage(&shared);
+    tokio::join!(register::beat(&context, &options), pods, network, garbage);
 }
 
 async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {

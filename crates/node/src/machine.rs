@@ -9,6 +9,8 @@ use std::path::Path;
 
 use serde_json::{Value, json};
 
+use crate::image::Usage;
+
 /// Pods at once.
 pub const PODS_MAX: u32 = 110;
 /// The version of Kubernetes that this node speaks.
@@ -116,6 +118,12 @@ fn read(path: &str) -> String {
 fn disk_bytes(directory: &Path) -> Option<u64> {
     let told = file_system(directory)?;
     told.f_blocks.checked_mul(told.f_frsize)
+}
+
+/// How much of the file system of a directory is used.
+pub fn usage(directory: &Path) -> Option<Usage> {
+    let (capacity, free) = (disk_bytes(directory)?, free_bytes(directory)?);
+    Some(Usage { used: capacity.saturating_sub(free), capacity })
 }
 
 /// How much of the file system of a directory can still be used.

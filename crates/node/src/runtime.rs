@@ -42,6 +42,7 @@ pub struct SandboxSpec {
 pub struct HostPort {
     /// `None` for every address of the machine.
     pub host_address: Option<IpAddr>,
+    /// 0 for any that is free: who makes the network gives one.
     pub host_port: u16,
     pub container_port: u16,
     /// `TCP`, `UDP` or `SCTP`.

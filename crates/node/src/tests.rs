@@ -12,8 +12,8 @@ use testkit::cluster::{Cluster, until};
 use crate::agent::{self, Options};
 use crate::devices::Devices;
 use crate::pod::prepare::{CONFIG_MAP, SECRET};
-use crate::runtime::{ContainerId, PodRuntime};
-use crate::runtimes::fake::Fake;
+use crate::runtime::{ContainerId, PodRuntime, START_MAX};
+use crate::runtimes::fake::{Fake, Fault};
 use crate::simulated::{NODE, POD};
 
 /// A cluster whose node `here` runs nothing.
@@ -36,6 +36,7 @@ async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
         runtime: Some(runtime.clone() as Arc<dyn PodRuntime>),
         devices: Arc::new(Devices::open(&directory, &Default::default())),
         network: None,
+        publish_container_ports: false,
     };
     cluster.run(agent::run(own, options));
     until(&admin, NODE, |nodes| {
@@ -171,5 +172,34 @@ async fn what_a_pod_refers_to_is_followed_and_what_was_made_goes_with_it() {
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(30), gone).await.expect("it must go");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+/// More than are started at the same time.
+const HUNG: usize = 20;
+
+#[tokio::test]
+async fn starts_that_hang_hold_up_nobody_and_are_given_up_after_two_minutes() {
+    let (cluster, admin, runtime, directory) = start().await;
+    runtime.faults.lock().unwrap().insert("main".to_owned(), Fault::HangStart);
+    for number in 0..HUNG {
+        let hung = pod("here", &format!("hung-{number}"), json!({"command": ["x"]}));
+        cluster.create(POD, hung).await;
+    }
+    let mut other = pod("here", "other", json!({"command": ["x"]}));
+    other["spec"]["containers"][0]["name"] = json!("other");
+    cluster.create(POD, other).await;
+    until(&admin, POD, |pods| phase(pods, "other") == "Running").await;
+    let waiting = |pods: &[Arc<Object>], reason: &str| {
+        let waits = |pod: &&Arc<Object>| {
+            pod.value["status"]["containerStatuses"][0]["state"]["waiting"]["reason"] == reason
+        };
+        pods.iter().filter(waits).count()
+    };
+    until(&admin, POD, |pods| waiting(pods, "ContainerCreating") == HUNG).await;
+    tokio::time::pause();
+    tokio::time::sleep(START_MAX).await;
+    until(&admin, POD, |pods| waiting(pods, "RunContainerError") == HUNG).await;
+    assert_eq!(START_MAX.as_secs(), 120);
     let _ = std::fs::remove_dir_all(directory);
 }

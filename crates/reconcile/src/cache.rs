@@ -1,7 +1,8 @@
 //! One kind's objects as this process last saw them, shared by all controllers.
 //!
 //! A cache only moves forward: an event older than what is held is dropped. It never decides
-//! anything; subscribers are told of every difference, also of those found by listing again.
+//! anything; subscribers are told of every difference, also of those found by listing again. What
+//! has not changed for a while may be packed (`packed.rs`); whoever asks for it does not notice.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
@@ -14,6 +15,7 @@ use crate::kind::Kind;
 use crate::labelled::Labelled;
 use crate::object::{Name, Object};
 use crate::owners;
+use crate::packed::{Held, Packed, whole};
 use crate::selector::Selector;
 
 /// A difference that a subscriber is told of. At least one side is there.
@@ -30,6 +32,9 @@ impl Change {
         either.expect("a change must have a side")
     }
 }
+
+/// Objects of a kind that are packed at once.
+const PACKED_MAX: usize = 2_000;
 
 type Subscriber = Box<dyn Fn(&Change) + Send + Sync>;
 
@@ -85,7 +90,7 @@ pub struct Cache {
 
 #[derive(Default)]
 struct State {
-    objects: BTreeMap<Name, Arc<Object>>,
+    objects: BTreeMap<Name, Held>,
     /// Names by the UID of the controlling owner.
     owned: BTreeMap<String, BTreeSet<Name>>,
     /// Names of those that nobody controls.
@@ -111,42 +116,55 @@ impl Cache {
     }
 
     pub fn get(&self, name: &Name) -> Option<Arc<Object>> {
-        self.state().objects.get(name).cloned()
+        let held = self.state().objects.get(name).cloned();
+        held.map(Held::whole)
     }
 
     /// All objects, in the order of their names.
     pub fn all(&self) -> Vec<Arc<Object>> {
-        self.state().objects.values().cloned().collect()
+        let held = self.state().objects.values().cloned().collect();
+        whole(held)
     }
 
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Object>> {
-        self.state().in_namespace(namespace)
+        let held = self.state().in_namespace(namespace);
+        whole(held)
     }
 
     /// Those of a namespace whose names begin so, in the order of their names.
     pub fn beginning_with(&self, namespace: &str, begin: &str) -> Vec<Arc<Object>> {
-        let state = self.state();
-        let objects = state.objects.range(Name::new(namespace, begin)..);
-        let objects = objects
-            .take_while(|(name, _)| &*name.namespace == namespace && name.name.starts_with(begin));
-        objects.map(|(_, object)| object.clone()).collect()
+        let held = {
+            let state = self.state();
+            let objects = state.objects.range(Name::new(namespace, begin)..);
+            let is_one = |(name, _): &(&Name, &Held)| {
+                &*name.namespace == namespace && name.name.starts_with(begin)
+            };
+            objects.take_while(is_one).map(|(_, held)| held.clone()).collect()
+        };
+        whole(held)
     }
 
     /// Those of a namespace that nobody controls, in the order of their names.
     pub fn loose(&self, namespace: &str) -> Vec<Arc<Object>> {
-        let state = self.state();
-        state.named(namespace, &state.loose)
+        let held = {
+            let state = self.state();
+            state.named(namespace, &state.loose)
+        };
+        whole(held)
     }
 
     /// Those of a namespace that a selector matches, in the order of their names.
     pub fn selected(&self, namespace: &str, selector: &Selector) -> Vec<Arc<Object>> {
         self.learn(selector);
-        let state = self.state();
-        let sets = selector.exact().filter_map(|(key, value)| state.labelled.names(key, value));
-        let mut found = match sets.min_by_key(|names| names.len()) {
-            Some(names) => state.named(namespace, names),
-            None => state.in_namespace(namespace),
+        let held = {
+            let state = self.state();
+            let sets = selector.exact().filter_map(|(key, value)| state.labelled.names(key, value));
+            match sets.min_by_key(|names| names.len()) {
+                Some(names) => state.named(namespace, names),
+                None => state.in_namespace(namespace),
+            }
         };
+        let mut found = whole(held);
         found.retain(|object| selector.matches(object));
         found
     }
@@ -164,16 +182,19 @@ impl Cache {
         let State { objects, labelled, .. } = &mut *state;
         for (key, _) in selector.exact() {
             if !labelled.knows(key) && labelled.may_know(key) {
-                labelled.learn(key, objects.values());
+                labelled.learn(key, objects.values().cloned().map(Held::whole));
             }
         }
     }
 
     /// The objects that the owner with this UID controls, in the order of their names.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
-        let state = self.state();
-        let names = state.owned.get(uid).into_iter().flatten();
-        names.filter_map(|name| state.objects.get(name).cloned()).collect()
+        let held = {
+            let state = self.state();
+            let names = state.owned.get(uid).into_iter().flatten();
+            names.filter_map(|name| state.objects.get(name).cloned()).collect()
+        };
+        whole(held)
     }
 
     pub fn len(&self) -> usize {
@@ -258,11 +279,12 @@ impl Cache {
         let object = Arc::new(self.holds.cut(object));
         let old = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            let old = state.objects.get(&object.name).cloned();
-            if old.as_ref().is_some_and(|old| old.revision >= object.revision) {
+            let old = state.objects.get(&object.name);
+            if old.is_some_and(|old| old.revision() >= object.revision) {
                 return;
             }
-            state.objects.insert(object.name.clone(), object.clone());
+            let old = old.cloned().map(Held::whole);
+            state.objects.insert(object.name.clone(), Held::Whole(object.clone()));
             state.reindex(old.as_deref(), Some(&object));
             old
         };
@@ -272,13 +294,33 @@ impl Cache {
     fn drop_name(&self, name: &Name) {
         let old = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            let old = state.objects.remove(name);
+            let old = state.objects.remove(name).map(Held::whole);
             state.reindex(old.as_deref(), None);
             old
         };
         if old.is_some() {
             self.tell(&Change { old, new: None });
         }
+    }
+
+    /// Packs what has not changed since a revision; returns how far the cache has come by now.
+    pub(crate) fn pack(&self, since: u64) -> u64 {
+        let seen = self.seen();
+        let is_old = |held: &&Held| matches!(held, Held::Whole(object) if object.revision <= since);
+        let old: Vec<Held> = {
+            let state = self.state();
+            state.objects.values().filter(is_old).take(PACKED_MAX).cloned().collect()
+        };
+        for object in whole(old) {
+            let Some(packed) = Packed::of(&object) else { continue };
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            if let Some(held) = state.objects.get_mut(&object.name)
+                && held.revision() == packed.revision
+            {
+                *held = Held::Packed(packed);
+            }
+        }
+        seen
     }
 
     fn tell(&self, change: &Change) {
@@ -292,14 +334,14 @@ impl Cache {
 }
 
 impl State {
-    fn in_namespace(&self, namespace: &str) -> Vec<Arc<Object>> {
+    fn in_namespace(&self, namespace: &str) -> Vec<Held> {
         let objects = self.objects.range(Name::new(namespace, "")..);
         let objects = objects.take_while(|(name, _)| &*name.namespace == namespace);
         objects.map(|(_, object)| object.clone()).collect()
     }
 
     /// Those of the names that are of a namespace.
-    fn named(&self, namespace: &str, names: &BTreeSet<Name>) -> Vec<Arc<Object>> {
+    fn named(&self, namespace: &str, names: &BTreeSet<Name>) -> Vec<Held> {
         let names = names.range(Name::new(namespace, "")..);
         let names = names.take_while(|name| &*name.namespace == namespace);
         names.filter_map(|name| self.objects.get(name).cloned()).collect()
@@ -366,6 +408,31 @@ mod tests {
         cache.put(pod("x", "1", 6));
         assert_eq!(*told.lock().unwrap(), ["- 5", "5 6"]);
         assert_eq!(cache.seen(), 6);
+    }
+
+    #[test]
+    fn what_is_packed_is_found_as_before() {
+        let cache = Cache::new(PODS);
+        let told = changes(&cache);
+        cache.put(pod("x", "1", 5));
+        cache.put(pod("y", "2", 6));
+        assert_eq!(cache.pack(5), 6);
+        let is_packed = |name: &str| {
+            let state = cache.state();
+            matches!(state.objects.get(&Name::new("a", name)), Some(Held::Packed(_)))
+        };
+        assert!(is_packed("x") && !is_packed("y"));
+        let found = cache.get(&Name::new("a", "x")).expect("it is held");
+        assert_eq!((found.revision, &*found.value), (5, &*pod("x", "1", 5).value));
+        assert_eq!(cache.owned_by("owner").len(), 2);
+        // An older one changes nothing, a newer one is told of with what was before.
+        cache.put(pod("x", "1", 4));
+        cache.put(pod("x", "1", 7));
+        assert!(!is_packed("x"));
+        cache.pack(7);
+        cache.remove(&pod("x", "1", 8));
+        assert_eq!(*told.lock().unwrap(), ["- 5", "- 6", "5 7", "7 -"]);
+        assert_eq!(cache.owned_by("owner").len(), 1);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use tokio::task::JoinSet;
 
@@ -10,6 +11,21 @@ use crate::environment::Environment;
 use crate::follow::{Sink, follow};
 use crate::handover::Place;
 use crate::kind::Kind;
+
+/// How often is looked for what has not changed since the last time.
+const PACK: Duration = Duration::from_secs(2);
+
+/// Packs what has not changed for a while. Never returns.
+async fn pack(cache: Arc<Cache>) {
+    let mut since = 0;
+    loop {
+        tokio::time::sleep(PACK).await;
+        let packed = cache.clone();
+        // It takes a while when there is much.
+        let done = tokio::task::spawn_blocking(move || packed.pack(since)).await;
+        since = done.unwrap_or(since);
+    }
+}
 
 /// All caches. They are filled while this lives.
 pub struct Caches {
@@ -20,6 +36,8 @@ pub struct Caches {
     holds: BTreeMap<Kind, Holds>,
     /// The namespace that is all there is of a cluster for this process.
     within: Option<Arc<str>>,
+    /// Whether what has not changed for a while is packed.
+    is_packing: bool,
     held: Mutex<Held>,
 }
 
@@ -32,7 +50,14 @@ struct Held {
 impl Caches {
     pub fn new(client: kube::Client, environment: Arc<dyn Environment>) -> Caches {
         let (place, holds) = (Place::default(), BTreeMap::new());
-        Caches { client, environment, place, holds, within: None, held: Mutex::default() }
+        let (within, is_packing, held) = (None, false, Mutex::default());
+        Caches { client, environment, place, holds, within, is_packing, held }
+    }
+
+    /// The same for whoever has more objects than changes: those that have not changed for a while
+    /// take little room, and a moment when they are asked for.
+    pub fn packing(self) -> Caches {
+        Caches { is_packing: true, ..self }
     }
 
     /// The same for whoever sees one namespace, and what is in none.
@@ -67,6 +92,9 @@ impl Caches {
         let cache = Arc::new(cache);
         held.caches.insert(kind, cache.clone());
         held.followers.spawn(self.fill(cache.clone()));
+        if self.is_packing {
+            held.followers.spawn(pack(cache.clone()));
+        }
         cache
     }
 

@@ -24,10 +24,10 @@ impl Labelled {
         self.labels.contains_key(label)
     }
 
-    pub fn learn<'a>(&mut self, label: &str, objects: impl Iterator<Item = &'a Arc<Object>>) {
+    pub fn learn(&mut self, label: &str, objects: impl Iterator<Item = Arc<Object>>) {
         let values = self.labels.entry(label.to_owned()).or_default();
         for object in objects {
-            if let Some(value) = value_of(object, label) {
+            if let Some(value) = value_of(&object, label) {
                 values.entry(value.to_owned()).or_default().insert(object.name.clone());
             }
         }

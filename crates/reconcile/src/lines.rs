@@ -4,7 +4,13 @@
 use crate::Error;
 use crate::kind::Kind;
 use crate::object::Name;
-use crate::plan::{Notice, Severity};
+use crate::plan::{Notice, Severity, Step};
+
+/// What begins a line that tells what a look wrote. Whoever explains an object on a cluster that
+/// keeps no causes looks for it (`setpoint why`).
+pub const WROTE: &str = "wrote";
+/// Steps that one line names.
+const STEPS_MAX: usize = 20;
 
 /// What a line is about, and who writes it.
 #[derive(Clone, Copy)]
@@ -22,6 +28,20 @@ impl Subject<'_> {
         tracing::debug!(controller, kind, object = %name, writes, "Finished reconciling");
     }
 
+    /// What a look wrote and because of what; servers of others keep no such thing.
+    pub fn wrote(&self, look: &Look<'_>) {
+        let Subject { controller, kind, name } = self;
+        let Look { cause, reconcile, steps, has_status, milliseconds } = look;
+        let mut told: Vec<String> = steps.iter().take(STEPS_MAX).map(told).collect();
+        if steps.len() > STEPS_MAX {
+            told.push(format!("{} steps more", steps.len() - STEPS_MAX));
+        }
+        told.extend(has_status.then(|| "wrote its status".to_owned()));
+        let steps = told.join("; ");
+        tracing::info!(controller, kind = kind.kind, object = %name, cause, reconcile,
+            milliseconds, %steps, "{WROTE}");
+    }
+
     /// What the object's users are told, too.
     pub fn noticed(&self, notice: &Notice) {
         let Subject { controller, kind, name } = self;
@@ -32,6 +52,9 @@ impl Subject<'_> {
             }
             Severity::Warning => {
                 tracing::warn!(controller, kind = kind.kind, object = %name, reason, "{message}")
+            }
+            Severity::Failure => {
+                tracing::error!(controller, kind = kind.kind, object = %name, reason, "{message}")
             }
         }
     }
@@ -61,6 +84,32 @@ impl Subject<'_> {
                 tracing::warn!(controller, kind = kind.kind, object = %name, error = %chain,
                     "reconcile failed");
             }
+        }
+    }
+}
+
+/// One look that wrote something.
+pub struct Look<'a> {
+    pub cause: Option<u64>,
+    pub reconcile: &'a str,
+    pub steps: &'a [Step],
+    pub has_status: bool,
+    pub milliseconds: u64,
+}
+
+fn told(step: &Step) -> String {
+    let of = |object: &serde_json::Value| {
+        let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
+        Name::new(meta("namespace"), meta("name"))
+    };
+    match step {
+        Step::Create { kind, object } => format!("created {} {}", kind.kind, of(object)),
+        Step::Apply { kind, object } => format!("applied {} {}", kind.kind, of(object)),
+        Step::Patch { target, .. } => format!("changed {} {}", target.kind.kind, target.name),
+        Step::Replace { target, .. } => format!("replaced {} {}", target.kind.kind, target.name),
+        Step::Delete { target, .. } => format!("deleted {} {}", target.kind.kind, target.name),
+        Step::DeleteCollection { kind, namespace } => {
+            format!("deleted every {} in {namespace}", kind.kind)
         }
     }
 }

@@ -124,13 +124,15 @@ pub struct Notice {
 pub enum Severity {
     Normal,
     Warning,
+    /// It does not work until somebody changes something: a warning to users, an error in the log.
+    Failure,
 }
 
 impl Severity {
     pub fn name(self) -> &'static str {
         match self {
             Severity::Normal => "Normal",
-            Severity::Warning => "Warning",
+            Severity::Warning | Severity::Failure => "Warning",
         }
     }
 }
@@ -142,6 +144,10 @@ impl Notice {
 
     pub fn warning(reason: &'static str, message: impl Into<String>) -> Notice {
         Notice { severity: Severity::Warning, reason, message: message.into() }
+    }
+
+    pub fn failure(reason: &'static str, message: impl Into<String>) -> Notice {
+        Notice { severity: Severity::Failure, reason, message: message.into() }
     }
 }
 

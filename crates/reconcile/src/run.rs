@@ -17,10 +17,11 @@ use crate::act::{self, Written};
 use crate::cache::{Cache, Change};
 use crate::context::Context;
 use crate::defects::{Defect, is_planted};
+use crate::handover::Place;
 use crate::health::State;
 use crate::kind::Kind;
 use crate::leader::Term;
-use crate::lines::Subject;
+use crate::lines::{Look, Subject};
 use crate::object::{Name, Object};
 use crate::plan::{Notice, Repeat, Wake};
 use crate::reconciler::{Reconciler, Settings, Watches};
@@ -349,7 +350,7 @@ impl<R: Reconciler> Runner<R> {
         };
         let id = format!("{:016x}", self.context.environment.random());
         let cause = Some(cause.unwrap_or(object.revision));
-        let origin = Origin { cause, reconcile: id, epoch: None };
+        let origin = Origin { cause, reconcile: id.clone(), epoch: None };
         let requests = self.context.requests(R::MANAGER, origin);
         let began = Instant::now();
         let observed = self.reconciler.observe(&self.context, &object).await?;
@@ -376,6 +377,13 @@ impl<R: Reconciler> Runner<R> {
             result = result.and(told);
         }
         let has_written = written.writes > 0;
+        if R::IS_LOGGED && has_written && requests.place == Place::Elsewhere {
+            let milliseconds = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
+            let has_status = !is_own && report.is_some_and(|report| report.status.is_some());
+            let (reconcile, steps) = (id.as_str(), &plan.steps[..]);
+            let look = Look { cause, reconcile, steps, has_status, milliseconds };
+            subject::<R>(name).wrote(&look);
+        }
         self.context.metrics.wrote(R::NAME, written.writes);
         subject::<R>(name).looked(written.writes);
         let reported = (plan.steps.is_empty() && has_written).then_some(thought);

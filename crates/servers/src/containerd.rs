@@ -23,8 +23,8 @@ const UNMOUNTS_MAX: usize = 1_000;
 /// Makes an archive as `docker save` does, of one layer.
 const MAKE_IMAGE: &str = r#"
 sum=$(sha256sum layer.tar | cut -d' ' -f1)
-printf '{"architecture":"%s","os":"linux","config":{"Env":["PATH=/bin"]},' \
-  "$(uname -m | sed 's/x86_64/amd64/;s/aarch64/arm64/')" > config.json
+printf '{"architecture":"%s","os":"linux","config":{"Env":["PATH=/bin"]%s},' \
+  "$(uname -m | sed 's/x86_64/amd64/;s/aarch64/arm64/')" "$1" > config.json
 printf '"rootfs":{"type":"layers","diff_ids":["sha256:%s"]}}' "$sum" >> config.json
 printf '[{"Config":"config.json","RepoTags":["%s"],"Layers":["layer.tar"]}]' "$0" > manifest.json
 tar cf image.tar config.json layer.tar manifest.json
@@ -89,21 +89,25 @@ impl Containerd {
 
     /// Makes an image of busybox, under a name with a tag.
     pub fn make_shell(&self, name: &str) -> Result<(), Error> {
+        self.make_image(name, "")
+    }
+
+    /// The same with a program and arguments of its own: `echo entry` and `usual`.
+    pub fn make_program(&self, name: &str) -> Result<(), Error> {
+        self.make_image(name, r#","Entrypoint":["echo","entry"],"Cmd":["usual"]"#)
+    }
+
+    fn make_image(&self, name: &str, more: &str) -> Result<(), Error> {
         let doing = || "make an image of busybox".to_owned();
         let place = self.directory.path().join("image");
-        fs::create_dir_all(&place).map_err(Error::io(doing()))?;
-        let layer = place.join("layer.tar");
-        shell_root(&self.directory.path().join("shell"), &layer).map_err(Error::io(doing()))?;
-        let made = Command::new("sh").args(["-ec", MAKE_IMAGE, name]).current_dir(&place).output();
-        let made = made.map_err(Error::io(doing()))?;
-        let archive = place.join("image.tar").display().to_string();
+        let archive = shell_archive(&place, (name, more)).map_err(Error::io(doing()))?;
+        let archive = archive.display().to_string();
         let import = self.ctr(&["images", "import", &archive]).output();
         let import = import.map_err(Error::io(doing()))?;
-        match made.status.success() && import.status.success() {
+        match import.status.success() {
             true => Ok(()),
             false => {
-                let said = [made.stderr, import.stderr].concat();
-                let said = String::from_utf8_lossy(&said).into_owned();
+                let said = String::from_utf8_lossy(&import.stderr).into_owned();
                 Err(Error::io(doing())(io::Error::other(said)))
             }
         }
@@ -115,6 +119,19 @@ impl Containerd {
         command.arg("--address").arg(&self.socket).args(["--namespace", "k8s.io"]);
         command.args(arguments);
         command
+    }
+}
+
+/// Makes an image of busybox as `docker save` writes it, in a directory that is made; `more`
+/// follows what its configuration says.
+pub fn shell_archive(place: &Path, (name, more): (&str, &str)) -> io::Result<PathBuf> {
+    fs::create_dir_all(place)?;
+    shell_root(&place.join("root"), &place.join("layer.tar"))?;
+    let made =
+        Command::new("sh").args(["-ec", MAKE_IMAGE, name, more]).current_dir(place).output()?;
+    match made.status.success() {
+        true => Ok(place.join("image.tar")),
+        false => Err(io::Error::other(String::from_utf8_lossy(&made.stderr).into_owned())),
     }
 }
 

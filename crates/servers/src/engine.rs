@@ -36,7 +36,31 @@ impl Engine {
     }
 
     pub fn docker() -> Result<Engine, Error> {
+        Engine::docker_in(Directory::create("docker")?)
+    }
+
+    /// A Docker whose data have no more room than that: `96m`.
+    pub fn docker_within(room: &str) -> Result<Engine, Error> {
         let directory = Directory::create("docker")?;
+        let doing = || "mount a file system of its own for docker".to_owned();
+        let data = directory.path().join("data");
+        fs::create_dir_all(&data).map_err(Error::io(doing()))?;
+        let options = format!("size={room}");
+        let mut mount = Command::new("mount");
+        mount.args(["-t", "tmpfs", "-o", &options, "none"]).arg(&data);
+        let mounted = mount.status().map_err(Error::io(doing()))?;
+        match mounted.success() {
+            true => Engine::docker_in(directory),
+            false => Err(Error::io(doing())(io::Error::other("mount failed"))),
+        }
+    }
+
+    /// Where a Docker keeps its data.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("data")
+    }
+
+    fn docker_in(directory: Directory) -> Result<Engine, Error> {
         let below = |name: &str| directory.path().join(name).display().to_string();
         let arguments = vec![
             format!("--host=unix://{}", below("engine.sock")),
@@ -109,12 +133,37 @@ impl Engine {
 
     /// Makes an image of busybox, under a name with a tag.
     pub fn make_shell(&self, name: &str) -> Result<(), Error> {
-        let doing = "make an image of busybox";
-        let archive = self.directory.path().join("shell.tar");
-        shell_root(&self.directory.path().join("shell"), &archive).map_err(Error::io(doing))?;
+        self.make_image(name, "")
+    }
+
+    /// The same with a program and arguments of its own: `echo entry` and `usual`.
+    pub fn make_program(&self, name: &str) -> Result<(), Error> {
+        // Written as in a Dockerfile, and encoded for a query.
+        let entrypoint = "ENTRYPOINT%20%5B%22echo%22%2C%22entry%22%5D";
+        let command = "CMD%20%5B%22usual%22%5D";
+        self.make_image(name, &format!("&changes={entrypoint}&changes={command}"))
+    }
+
+    fn make_image(&self, name: &str, changes: &str) -> Result<(), Error> {
+        let root = self.path().join("shell");
+        let archive = self.path().join("shell.tar");
+        shell_root(&root, &archive).map_err(Error::io("make an image of busybox"))?;
+        self.import_root(name, &root, changes)
+    }
+
+    /// Where its data are, and what is made for it.
+    pub(crate) fn path(&self) -> &Path {
+        self.directory.path()
+    }
+
+    /// Makes an image of a root, under a name with a tag.
+    pub(crate) fn import_root(&self, name: &str, root: &Path, changes: &str) -> Result<(), Error> {
+        let doing = "make an image";
+        let archive = self.path().join("root.tar");
+        pack(root, &archive).map_err(Error::io(doing))?;
         let bytes = fs::read(&archive).map_err(Error::io(doing))?;
-        let import = "/images/create?fromSrc=-";
-        let (_, answer) = self.ask(("POST", import), &bytes).map_err(Error::io(doing))?;
+        let import = format!("/images/create?fromSrc=-{changes}");
+        let (_, answer) = self.ask(("POST", &import), &bytes).map_err(Error::io(doing))?;
         let id = answer.rsplit("sha256:").next().unwrap_or_default();
         let id: String = id.chars().take_while(char::is_ascii_hexdigit).collect();
         let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
@@ -175,6 +224,10 @@ pub fn shell_root(root: &Path, archive: &Path) -> io::Result<()> {
     }
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
     fs::write(root.join("etc/group"), "root:x:0:\n")?;
+    pack(root, archive)
+}
+
+pub(crate) fn pack(root: &Path, archive: &Path) -> io::Result<()> {
     let packed =
         Command::new("tar").arg("-C").arg(root).arg("-cf").arg(archive).arg(".").status()?;
     if packed.success() { Ok(()) } else { Err(io::Error::other("tar failed")) }

@@ -11,6 +11,7 @@
 mod clock;
 mod containerd;
 mod cutter;
+mod databases;
 mod directory;
 mod engine;
 mod error;
@@ -21,10 +22,11 @@ mod mariadb;
 mod port;
 mod process;
 mod program;
+mod registry;
 mod server;
 mod shared;
 
-pub use containerd::{Containerd, SANDBOX_IMAGE};
+pub use containerd::{Containerd, SANDBOX_IMAGE, shell_archive};
 pub use cutter::{Admit, Cutter};
 pub use engine::Engine;
 pub use error::Error;
@@ -35,5 +37,6 @@ pub use libraries::{
 };
 pub use mariadb::MariaDb;
 pub use program::{PACKAGES, missing_packages};
+pub use registry::Registry;
 pub use shared::{ETCD_VARIABLE, MARIADB_VARIABLE};
 pub use shared::{SharedEtcd, SharedMariaDb, shared_etcd, shared_mariadb};

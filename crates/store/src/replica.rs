@@ -65,26 +65,33 @@ impl Replica {
             // Another process may be ahead of us.
             self.backend.catch_up().await?;
         }
-        let (mut view, base) = match self.state().at(at, range)? {
-            Past::Known(view) => return Ok(view),
-            Past::Older { view, base } => (view, base),
-        };
-        let mut batches = Vec::new();
-        let mut through = at;
-        while through < base {
-            let changes = self.backend.older(range, through, base).await?;
-            assert!(changes.through > through, "history must advance");
-            through = changes.through;
-            batches.extend(changes.batches);
+        loop {
+            let (mut view, base) = match self.state().at(at, range)? {
+                Past::Known(view) => return Ok(view),
+                Past::Older { view, base } => (view, base),
+            };
+            let mut batches = Vec::new();
+            let mut through = at;
+            while through < base {
+                let changes = self.backend.older(range, through, base).await?;
+                assert!(changes.through > through, "history must advance");
+                through = changes.through;
+                batches.extend(changes.batches);
+            }
+            // A compaction meanwhile may have taken away part of what was just read.
+            if at < self.state().compacted() {
+                let oldest = self.state().compacted();
+                return Err(Error::Compacted { requested: at, oldest });
+            }
+            // Churn that the view still has may be missing among the changes: from where it is
+            // missing on, both are without it.
+            if self.state().thinned() > base {
+                continue;
+            }
+            view.undo(&batches, range);
+            view.revision = at;
+            return Ok(view);
         }
-        // A compaction meanwhile may have taken away part of what was just read.
-        if at < self.state().compacted() {
-            let oldest = self.state().compacted();
-            return Err(Error::Compacted { requested: at, oldest });
-        }
-        view.undo(&batches, range);
-        view.revision = at;
-        Ok(view)
     }
 }
 

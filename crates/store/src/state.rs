@@ -10,9 +10,11 @@ use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 use tokio::sync::watch;
 
 use crate::page::PAGE_ENTRIES_MAX;
+use crate::thinning::without_churn;
 use crate::topics::{Known, Scope, Topics, Wake};
 use crate::tree::Tree;
 use crate::{Batch, Change, Entry, Error, Key, KeyRange, Page, PageRequest, Revision};
+use crate::{Thinning, Timestamp};
 
 /// How many batches a watcher takes at once.
 pub(crate) const TAKE_BATCHES_MAX: usize = 256;
@@ -33,6 +35,8 @@ struct Inner {
     recent: VecDeque<Arc<Batch>>,
     base: Revision,
     recent_bytes: u64,
+    /// Older history than this may lack churn that the recent changes had.
+    thinned: Revision,
     topics: Topics,
     closed: bool,
 }
@@ -65,6 +69,7 @@ impl State {
             recent: start.recent.into(),
             base: start.base,
             recent_bytes,
+            thinned: Revision::ZERO,
             topics: Topics::default(),
             closed: false,
         };
@@ -142,8 +147,54 @@ impl State {
         }
     }
 
+    /// The history up to a revision is about to be thinned out, or was by another process: what is
+    /// kept of it here goes, since changes taken back must be those that the backend finds.
+    pub fn forget_thinned(&self, through: Revision) {
+        let mut inner = self.write();
+        let through = through.min(inner.head);
+        if through <= inner.thinned {
+            return;
+        }
+        inner.thinned = through;
+        while inner.recent.front().is_some_and(|batch| batch.revision <= through) {
+            inner.drop_oldest();
+        }
+        inner.base = inner.base.max(through);
+    }
+
+    /// History up to here may lack churn.
+    pub fn thinned(&self) -> Revision {
+        self.read().thinned
+    }
+
+    /// Takes churn out of the recent changes after a revision that were made before a time, where
+    /// there is no other history than them. Answers up to where it looked.
+    pub fn thin_recent(&self, after: Revision, before: Timestamp, thinning: &Thinning) -> Revision {
+        let old: Vec<Arc<Batch>> = {
+            let inner = self.read();
+            let later = inner.recent.range(inner.first_after(after)..);
+            later.take_while(|batch| batch.provenance.time < before).cloned().collect()
+        };
+        let Some(last) = old.last().map(|batch| batch.revision) else { return after };
+        let thinned = without_churn(&old, thinning);
+        if thinned.is_empty() {
+            return last;
+        }
+        let mut inner = self.write();
+        // Topics hold batches of their own; whoever is behind reads the recent changes instead.
+        inner.topics.forget_through(last);
+        for batch in &mut inner.recent {
+            if let Some(other) = thinned.get(&batch.revision) {
+                *batch = other.clone();
+            }
+        }
+        inner.recent.retain(|batch| !batch.changes.is_empty());
+        inner.recent_bytes = inner.recent.iter().map(|batch| batch.cost()).sum();
+        last
+    }
+
     /// The newest change made before a time, among those kept.
-    pub fn newest_before(&self, time: crate::Timestamp) -> Option<Revision> {
+    pub fn newest_before(&self, time: Timestamp) -> Option<Revision> {
         let inner = self.read();
         let older = inner.recent.iter().take_while(|batch| batch.provenance.time < time);
         older.last().map(|batch| batch.revision)
@@ -298,11 +349,11 @@ impl Inner {
 /// The part of a batch that lies in a range; the batch itself when that is all of it.
 pub(crate) fn within(batch: &Arc<Batch>, range: &KeyRange) -> Option<Arc<Batch>> {
     let matching = batch.changes.iter().filter(|change| range.contains(&change.key)).count();
-    if matching == batch.changes.len() {
-        return Some(batch.clone());
-    }
     if matching == 0 {
         return None;
+    }
+    if matching == batch.changes.len() {
+        return Some(batch.clone());
     }
     let inside = |change: &&Change| range.contains(&change.key);
     Some(Arc::new(Batch {

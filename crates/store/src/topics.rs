@@ -133,6 +133,17 @@ impl Topics {
         }
     }
 
+    /// Forgets all batches up to a revision.
+    pub fn forget_through(&mut self, through: Revision) {
+        let topics = self.by_prefix.values_mut().flatten();
+        for channel in topics.flat_map(|topic| topic.channels.values_mut()) {
+            while channel.recent.front().is_some_and(|batch| batch.revision <= through) {
+                channel.recent.pop_front();
+            }
+            channel.complete_after = channel.complete_after.max(through);
+        }
+    }
+
     /// What happened up to `head` is not known: whoever has not read up to it is behind.
     pub fn reset(&mut self, head: Revision) {
         let topics = self.by_prefix.values_mut().flatten();

@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use store::backends::embedded::simulated_disk::SimulatedDisk;
-use store::backends::embedded::{self, Settings, Tuning};
+use store::backends::embedded::{self, Inline, Settings, Tuning};
 use store::contract::{Harness, Subject};
 use store::{Environment, Error, Retention, Store, System};
 
@@ -53,7 +53,21 @@ impl Harness for Simulated {
             segment_bytes_max: 4 << 20,
             snapshot_log_bytes_min: 2_000,
         };
-        embedded::open_inline(Arc::new(self.0.clone()), retention, environment, tuning)
+        let disk = Arc::new(self.0.clone());
+        let inline = Inline::open(disk, retention, environment.clone(), tuning)?;
+        let store = inline.store.clone();
+        if let Some(thinning) = retention.thinning {
+            // There is no task inside, so that a simulation decides when things happen.
+            #[expect(clippy::disallowed_methods, reason = "it dies with the test")]
+            tokio::spawn(async move {
+                while inline.store.health().is_ok() {
+                    let before = environment.now().minus(thinning.after);
+                    inline.thin(&thinning, before).unwrap();
+                    tokio::time::sleep(retention.interval).await;
+                }
+            });
+        }
+        Ok(store)
     }
 }
 

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex};
 use async_trait::async_trait;
 use store::backends::memory;
 use store::contract::{Harness, Subject};
-use store::{Environment, Error, Retention, Store, store_contract};
+use store::{Environment, Error, Retention, Revision, Store, store_contract};
 
 #[derive(Default)]
 struct Memory(Mutex<Option<Arc<dyn Store>>>);
@@ -20,6 +20,8 @@ impl Harness for Memory {
         environment: Arc<dyn Environment>,
     ) -> Result<Arc<dyn Store>, Error> {
         let mut store = self.0.lock().unwrap();
+        // Nothing survives, so there is nothing to open but a store that is still empty.
+        store.take_if(|store| store.revision() == Revision::ZERO);
         Ok(store.get_or_insert_with(|| memory::open(retention, environment)).clone())
     }
 

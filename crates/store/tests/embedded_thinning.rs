@@ -7,10 +7,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use store::backends::embedded::{self, Settings};
+use store::backends::embedded::simulated_disk::{Faults, SimulatedDisk};
+use store::backends::embedded::{self, Inline, Settings, Tuning};
 use store::{
     Commit, Environment, Key, KeyRange, Mutation, Operation, PageRequest, Precondition, Provenance,
-    Retention, Revision, Store, System, Thinning,
+    Retention, Revision, Store, System, Thinning, Timestamp,
 };
 
 /// Values that begin alike differ in churn only.
@@ -129,5 +130,41 @@ async fn churn_goes_and_what_somebody_wanted_stays() {
             let entry = store.get(&key, Some(*revision)).await.unwrap().unwrap();
             assert_eq!(entry.modified, *revision);
         }
+    }
+}
+
+/// A disk that fails while a segment is written again: the store goes on with the one it had.
+#[tokio::test]
+async fn a_disk_that_fails_while_thinning_costs_nothing_but_space() {
+    for faults in [
+        Faults { full: true, ..Faults::default() },
+        Faults { sync_fails: true, ..Faults::default() },
+    ] {
+        let disk = SimulatedDisk::default();
+        let tuning = Tuning {
+            segment_bytes_min: 256 << 10,
+            segment_bytes_max: 256 << 10,
+            snapshot_log_bytes_min: 4 << 20,
+        };
+        let retention = Retention { thinning: None, ..retention() };
+        let inline =
+            Inline::open(Arc::new(disk.clone()), retention, Arc::new(System), tuning).unwrap();
+        for number in 0..60 {
+            put(&*inline.store, "status", b's', number).await;
+        }
+        let before = all_changes(&*inline.store).await;
+        let names: Vec<String> = disk.image().names().map(str::to_owned).collect();
+        let interval = Duration::from_secs(3_600);
+        let thinning = Thinning { after: Duration::ZERO, interval, is_churn };
+        let now = Timestamp(i64::MAX);
+        disk.set_faults(faults);
+        inline.thin(&thinning, now).expect_err("the disk fails");
+        disk.set_faults(Faults::default());
+        assert_eq!(all_changes(&*inline.store).await, before);
+        let after: Vec<String> = disk.image().names().map(str::to_owned).collect();
+        assert_eq!(after, names, "what was begun is removed");
+        assert!(inline.thin(&thinning, now).unwrap() > 512 << 10);
+        assert!(all_changes(&*inline.store).await.len() < before.len() / 2);
+        put(&*inline.store, "status", b's', 60).await;
     }
 }

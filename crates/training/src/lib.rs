@@ -6,6 +6,7 @@
 
 pub mod admission;
 pub mod blueprint;
+pub mod foresight;
 pub mod job_set;
 pub mod kinds;
 pub mod manifests;

@@ -11,6 +11,7 @@ mod licences;
 pub mod metadata;
 mod names;
 mod ratchet;
+mod rows;
 mod rust_text;
 mod sources;
 mod traces;
@@ -73,7 +74,7 @@ pub fn run(ratchet: Ratchet) -> Result<()> {
 }
 
 fn check_files(files: &[TextFile]) -> Vec<Finding> {
-    let mut findings = Vec::new();
+    let mut findings = rows::check(files);
     for file in files {
         findings.extend(traces::check(file));
         if file.is_rust() {

@@ -17,7 +17,7 @@ use super::{Outcome, Part, echo, seconds};
 use crate::cli::connect::Target;
 use crate::cli::serve::chat::{Question, ask};
 use crate::cli::serve::cluster::Cluster;
-use crate::cli::serve::list::{progress, state, why};
+use crate::cli::serve::list::{parts, progress, state, why};
 use crate::directories;
 
 /// The graph of the documents.
@@ -116,7 +116,7 @@ async fn until_served(cluster: &Cluster, name: &str, server: &str, board: &Board
     loop {
         let graph = cluster.graph(name).await?;
         let word = state(&graph.value);
-        let now = format!("{server}: {word}, {}", progress(&graph.value));
+        let now = format!("{server}: {word}, {}", progress(&parts(&graph.value)));
         board.say(Part::Inference.name(), now);
         match word {
             "successful" => return Ok(()),

@@ -27,7 +27,8 @@ pub struct Cluster {
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
-        Ok(Cluster { requests, namespace: target.namespace.clone() })
+        let namespace = target.namespace(&requests.client);
+        Ok(Cluster { requests, namespace })
     }
 
     pub fn name(&self, name: &str) -> Name {

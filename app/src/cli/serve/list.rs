@@ -27,11 +27,12 @@ struct Row {
     components: Vec<Part>,
 }
 
+/// How many there are of a component, and are to be.
 #[derive(Serialize)]
-struct Part {
-    name: String,
-    ready: i64,
-    desired: i64,
+pub struct Part {
+    pub name: String,
+    pub ready: i64,
+    pub desired: i64,
 }
 
 #[derive(Serialize)]
@@ -74,14 +75,14 @@ pub fn why(graph: &Value) -> &str {
 }
 
 /// `Frontend 1/1  decode 0/2`.
-pub fn progress(graph: &Value) -> String {
-    let parts = row(graph).components;
+pub fn progress(parts: &[Part]) -> String {
     let texts: Vec<String> =
         parts.iter().map(|part| format!("{} {}/{}", part.name, part.ready, part.desired)).collect();
     texts.join("  ")
 }
 
-fn row(graph: &Value) -> Row {
+/// How far each component is.
+pub fn parts(graph: &Value) -> Vec<Part> {
     let part = |part: &Value| {
         let name = text(&part["name"]).to_owned();
         let status = &graph["status"]["components"][&name];
@@ -91,11 +92,15 @@ fn row(graph: &Value) -> Row {
             name,
         }
     };
+    items(&graph["spec"]["components"]).iter().map(part).collect()
+}
+
+fn row(graph: &Value) -> Row {
     Row {
         kind: GRAPH.kind,
         name: text(&graph["metadata"]["name"]).to_owned(),
         state: state(graph).to_owned(),
-        components: items(&graph["spec"]["components"]).iter().map(part).collect(),
+        components: parts(graph),
     }
 }
 

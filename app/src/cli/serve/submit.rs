@@ -14,6 +14,8 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use super::watch;
 use crate::cli::Context;
+use crate::cli::apply::{self, DryRun, Manner, Validation};
+use crate::cli::manifests;
 use crate::cli::wait::{Waited, parse_duration, until_done};
 
 /// The version of what runs, where the image does not say.
@@ -28,7 +30,8 @@ pub struct Submit {
     #[arg(value_name = "MODEL")]
     model: Option<String>,
 
-    /// A file with a DynamoGraphDeployment.
+    /// A file with a DynamoGraphDeployment and what it needs, in YAML or JSON. `-` is what comes
+    /// on standard input.
     #[arg(short, long, value_name = "FILE", conflicts_with = "model")]
     file: Option<PathBuf>,
 
@@ -72,11 +75,21 @@ impl Submit {
 }
 
 pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Result<ExitCode> {
-    let mut graph = match (&asked.file, &asked.model) {
-        (Some(file), _) => read(file)?,
-        (None, Some(model)) => of_model(asked, model),
+    let (mut graph, others) = match (&asked.file, &asked.model) {
+        (Some(file), _) => sort(manifests::read(file)?, file)?,
+        (None, Some(model)) => (of_model(asked, model), Vec::new()),
         (None, None) => bail!("name a model or a file with a graph"),
     };
+    for object in others {
+        let manner = Manner {
+            namespace: &cluster.namespace,
+            is_forced: false,
+            dry_run: DryRun::None,
+            validate: Validation::Strict,
+        };
+        let (applied, _) = apply::apply(&cluster.requests.client, object, &manner).await?;
+        context.output.print(&applied)?;
+    }
     if let Some(name) = &asked.name {
         graph["metadata"]["name"] = json!(name);
     }
@@ -102,15 +115,17 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
     }
 }
 
-fn read(file: &Path) -> Result<Value> {
-    let text = std::fs::read_to_string(file);
-    let text = text.with_context(|| format!("could not read {}", file.display()))?;
-    let graph: Value = serde_saphyr::from_str(&text)
-        .with_context(|| format!("{} is no YAML of one object", file.display()))?;
-    if graph["kind"] != GRAPH.kind {
-        bail!("{} has no {} in it", file.display(), GRAPH.kind);
+/// The graph of a file, and what is to be there before it.
+fn sort(objects: Vec<Value>, file: &Path) -> Result<(Value, Vec<Value>)> {
+    let is_graph = |object: &Value| object["kind"] == GRAPH.kind;
+    let (mut graphs, others): (Vec<Value>, Vec<Value>) = objects.into_iter().partition(is_graph);
+    match (graphs.pop(), graphs.is_empty()) {
+        (Some(graph), true) => Ok((graph, others)),
+        (Some(_), false) => {
+            bail!("{} holds more than one graph; use setpoint apply", file.display())
+        }
+        (None, _) => bail!("{} has no {} in it", file.display(), GRAPH.kind),
     }
-    Ok(graph)
 }
 
 /// A frontend, and workers that run a model.
@@ -150,4 +165,21 @@ fn of_model(asked: &Submit, model: &str) -> Value {
             part("Worker", "worker", asked.replicas, container(&asked.engine, &args)),
         ]},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_holds_one_graph_and_what_it_needs() {
+        let sorted = |kinds: &[&str]| {
+            let objects = kinds.iter().map(|kind| json!({"kind": kind})).collect();
+            sort(objects, Path::new("f.yaml")).map(|(_, others)| others.len())
+        };
+        let said = |kinds: &[&str]| sorted(kinds).expect_err("refused").to_string();
+        assert_eq!(sorted(&["ConfigMap", GRAPH.kind, "Secret"]).expect("a graph"), 2);
+        assert_eq!(said(&["Pod"]), "f.yaml has no DynamoGraphDeployment in it");
+        assert!(said(&[GRAPH.kind, GRAPH.kind]).contains("more than one graph"));
+    }
 }

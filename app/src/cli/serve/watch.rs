@@ -8,7 +8,7 @@ use serde_json::json;
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
-use super::list::{progress, state, why};
+use super::list::{parts, progress, state, why};
 use crate::cli::Context;
 use crate::cli::exit::{self, Failure};
 
@@ -28,8 +28,8 @@ pub async fn watch(
         let word = state(&graph.value);
         let is_seen =
             graph.value["status"]["observedGeneration"].as_i64() >= Some(graph.generation());
-        let (parts, why) = (progress(&graph.value), why(&graph.value));
-        let now = format!("{word}  {parts}");
+        let (parts, why) = (parts(&graph.value), why(&graph.value));
+        let now = format!("{word}  {}", progress(&parts));
         if now != said {
             let object = json!({"graph": name, "state": word, "components": parts});
             context.output.tell(&format!("[{name}] {now}"), &object)?;

@@ -40,7 +40,8 @@ impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
         let is_local = matches!(target.choose()?, Chosen::Local(_));
-        let cluster = Cluster { requests, is_local, namespace: target.namespace.clone() };
+        let namespace = target.namespace(&requests.client);
+        let cluster = Cluster { requests, is_local, namespace };
         cluster.until_served().await?;
         Ok(cluster)
     }

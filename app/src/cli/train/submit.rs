@@ -1,6 +1,5 @@
 //! Makes a TrainJob of a script or a file.
 
-use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,8 +13,8 @@ use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME};
 
 use super::cluster::Cluster;
 use super::follow;
-use crate::cli::Context;
 use crate::cli::wait::parse_duration;
+use crate::cli::{Context, manifests};
 
 /// Characters of a script's name that become part of its job's.
 const NAME_LENGTH_MAX: usize = 30;
@@ -198,17 +197,7 @@ type Runtimes = Vec<(Kind, Value)>;
 
 /// The TrainJob of a file, and the runtimes that come with it.
 fn of_file(file: &Path) -> Result<(Value, Runtimes)> {
-    let reading = || format!("could not read {}", file.display());
-    let text = match file.to_str() {
-        Some("-") => {
-            let mut text = String::new();
-            std::io::stdin().read_to_string(&mut text).with_context(reading)?;
-            text
-        }
-        _ => std::fs::read_to_string(file).with_context(reading)?,
-    };
-    let objects: Vec<Value> = serde_saphyr::from_multiple(&text).with_context(reading)?;
-    sort(objects, file)
+    sort(manifests::read(file)?, file)
 }
 
 fn sort(objects: Vec<Value>, file: &Path) -> Result<(Value, Runtimes)> {

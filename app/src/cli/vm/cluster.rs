@@ -25,15 +25,23 @@ pub struct Cluster {
 impl Cluster {
     pub async fn connect(target: &connect::Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
-        Ok(Cluster { requests, namespace: target.namespace.clone() })
+        let namespace = target.namespace(&requests.client);
+        Ok(Cluster { requests, namespace })
     }
 
     pub fn name(&self, name: &str) -> Name {
         Name::new(self.namespace.as_str(), name)
     }
 
-    /// The name of a machine: its own, or that of the Wukong that it is of.
+    /// The name of a machine: its own, or that of the Wukong that it is of. As virtctl has it, its
+    /// kind may stand before it.
     pub async fn machine(&self, name: &str) -> Result<String> {
+        let name = match name.split_once('/') {
+            Some(("vm" | "vms" | "virtualmachine" | "virtualmachines", name)) => name,
+            Some(("vmi" | "vmis" | "virtualmachineinstance", name)) => name,
+            Some((kind, _)) => bail!("{kind:?} is no kind of machine: vm and vmi are"),
+            None => name,
+        };
         let asking = || format!("could not ask for machine {name}");
         for candidate in [name.to_owned(), machines::wukong::machine_name(name)] {
             let found = self.requests.get(MACHINE, &self.name(&candidate)).await;
@@ -92,6 +100,11 @@ impl Cluster {
             Err(kube::Error::Api(refused)) => bail!("{}", refused.message),
             answer => answer.map(drop).context("could not ask the server"),
         }
+    }
+
+    /// Something of the instance of a machine; nothing where the server does not say.
+    pub async fn read(&self, machine: &str, of: &str) -> Option<Value> {
+        self.requests.read(&self.path("virtualmachineinstances", machine, of)).await.ok()
     }
 
     /// Both directions of something of the instance of a machine.

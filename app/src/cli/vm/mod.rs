@@ -9,6 +9,7 @@ mod image;
 mod list;
 mod send;
 mod terminal;
+mod top;
 
 use std::process::ExitCode;
 
@@ -23,6 +24,7 @@ const AFTER_HELP: &str = "\
 Examples:
   setpoint vm create web --image https://example.com/cloud.qcow2 --size 10Gi --user me --password x
   setpoint vm ls                       what there is, and how it fares
+  setpoint vm top                      what those that run use
   setpoint vm console web              its serial console; Ctrl-] leaves
   setpoint vm ssh web me               a shell in it, over SSH
   setpoint vm port-forward web 8080:80 a port of it, on this machine
@@ -48,6 +50,8 @@ enum Command {
     /// What there is.
     #[command(visible_alias = "list")]
     Ls,
+    /// What those that run use: processors, memory, disks.
+    Top,
     /// Start a machine.
     Start {
         name: String,
@@ -129,6 +133,7 @@ impl Vm {
         match &self.command {
             Command::Create(create) => create::create(&cluster, create, context).await?,
             Command::Ls => list::list(&cluster, context).await?,
+            Command::Top => top::top(&cluster, context).await?,
             Command::Start { name, paused } => {
                 let done = cluster.ask_machine(name, "start", &json!({"paused": paused})).await?;
                 context.output.print(&done)?;

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use http::request::Parts;
+use store::Revision;
 
 use super::place::Place;
 use super::{Asked, moment};
@@ -47,9 +48,23 @@ pub async fn answer(
     };
     let options = Options { past: Some(Past { revision, seconds }), ..options };
     let request = server.understand(parts, (verb, place.target), options, asked.into())?;
-    match verb {
-        "list" if !request.resource.serves("list") => Err(Error::method_not_allowed()),
+    let answer = match verb {
+        "list" if !request.resource.serves("list") => return Err(Error::method_not_allowed()),
         "list" => endpoints::list::list(server, &request).await,
         _ => endpoints::get::get(server, &request).await,
+    };
+    if revision != Revision::ZERO {
+        return answer;
     }
+    let why = before_all(server).await;
+    request.warnings.add(&*why);
+    answer.map_err(|error| Error { message: format!("{}: {why}", error.message), ..error })
+}
+
+/// Said of a moment before the first change.
+async fn before_all(server: &Server) -> String {
+    let (oldest, _) = moment::window(&*server.store);
+    let since = moment::time_of(server, oldest).await.ok().flatten();
+    let since = since.map(|time| format!(", at {}", moment::text(time))).unwrap_or_default();
+    format!("there was nothing then: this cluster began later{since} with revision {oldest}")
 }

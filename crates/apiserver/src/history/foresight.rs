@@ -35,6 +35,8 @@ pub struct Wanted {
     pub pods: Vec<Value>,
     /// The uids of pods that they come in place of.
     pub replaced: Vec<String>,
+    /// PodGroups that would be there with them.
+    pub groups: Vec<Value>,
     pub what_if: WhatIf,
 }
 
@@ -52,6 +54,11 @@ pub trait Foresee: Send + Sync {
     /// Why a pod that waits has no node, if it was looked at.
     fn refusals(&self, namespace: &str, name: &str) -> Vec<Refusal>;
 
-    /// Where pods would go; one answer for each. An error is a text for people.
+    /// The objects that operators would make of one, those that pods are made of at the end;
+    /// nothing where no operator has to do with it. An error is a text for people.
+    async fn made_of(&self, object: &Value) -> Result<Option<Vec<Value>>, String>;
+
+    /// Where pods would go; one answer for each. Pods of a group go together or not at all. An
+    /// error is a text for people.
     async fn place(&self, wanted: Wanted) -> Result<Vec<Placement>, String>;
 }

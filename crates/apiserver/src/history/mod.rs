@@ -7,6 +7,7 @@
 //! GET  why/{path of an object}        what led to it, and what it waits for
 //! GET  events/{path of an object}     its events, also those that have ended
 //! GET  changes?after=REVISION         all changes after a revision, for exports
+//! POST imported/{path of an object}   what happened to it in the cluster it was brought from
 //! POST undo/{path of an object}       an earlier specification, written again
 //! POST plan                           what a set of objects would do
 //! ```
@@ -20,6 +21,7 @@ pub mod churn;
 pub mod diff;
 pub mod events;
 pub mod foresight;
+pub mod imported;
 pub mod moment;
 pub mod place;
 pub mod plan;
@@ -53,6 +55,7 @@ pub const LISTED: &[Listed] = &[
     listed("at", "Past", &["get"]),
     listed("changes", "ChangeList", &["get"]),
     listed("events", "EventList", &["get"]),
+    listed("imported", "Imported", &["create"]),
     listed("plan", "Plan", &["create"]),
     listed("revisions", "RevisionList", &["get"]),
     listed("timeline", "Timeline", &["get"]),
@@ -103,6 +106,7 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
         "why" if get => why::answer(server, rest, &asked).await,
         "events" if get => events::answer(server, rest, &asked).await,
         "changes" if get => changes::answer(server, &asked).await,
+        "imported" if post => imported::answer(server, rest, &asked).await,
         "undo" if post => undo::answer(server, parts, rest, asked).await,
         "plan" if post => plan::answer(server, parts, asked).await,
         what if LISTED.iter().any(|listed| listed.plural == what) => {

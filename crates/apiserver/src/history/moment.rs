@@ -116,6 +116,10 @@ pub async fn resolve(server: &Server, moment: Moment) -> Result<Revision, Error>
         Moment::Ago(micros) => Timestamp(now.0.saturating_sub(micros)),
     };
     if time_of(server, oldest).await?.is_some_and(|first| first > time) {
+        if server.store.compacted() == Revision::ZERO {
+            // Nothing was forgotten: there was nothing yet.
+            return Ok(Revision::ZERO);
+        }
         return Err(too_old(server, text(time), oldest).await);
     }
     let (mut low, mut high) = (oldest, newest);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use http::request::Parts;
 use http::{HeaderValue, Method, header};
 use serde_json::{Value, json};
-use store::{KeyRange, PageRequest};
+use store::PageRequest;
 
 use super::foresight::{Refusal, Wanted, WhatIf};
 use super::place::Place;
@@ -29,6 +29,17 @@ const NODES_MAX: usize = 1_000;
 /// Whose apply is tried.
 const MANAGER: &str = "setpoint";
 const DEFAULT_NAMESPACE: &str = "default";
+/// What may stand between an object and its pods, from above.
+const OWNERS: [&str; 8] = [
+    "dynamocomponentdeployments",
+    "jobsets",
+    "leaderworkersets",
+    "deployments",
+    "jobs",
+    "replicasets",
+    "statefulsets",
+    "pods",
+];
 
 pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result<Answer, Error> {
     let what_if = what_if(asked.option("whatIf").unwrap_or_default())?;
@@ -39,8 +50,9 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
     let mut names = Vec::new();
     for object in objects {
         let planned = one(server, (parts, &asked), &namespace, object).await;
-        let Planned { told: line, pods } = planned?;
+        let Planned { told: line, pods, groups } = planned?;
         told.push(line);
+        wanted.groups.extend(groups);
         names.extend(pods.pods.iter().map(|pod| object::name(pod).to_owned()));
         wanted.pods.extend(pods.pods);
         wanted.replaced.extend(pods.replaced);
@@ -76,6 +88,8 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
 struct Planned {
     told: Value,
     pods: Pods,
+    /// PodGroups that would come with it, or that it is.
+    groups: Vec<Value>,
 }
 
 async fn one(
@@ -88,7 +102,7 @@ async fn one(
     let mut invalid = |message: String| {
         told["action"] = json!("invalid");
         told["message"] = json!(message);
-        Ok(Planned { told: told.clone(), pods: Pods::default() })
+        Ok(Planned { told: told.clone(), pods: Pods::default(), groups: Vec::new() })
     };
     let place = match place(server, &mut wanted, namespace) {
         Ok(place) => place,
@@ -115,7 +129,10 @@ async fn one(
         (false, true) => "unchanged",
         (false, false) => "update",
     };
-    let mut pods = pods::of(&before, &after);
+    let Made { mut pods, mut groups } = made(server, &before, &after).await;
+    if is_group(&after) {
+        groups.push(after.clone());
+    }
     if pods.is_anew {
         pods.replaced = owned_pods(server, &before).await?;
     }
@@ -129,7 +146,52 @@ async fn one(
     if before.is_null() {
         told["wanted"] = redact::object(&place.resource, wanted);
     }
-    Ok(Planned { told, pods })
+    Ok(Planned { told, pods, groups })
+}
+
+/// What pods are made of an object, by whoever makes them.
+struct Made {
+    pods: Pods,
+    groups: Vec<Value>,
+}
+
+async fn made(server: &Server, before: &Value, after: &Value) -> Made {
+    let plain = |message: String| {
+        let pods = pods::of(before, after);
+        let message = if message.is_empty() { pods.message.clone() } else { message };
+        Made { pods: Pods { message, ..pods }, groups: Vec::new() }
+    };
+    let Some(foresight) = server.beside.foresight() else { return plain(String::new()) };
+    if after["spec"]["suspend"] == true {
+        return Made { pods: Pods::default(), groups: Vec::new() };
+    }
+    let of = async |object: &Value| match object.is_null() {
+        true => Ok(Some(Vec::new())),
+        false => foresight.made_of(object).await,
+    };
+    let (old, new) = match (of(before).await, of(after).await) {
+        (_, Ok(None)) => return plain(String::new()),
+        (_, Err(why)) => return plain(format!("its pods are not known: {why}")),
+        (old, Ok(Some(new))) => (old.ok().flatten().unwrap_or_default(), new),
+    };
+    let mut made = Made { pods: Pods::default(), groups: Vec::new() };
+    for object in new {
+        if is_group(&object) {
+            made.groups.push(object);
+            continue;
+        }
+        let same = |one: &&Value| {
+            one["kind"] == object["kind"] && object::name(one) == object::name(&object)
+        };
+        let pods = pods::of(old.iter().find(same).unwrap_or(&Value::Null), &object);
+        made.pods.pods.extend(pods.pods);
+        made.pods.is_anew |= pods.is_anew;
+    }
+    made
+}
+
+fn is_group(object: &Value) -> bool {
+    object["kind"] == "PodGroup"
 }
 
 fn named(wanted: &Value, namespace: &str) -> Value {
@@ -196,27 +258,32 @@ async fn dry_run(
 /// The uids of the pods that an object has, through any owner in between.
 async fn owned_pods(server: &Server, owner: &Value) -> Result<Vec<String>, Error> {
     let namespace = object::namespace(owner);
-    let mut owners = vec![object::uid(owner).to_owned()];
-    let mut uids = Vec::new();
-    for kind in ["jobs", "replicasets", "pods"] {
-        let range = KeyRange::prefix(&format!("{kind}/{namespace}/"));
-        let page = server.store.list(&range, PageRequest::all(), None).await;
+    let registry = server.registry.now();
+    let mut owned = vec![object::uid(owner).to_owned()];
+    let mut pods = Vec::new();
+    // Twice: of sets of groups every leader, a pod, has a set of its own.
+    for plural in OWNERS.iter().chain(&OWNERS) {
+        let is_it = |one: &&Arc<crate::resources::Resource>| one.plural == *plural;
+        let Some(resource) = registry.all().find(is_it) else { continue };
+        let page = server.store.list(&resource.range(namespace), PageRequest::all(), None).await;
         for entry in page.map_err(store_failure)?.entries {
             let object = stored(&entry).object(entry.modified);
+            let uid = object::uid(&object).to_owned();
             let references = object["metadata"]["ownerReferences"].as_array();
             let is_owned = references
                 .into_iter()
                 .flatten()
-                .any(|reference| owners.iter().any(|owner| reference["uid"] == owner.as_str()));
-            let uid = object::uid(&object).to_owned();
-            match (is_owned, kind) {
-                (true, "pods") => uids.push(uid),
-                (true, _) => owners.push(uid),
-                (false, _) => {}
+                .any(|reference| owned.iter().any(|owner| reference["uid"] == owner.as_str()));
+            if !is_owned || owned.contains(&uid) {
+                continue;
             }
+            if *plural == "pods" {
+                pods.push(uid.clone());
+            }
+            owned.push(uid);
         }
     }
-    Ok(uids)
+    Ok(pods)
 }
 
 /// The objects of a body: documents of YAML or JSON, or lists of them.

@@ -21,9 +21,10 @@ pub struct Pods {
 
 /// How many pods of which template.
 struct Part<'a> {
-    suffix: String,
     template: &'a Value,
     count: i64,
+    /// What follows the owner's name in the name of a pod, by its number.
+    suffix: Box<dyn Fn(i64) -> String + 'a>,
 }
 
 /// The pods that are made when an object becomes another.
@@ -32,9 +33,6 @@ pub fn of(before: &Value, after: &Value) -> Pods {
     if kind == "Pod" {
         let pods = if before.is_null() { vec![after.clone()] } else { Vec::new() };
         return Pods { pods, ..Pods::default() };
-    }
-    if kind == "TrainJob" {
-        return train_job(before, after);
     }
     let mut made = Pods::default();
     let old = parts(before);
@@ -57,8 +55,9 @@ pub fn of(before: &Value, after: &Value) -> Pods {
 
 fn parts(object: &Value) -> Vec<Part<'_>> {
     let spec = &object["spec"];
-    let number = |value: &Value| value.as_i64().unwrap_or(1);
-    let one = |template, count| vec![Part { suffix: String::new(), template, count }];
+    let one = |template, count| {
+        vec![Part { template, count, suffix: Box::new(|number| format!("-{number}")) }]
+    };
     match object["kind"].as_str().unwrap_or_default() {
         _ if spec["suspend"] == true => Vec::new(),
         "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController" => {
@@ -70,30 +69,52 @@ fn parts(object: &Value) -> Vec<Part<'_>> {
         }
         "JobSet" => {
             let jobs = spec["replicatedJobs"].as_array();
-            let part = |job: &'_ Value| -> (String, i64) {
-                let parallelism = number(&job["template"]["spec"]["parallelism"]);
-                let name = job["name"].as_str().unwrap_or_default();
-                (format!("-{name}"), parallelism.saturating_mul(number(&job["replicas"])))
-            };
-            let jobs = jobs.into_iter().flatten();
-            let parts = jobs.map(|job| {
-                let (suffix, count) = part(job);
-                Part { suffix, template: &job["template"]["spec"]["template"], count }
-            });
-            parts.collect()
+            jobs.into_iter().flatten().map(replicated_job).collect()
         }
-        "LeaderWorkerSet" => {
-            let template = &spec["leaderWorkerTemplate"];
-            let count = number(&spec["replicas"]).saturating_mul(number(&template["size"]));
-            one(&template["workerTemplate"], count)
-        }
+        "LeaderWorkerSet" => leader_worker_set(spec),
         _ => Vec::new(),
     }
 }
 
+fn number(value: &Value) -> i64 {
+    value.as_i64().unwrap_or(1)
+}
+
+/// Pods are numbered within their job, jobs within their row.
+fn replicated_job(row: &Value) -> Part<'_> {
+    let job = &row["template"]["spec"];
+    let completions = job["completions"].as_i64().unwrap_or(i64::MAX);
+    let each = number(&job["parallelism"]).min(completions).max(0);
+    let name = row["name"].as_str().unwrap_or_default();
+    let suffix = move |at: i64| format!("-{name}-{}-{}", at / each.max(1), at % each.max(1));
+    let count = each.saturating_mul(number(&row["replicas"]));
+    Part { template: &job["template"], count, suffix: Box::new(suffix) }
+}
+
+/// A leader for each group, and its workers.
+fn leader_worker_set(spec: &Value) -> Vec<Part<'_>> {
+    let templates = &spec["leaderWorkerTemplate"];
+    let worker = &templates["workerTemplate"];
+    let leader = match &templates["leaderTemplate"] {
+        Value::Null => worker,
+        leader => leader,
+    };
+    let groups = number(&spec["replicas"]);
+    let workers = (number(&templates["size"]) - 1).max(0);
+    let of_worker = move |at: i64| format!("-{}-{}", at / workers.max(1), at % workers.max(1) + 1);
+    vec![
+        Part { template: leader, count: groups, suffix: Box::new(|at| format!("-{at}")) },
+        Part {
+            template: worker,
+            count: groups.saturating_mul(workers),
+            suffix: Box::new(of_worker),
+        },
+    ]
+}
+
 fn pod(owner: &Value, part: &Part<'_>, number: i64) -> Value {
     let mut pod = part.template.clone();
-    let name = format!("{}{}-{number}", object::name(owner), part.suffix);
+    let name = format!("{}{}", object::name(owner), (part.suffix)(number));
     dress(&mut pod, owner, name);
     pod
 }
@@ -107,24 +128,6 @@ fn dress(pod: &mut Value, owner: &Value, name: String) {
     if pod["spec"]["schedulerName"].is_null() {
         pod["spec"]["schedulerName"] = json!("default-scheduler");
     }
-}
-
-/// A job of training asks for nodes itself; what its runtime adds is not looked at.
-fn train_job(before: &Value, after: &Value) -> Pods {
-    if !before.is_null() || after["spec"]["suspend"] == true {
-        return Pods::default();
-    }
-    let trainer = &after["spec"]["trainer"];
-    let count = trainer["numNodes"].as_i64().unwrap_or(1).min(PODS_MAX);
-    let container = json!({"name": "node", "image": trainer["image"].as_str().unwrap_or("trainer"),
-        "resources": trainer.get("resourcesPerNode").cloned().unwrap_or(json!({}))});
-    let make = |number: i64| {
-        let mut pod = json!({"spec": {"containers": [container]}});
-        dress(&mut pod, after, format!("{}-node-0-{number}", object::name(after)));
-        pod
-    };
-    let message = "pods as the trainer asks for them, without what the runtime adds".to_owned();
-    Pods { pods: (0..count).map(make).collect(), message, ..Pods::default() }
 }
 
 #[cfg(test)]
@@ -148,8 +151,21 @@ mod tests {
         assert_eq!(count(&set(1, "x"), &set(3, "x")), (2, false));
         assert_eq!(count(&set(3, "x"), &set(3, "y")), (3, true));
         assert_eq!(count(&set(3, "x"), &set(1, "x")), (0, false));
-        let job = json!({"kind": "TrainJob", "metadata": {"name": "t"},
-            "spec": {"trainer": {"numNodes": 4}}});
-        assert_eq!(count(&Value::Null, &job), (4, false));
+    }
+
+    #[test]
+    fn pods_have_the_names_that_their_controllers_give() {
+        let names = |object: &Value| -> Vec<String> {
+            let pods = of(&Value::Null, object).pods;
+            pods.iter().map(|pod| object::name(pod).to_owned()).collect()
+        };
+        let job = json!({"parallelism": 2, "completions": 2, "template": {"spec": {}}});
+        let row = json!({"name": "node", "replicas": 2, "template": {"spec": job}});
+        let set = json!({"kind": "JobSet", "metadata": {"name": "t"},
+            "spec": {"replicatedJobs": [row]}});
+        assert_eq!(names(&set), ["t-node-0-0", "t-node-0-1", "t-node-1-0", "t-node-1-1"]);
+        let set = json!({"kind": "LeaderWorkerSet", "metadata": {"name": "l"}, "spec": {
+            "replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": {"spec": {}}}}});
+        assert_eq!(names(&set), ["l-0", "l-1", "l-0-1", "l-0-2", "l-1-1", "l-1-2"]);
     }
 }

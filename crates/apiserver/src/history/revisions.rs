@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use store::{Batch, Change, KeyRange, Revision};
 
 use super::place::{self, Place};
-use super::{Asked, GROUP, VERSION, diff, moment};
+use super::{Asked, GROUP, VERSION, diff, imported, moment};
 use crate::answer::Answer;
 use crate::conversion;
 use crate::object;
@@ -30,6 +30,10 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
     let mut items = Vec::new();
     for (batch, change) in found.batches.iter().rev() {
         items.push(describe(server, &place, asked, (batch, change)).await?);
+    }
+    if !found.has_more && since == Revision::ZERO {
+        // What it was elsewhere is behind all that it was here.
+        items.extend(imported::of(server, &place).await?);
     }
     if items.is_empty() && to.is_none() && is_absent(server, &place).await? {
         return Err(Error::not_found(place.resource.about(), &place.target.name));

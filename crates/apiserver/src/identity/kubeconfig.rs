@@ -23,6 +23,14 @@ pub struct Entry<'a> {
     pub server: &'a str,
     pub authority_pem: &'a str,
     pub credential: Credential<'a>,
+    pub selection: Selection,
+}
+
+/// When a context becomes the current one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Selection {
+    WhereThereIsNone,
+    Always,
 }
 
 #[derive(Clone, Copy)]
@@ -50,8 +58,7 @@ pub fn alone(entry: &Entry<'_>) -> String {
     yaml_text::write(&Value::Object(config))
 }
 
-/// The text of an existing file with the entry in it. The context becomes the current one only
-/// where there is none.
+/// The text of an existing file with the entry in it.
 pub fn merge(text: &str, entry: &Entry<'_>) -> Result<String, Error> {
     let mut config = match parse(text)? {
         Value::Null => Map::new(),
@@ -62,9 +69,53 @@ pub fn merge(text: &str, entry: &Entry<'_>) -> Result<String, Error> {
     Ok(yaml_text::write(&Value::Object(config)))
 }
 
-/// Merges the entry into a file, which is made if it is not there. Links are followed; other
-/// programs that lock the file as kubectl does are respected.
+/// The text without the entries of a cluster, and whether there was one: those that have the
+/// cluster's authority, and whose cluster, user and context have one name, as ours do.
+pub fn without(text: &str, authority_pem: &str) -> Result<(String, bool), Error> {
+    let Value::Object(mut config) = parse(text)? else { return Ok((text.to_owned(), false)) };
+    let data = STANDARD.encode(authority_pem);
+    let clusters = config.get("clusters").and_then(Value::as_array).into_iter().flatten();
+    let of_it = clusters.filter(|one| one["cluster"]["certificate-authority-data"] == *data);
+    let names: Vec<Value> = of_it.map(|one| one["name"].clone()).collect();
+    let is_ours = |name: &&Value| {
+        let context = find(&config, "contexts", name.as_str().unwrap_or_default());
+        context
+            .is_some_and(|it| it["context"]["cluster"] == **name && it["context"]["user"] == **name)
+    };
+    let names: Vec<Value> = names.iter().filter(is_ours).cloned().collect();
+    if names.is_empty() {
+        return Ok((text.to_owned(), false));
+    }
+    for list in ["clusters", "contexts", "users"] {
+        if let Some(items) = config.get_mut(list).and_then(Value::as_array_mut) {
+            items.retain(|one| !names.contains(&one["name"]));
+        }
+    }
+    if config.get("current-context").is_some_and(|current| names.contains(current)) {
+        config.insert("current-context".to_owned(), json!(""));
+    }
+    Ok((yaml_text::write(&Value::Object(config)), true))
+}
+
+/// Takes the entries of a cluster out of a file, as [`without`] has it.
+pub fn remove_from_file(path: &Path, authority_pem: &str) -> Result<bool, Error> {
+    let mut was_there = false;
+    rewrite(path, |text| {
+        let (text, found) = without(text, authority_pem)?;
+        was_there = found;
+        Ok(text)
+    })?;
+    Ok(was_there)
+}
+
+/// Merges the entry into a file, which is made if it is not there.
 pub fn merge_into_file(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
+    rewrite(path, |text| merge(text, entry))
+}
+
+/// Gives a file another text. Links are followed; other programs that lock the file as kubectl
+/// does are respected.
+fn rewrite(path: &Path, change: impl FnOnce(&str) -> Result<String, Error>) -> Result<(), Error> {
     let cannot_write = |source| Error::WriteKeyFile { name: path.display().to_string(), source };
     if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
         fs::create_dir_all(parent).map_err(cannot_write)?;
@@ -78,8 +129,11 @@ pub fn merge_into_file(path: &Path, entry: &Entry<'_>) -> Result<(), Error> {
             return Err(Error::ReadKeyFile { name: path.display().to_string(), source });
         }
     };
-    let merged = merge(&text, entry)?;
-    write_atomically(&real, merged.as_bytes(), Privacy::Private).map_err(cannot_write)
+    let changed = change(&text)?;
+    if changed == text {
+        return Ok(());
+    }
+    write_atomically(&real, changed.as_bytes(), Privacy::Private).map_err(cannot_write)
 }
 
 /// The file whose existence tells kubectl to keep off.
@@ -150,7 +204,8 @@ fn insert(config: &mut Map<String, Value>, entry: &Entry<'_>) -> Result<(), Erro
     config.entry("apiVersion").or_insert_with(|| json!("v1"));
     config.entry("kind").or_insert_with(|| json!("Config"));
     let current = config.entry("current-context").or_insert(Value::Null);
-    if current.as_str().is_none_or(str::is_empty) {
+    let has_none = current.as_str().is_none_or(str::is_empty);
+    if has_none || entry.selection == Selection::Always {
         *current = json!(entry.name);
     }
     Ok(())
@@ -195,6 +250,7 @@ mod tests {
         server: "https://127.0.0.1:6443",
         authority_pem: "CA",
         credential: Credential::Certificate { certificate_pem: "CERT", key_pem: "KEY" },
+        selection: Selection::WhereThereIsNone,
     };
 
     /// What the merged text means, without our cluster and user.
@@ -323,6 +379,23 @@ users:
     fn merging_twice_is_merging_once() {
         let once = merge("current-context: work\n", &ENTRY).unwrap();
         assert_eq!(merge(&once, &ENTRY).unwrap(), once);
+    }
+
+    #[test]
+    fn what_was_added_can_be_taken_out_again_and_nothing_else() {
+        let before = "current-context: work\ncontexts: [{name: work, context: {cluster: w}}]\n";
+        let added = merge(before, &Entry { selection: Selection::Always, ..ENTRY }).unwrap();
+        assert_eq!(parse(&added).unwrap()["current-context"], "setpoint");
+        // That of another cluster, which has another authority, is not this one's to remove.
+        assert_eq!(without(&added, "ANOTHER").unwrap(), (added.clone(), false));
+        let (after, was_there) = without(&added, "CA").unwrap();
+        let after = parse(&after).unwrap();
+        assert!(was_there && after["clusters"] == json!([]) && after["users"] == json!([]));
+        assert_eq!(after["contexts"], parse(before).unwrap()["contexts"]);
+        assert_eq!(after["current-context"], "");
+        // A cluster of this authority that the user named is the user's.
+        let theirs = added.replace("cluster: setpoint", "cluster: other");
+        assert!(!without(&theirs, "CA").unwrap().1);
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod access;
 #[path = "../writes/api.rs"]
 #[allow(dead_code, reason = "shared with the tests of writes")]
 mod api;
+mod brought;
+mod goldens;
 mod reads;
 mod traces;
 mod undoing;

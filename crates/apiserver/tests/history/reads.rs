@@ -134,8 +134,8 @@ async fn moments_are_revisions_times_or_ages_and_bad_ones_are_refused() {
     assert_eq!(replicas(at(&revision(&later).to_string()).await), 3);
     assert_eq!(replicas(at("-0s").await), 3);
     for (moment, code, word) in [
-        ("-5000d", 410, "begins at revision"),
-        ("1999-01-01T00:00:00Z", 410, "history.max_age"),
+        ("-5000d", 404, "this cluster began later"),
+        ("1999-01-01T00:00:00Z", 404, "this cluster began later"),
         ("2199-01-01T00:00:00Z", 400, "future"),
         ("9999999", 400, "does not exist"),
         ("yesterday", 400, "expected a revision"),
@@ -162,7 +162,8 @@ async fn the_group_is_discovered() {
     let found = api.admin(&format!("GET {ROOT}"), Value::Null).await;
     let names = found["resources"].as_array().unwrap().iter();
     let names: Vec<&str> = names.map(|one| one["name"].as_str().unwrap()).collect();
-    let expected = ["at", "changes", "events", "plan", "revisions", "timeline", "undo", "why"];
+    let expected =
+        ["at", "changes", "events", "imported", "plan", "revisions", "timeline", "undo", "why"];
     assert_eq!(names, expected);
     let groups = api.admin("GET /apis", Value::Null).await.to_string();
     assert!(groups.contains("history.setpoint.dev"));

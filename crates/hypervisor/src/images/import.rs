@@ -6,21 +6,23 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 
-use aws_lc_rs::digest;
-
 use super::DISK_BYTES_MAX;
 use super::address::Reach;
 use super::copy::{Sparse, beside, create, finish};
 use super::fault::Fault;
-use super::fetch;
 use super::format::{Format, HEAD_BYTES, detect};
+use super::receive::{Received, receive};
 use crate::system;
 
 /// What is read may be larger than the disk by what formats need for themselves.
-const OVERHEAD_BYTES: u64 = 64 << 20;
-const CHUNK_BYTES: usize = 256 << 10;
+pub const OVERHEAD_BYTES: u64 = 64 << 20;
+pub const CHUNK_BYTES: usize = 256 << 10;
 /// How often a packed image may hold another.
 const WRAPPINGS_MAX: usize = 2;
+/// Beside the disk, until it is whole: what was read, unpacked and converted.
+pub const PART: &str = "part";
+const UNPACKED: &str = "unpacked";
+pub const CONVERTED: &str = "converted";
 
 /// Where an image comes from and where it goes.
 #[derive(Clone, Debug)]
@@ -54,108 +56,20 @@ pub async fn import(order: Import, progress: Progress) -> Result<(), Fault> {
     if order.bytes > DISK_BYTES_MAX {
         return Err(Fault::TooLarge { image: order.bytes, available: DISK_BYTES_MAX });
     }
-    let wanted = order.checksum.as_deref().map(Checksum::parse).transpose()?;
-    let part = beside(&order.disk, "part");
     let done = async {
-        read(&order, &part, (wanted, progress)).await?;
-        let (disk, bytes, part) = (order.disk.clone(), order.bytes, part.clone());
-        let unpacked = tokio::task::spawn_blocking(move || unpack(&part, &disk, bytes));
-        unpacked.await.map_err(|error| Fault::Broken(error.to_string()))?
+        let received = receive(&order, progress).await?;
+        let (disk, bytes) = (order.disk.clone(), order.bytes);
+        let finished = tokio::task::spawn_blocking(move || match received {
+            Received::Image => unpack(&beside(&disk, PART), &disk, bytes),
+            Received::Disk(file) => finish(&file, &beside(&disk, CONVERTED), &disk, bytes),
+        });
+        finished.await.map_err(|error| Fault::Broken(error.to_string()))?
     };
     let done = done.await;
-    for suffix in ["part", "unpacked", "converted"] {
+    for suffix in [PART, UNPACKED, CONVERTED] {
         let _ = fs::remove_file(beside(&order.disk, suffix));
     }
     done
-}
-
-struct Checksum {
-    algorithm: &'static digest::Algorithm,
-    text: String,
-}
-
-impl Checksum {
-    fn parse(text: &str) -> Result<Checksum, Fault> {
-        let bad = || Fault::ChecksumForm(text.to_owned());
-        let (name, value) = text.split_once(':').ok_or_else(bad)?;
-        let algorithm: &digest::Algorithm = match name {
-            "sha256" => &digest::SHA256,
-            "sha512" => &digest::SHA512,
-            "sha1" => &digest::SHA1_FOR_LEGACY_USE_ONLY,
-            _ => return Err(bad()),
-        };
-        let is_hex = value.bytes().all(|byte| byte.is_ascii_hexdigit());
-        if !is_hex || value.len() != 2 * algorithm.output_len() {
-            return Err(bad());
-        }
-        Ok(Checksum { algorithm, text: text.to_ascii_lowercase() })
-    }
-
-    fn check(&self, found: &[u8]) -> Result<(), Fault> {
-        let name = self.text.split(':').next().unwrap_or_default();
-        let hex: String = found.iter().map(|byte| format!("{byte:02x}")).collect();
-        let found = format!("{name}:{hex}");
-        match found == self.text {
-            true => Ok(()),
-            false => Err(Fault::Checksum { wanted: self.text.clone(), found }),
-        }
-    }
-}
-
-/// Reads what is there into a file, as it is.
-async fn read(
-    order: &Import,
-    part: &Path,
-    (wanted, progress): (Option<Checksum>, Progress),
-) -> Result<(), Fault> {
-    let available = order.bytes + OVERHEAD_BYTES;
-    let mut sum = wanted.as_ref().map(|wanted| digest::Context::new(wanted.algorithm));
-    let mut file = create(part)?;
-    let mut sparse = Sparse::new(&mut file);
-    let doing = || Fault::io(format!("write {}", part.display()));
-    let mut take = |bytes: &[u8], of: Option<u64>| -> Result<(), Fault> {
-        if sparse.length + bytes.len() as u64 > available {
-            let image = of.unwrap_or(sparse.length).max(available);
-            return Err(Fault::TooLarge { image, available: order.bytes });
-        }
-        if let Some(sum) = &mut sum {
-            sum.update(bytes);
-        }
-        sparse.write_all(bytes).map_err(doing())?;
-        if let Some(of) = of.filter(|of| *of > 0) {
-            progress(sparse.length as f64 / of as f64);
-        }
-        Ok(())
-    };
-    match &order.source {
-        Source::Http { url, reach } => {
-            let mut download = fetch::open(url, *reach).await?;
-            if let Some(image) = download.length.filter(|length| *length > available) {
-                return Err(Fault::TooLarge { image, available: order.bytes });
-            }
-            while let Some(bytes) = download.next().await? {
-                take(&bytes, download.length)?;
-            }
-        }
-        Source::File(path) => {
-            let reading = || Fault::io(format!("read {}", path.display()));
-            let mut from = File::open(path).map_err(reading())?;
-            let length = from.metadata().map_err(reading())?.len();
-            let mut chunk = vec![0; CHUNK_BYTES];
-            loop {
-                match from.read(&mut chunk).map_err(reading())? {
-                    0 => break,
-                    read => take(&chunk[..read], Some(length))?,
-                }
-                tokio::task::yield_now().await;
-            }
-        }
-    }
-    sparse.end().map_err(doing())?;
-    match (wanted, sum) {
-        (Some(wanted), Some(sum)) => wanted.check(sum.finish().as_ref()),
-        _ => Ok(()),
-    }
 }
 
 /// Makes the disk of what was read, however it is wrapped.
@@ -167,14 +81,14 @@ fn unpack(part: &Path, disk: &Path, bytes: u64) -> Result<(), Fault> {
         let mut head = Vec::new();
         let mut beginning = Read::take(&file, HEAD_BYTES as u64);
         beginning.read_to_end(&mut head).map_err(doing())?;
-        let next = beside(disk, if from == part { "unpacked" } else { "part" });
+        let next = beside(disk, if from == part { UNPACKED } else { PART });
         match detect(&head)? {
             Format::Raw => return finish(&file, &from, disk, bytes),
             Format::Qcow2 { size } if size > bytes => {
                 return Err(Fault::TooLarge { image: size, available: bytes });
             }
             Format::Qcow2 { size } => {
-                let converted = beside(disk, "converted");
+                let converted = beside(disk, CONVERTED);
                 let file = create(&converted)?;
                 file.set_len(size).map_err(Fault::io("make room for an image"))?;
                 convert(&from, &converted)?;

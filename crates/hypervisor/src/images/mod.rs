@@ -10,6 +10,8 @@ mod fault;
 mod fetch;
 mod format;
 mod import;
+mod qcow2;
+mod receive;
 
 pub use address::Reach;
 pub use copy::{blank, copy, grow};

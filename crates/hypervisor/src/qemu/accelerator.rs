@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::confinement::TRANSLATED_MIB;
 use crate::system;
 
 const KVM: &str = "/dev/kvm";
@@ -37,6 +38,14 @@ impl Accelerator {
         match self {
             Accelerator::Hardware | Accelerator::HardwareReduced => "kvm",
             Accelerator::Software => "tcg",
+        }
+    }
+
+    /// As QEMU is told.
+    pub fn options(self) -> String {
+        match self {
+            Accelerator::Hardware | Accelerator::HardwareReduced => "kvm".to_owned(),
+            Accelerator::Software => format!("tcg,tb-size={TRANSLATED_MIB}"),
         }
     }
 

@@ -28,18 +28,7 @@ pub async fn ask<S>(stream: S, number: u32) -> Option<Guest>
 where
     S: AsyncRead + AsyncWrite + Unpin,
 {
-    let until = Instant::now() + ANSWERS_MAX;
-    let mut talk = Talk { stream, buffer: Vec::new(), left: BYTES_MAX, until };
-    // What was said to somebody before is not an answer to us.
-    let synchronized = async {
-        talk.say("guest-sync", json!({"id": number})).await?;
-        loop {
-            if talk.line().await?["return"] == number {
-                return Some(());
-            }
-        }
-    };
-    timeout(ANSWER_MAX, synchronized).await.ok().flatten()?;
+    let mut talk = begin(stream, number).await?;
     let info = talk.ask("guest-info").await;
     let host = talk.ask("guest-get-host-name").await;
     let system = talk.ask("guest-get-osinfo").await;
@@ -59,6 +48,47 @@ where
         },
         interfaces: list(&interfaces).iter().take(INTERFACES_MAX).map(interface).collect(),
     })
+}
+
+/// Has the guest hold its file systems still; says whether it does.
+pub async fn freeze<S>(stream: S, number: u32) -> bool
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match begin(stream, number).await {
+        Some(mut talk) => talk.ask("guest-fsfreeze-freeze").await.is_u64(),
+        None => false,
+    }
+}
+
+/// Lets them go on; says whether they do.
+pub async fn thaw<S>(stream: S, number: u32) -> bool
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    match begin(stream, number).await {
+        Some(mut talk) => talk.ask("guest-fsfreeze-thaw").await.is_u64(),
+        None => false,
+    }
+}
+
+/// Begins to talk to an agent: what was said to somebody before is not an answer to us.
+async fn begin<S>(stream: S, number: u32) -> Option<Talk<S>>
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let until = Instant::now() + ANSWERS_MAX;
+    let mut talk = Talk { stream, buffer: Vec::new(), left: BYTES_MAX, until };
+    let synchronized = async {
+        talk.say("guest-sync", json!({"id": number})).await?;
+        loop {
+            if talk.line().await?["return"] == number {
+                return Some(());
+            }
+        }
+    };
+    timeout(ANSWER_MAX, synchronized).await.ok().flatten()?;
+    Some(talk)
 }
 
 struct Talk<S> {

@@ -10,7 +10,6 @@ use crate::Error;
 use crate::machine::{DISKS_MAX, Disk, INTERFACES_MAX, Interface, Machine, Media, Network};
 
 pub const SERIAL: &str = "virt-serial0";
-pub const SERIAL_LOG: &str = "virt-serial0-log";
 pub const SCREEN: &str = "virt-vnc";
 pub const AGENT: &str = "agent";
 pub const SEED: &str = "seed.iso";
@@ -29,6 +28,8 @@ pub struct Given<'a> {
     pub monitor: RawFd,
     /// Of the interfaces that are connected to bridges, in their order.
     pub taps: &'a [RawFd],
+    /// The contents of the disks in their order, and of the seed if there is one.
+    pub disks: &'a [RawFd],
 }
 
 pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Error> {
@@ -37,13 +38,11 @@ pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Er
     general(&mut all, machine, given);
     consoles(&mut all, machine);
     let mut ports = Ports::default();
-    for disk in &machine.disks {
+    for (disk, (set, file)) in all_disks(machine).iter().zip(given.disks.iter().enumerate()) {
         let port = ports.next(&mut all);
-        add_disk(&mut all, disk, &port);
-    }
-    if machine.seed.is_some() {
-        let port = ports.next(&mut all);
-        add_disk(&mut all, &seed_disk(), &port);
+        let of = node(&disk.name);
+        all.add("-add-fd", format!("fd={file},set={set},opaque={of}"));
+        add_disk(&mut all, disk, (&port, set));
     }
     let mut taps = given.taps.iter().copied();
     for interface in &machine.interfaces {
@@ -114,7 +113,8 @@ fn general(all: &mut Arguments, machine: &Machine, given: &Given<'_>) {
     let accelerator = given.accelerator;
     all.add("-name", format!("guest={},debug-threads=on", escape(&machine.name)));
     all.add("-uuid", machine.uuid.clone());
-    all.add("-machine", format!("q35,accel={},usb=off", accelerator.machine()));
+    all.add("-machine", "q35,usb=off");
+    all.add("-accel", accelerator.options());
     all.add("-cpu", accelerator.processor());
     let count = machine.processors;
     all.add("-smp", format!("{count},sockets={count},cores=1,threads=1"));
@@ -135,8 +135,7 @@ fn general(all: &mut Arguments, machine: &Machine, given: &Given<'_>) {
 
 fn consoles(all: &mut Arguments, machine: &Machine) {
     if machine.has_serial {
-        let files = format!("path={SERIAL},logfile={SERIAL_LOG},logappend=on");
-        all.add("-chardev", format!("socket,id=ser,{files},server=on,wait=off"));
+        all.add("-chardev", format!("socket,id=ser,path={SERIAL},server=on,wait=off"));
         all.add("-serial", "chardev:ser");
     }
     all.add("-device", "virtio-serial-pci,id=vs");
@@ -154,6 +153,11 @@ fn consoles(all: &mut Arguments, machine: &Machine) {
     all.add("-device", "virtio-rng-pci");
     all.add("-device", "virtio-balloon-pci,id=balloon0,free-page-reporting=on");
     all.add("-device", "pvpanic");
+}
+
+/// The disks of a machine, and the one that its seed is.
+pub fn all_disks(machine: &Machine) -> Vec<Disk> {
+    machine.disks.iter().cloned().chain(machine.seed.is_some().then(seed_disk)).collect()
 }
 
 fn seed_disk() -> Disk {
@@ -184,17 +188,18 @@ pub fn fingerprint(text: &str) -> u64 {
         .fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// What QEMU is told of the contents of a disk.
-pub fn contents(disk: &Disk) -> serde_json::Value {
+/// What QEMU is told of the contents of a disk that it was given as a descriptor of this set: it
+/// may not be able to open the file itself.
+pub fn contents(disk: &Disk, set: usize) -> serde_json::Value {
+    let file = format!("/dev/fdset/{set}");
     serde_json::json!({
         "driver": "raw", "node-name": node(&disk.name), "read-only": disk.is_read_only,
-        "discard": "unmap",
-        "file": {"driver": "file", "filename": disk.file.to_string_lossy(), "locking": "on"},
+        "discard": "unmap", "file": {"driver": "file", "filename": file, "locking": "on"},
     })
 }
 
-fn add_disk(all: &mut Arguments, disk: &Disk, port: &str) {
-    all.add("-blockdev", contents(disk).to_string());
+fn add_disk(all: &mut Arguments, disk: &Disk, (port, set): (&str, usize)) {
+    all.add("-blockdev", contents(disk, set).to_string());
     let boot = disk.boot_order.map(|order| format!(",bootindex={order}")).unwrap_or_default();
     let (node, device) = (node(&disk.name), device(&disk.name));
     match disk.media {
@@ -262,7 +267,12 @@ mod tests {
     }
 
     fn line(machine: &Machine) -> String {
-        let given = Given { accelerator: Accelerator::Software, monitor: 7, taps: &[8] };
+        let given = Given {
+            accelerator: Accelerator::Software,
+            monitor: 7,
+            taps: &[8],
+            disks: &[9, 10, 11],
+        };
         arguments(machine, &given).unwrap().join(" ")
     }
 
@@ -271,9 +281,11 @@ mod tests {
         let line = line(&machine());
         for part in [
             "-name guest=default_web,,1,debug-threads=on",
-            "-machine q35,accel=tcg,usb=off -cpu max -smp 2,sockets=2,cores=1,threads=1 -m 256M",
+            "-machine q35,usb=off -accel tcg,tb-size=256 -cpu max \
+             -smp 2,sockets=2,cores=1,threads=1 -m 256M",
             "-chardev socket,id=qmp,fd=7,server=on,wait=off",
-            "\"filename\":\"/d/root/disk,1.img\",\"locking\":\"on\"",
+            "-add-fd fd=9,set=0,opaque=d",
+            "\"filename\":\"/dev/fdset/2\",\"locking\":\"on\"",
             "id=ua-root,serial=root,bus=rp0,werror=stop,rerror=stop,bootindex=1",
             "id=ua-data,serial=data,bus=rp1,werror=stop,rerror=stop -",
             "id=ua-seed,serial=seed,bus=rp2",
@@ -289,7 +301,12 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let given = Given { accelerator: Accelerator::Software, monitor: 7, taps: &[8] };
+        let given = Given {
+            accelerator: Accelerator::Software,
+            monitor: 7,
+            taps: &[8],
+            disks: &[9, 10, 11],
+        };
         let refused = |change: fn(&mut Machine)| {
             let mut machine = machine();
             change(&mut machine);

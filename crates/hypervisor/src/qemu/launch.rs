@@ -13,9 +13,11 @@ use super::accelerator::Accelerator;
 use super::arguments::{self, Given, SEED};
 use super::record::{LOG, MONITOR, Record};
 use super::running::{Begun, Running};
-use super::{PACKAGE, PROGRAM, Qemu};
+use super::{PACKAGE, PROGRAM, Qemu, disks};
+use crate::confinement::{self, Groups, Limits};
 use crate::error::Error;
 use crate::machine::{Machine, Network};
+use crate::system::Detached;
 use crate::{Listener, bridge, seed, system};
 
 pub struct Order<'a> {
@@ -26,6 +28,7 @@ pub struct Order<'a> {
     /// Of the machine.
     pub path: &'a Path,
     pub listener: &'a Arc<Mutex<Option<Listener>>>,
+    pub groups: Option<&'a dyn Groups>,
 }
 
 pub async fn launch(order: Order<'_>) -> Result<Arc<Running>, Error> {
@@ -35,6 +38,15 @@ pub async fn launch(order: Order<'_>) -> Result<Arc<Running>, Error> {
     let Some(lock) = record.lock()? else {
         return Err(Error::AlreadyRuns { id: machine.id.clone() });
     };
+    let launched = begin(&order, record, lock).await;
+    if let (Err(_), Some(groups)) = (&launched, order.groups) {
+        groups.remove(&machine.id);
+    }
+    launched
+}
+
+async fn begin(order: &Order<'_>, record: Record, lock: File) -> Result<Arc<Running>, Error> {
+    let machine = order.machine;
     record.clear()?;
     record.write_machine(machine)?;
     if let Some(told) = &machine.seed {
@@ -43,13 +55,18 @@ pub async fn launch(order: Order<'_>) -> Result<Arc<Running>, Error> {
     }
     let monitor = UnixListener::bind(record.socket(MONITOR));
     let monitor = monitor.map_err(Error::io("listen for the monitor of a machine"))?;
-    let taps = connect(order.directory, machine)?;
-    let child = spawn(&order, [lock.as_raw_fd(), monitor.as_raw_fd()], &taps)?;
+    let given = Files {
+        taps: connect(order.directory, machine)?,
+        disks: open_disks(order.path, machine)?,
+        lock,
+        monitor,
+    };
+    let child = spawn(order, &record.make_run()?, &given)?;
     let pid = child.id();
     record.write_process(pid)?;
     let stream = UnixStream::connect(record.socket(MONITOR)).await;
     // What QEMU has of these is its own; were they ours too, we would keep them open for it.
-    drop((lock, monitor, taps));
+    drop(given);
     let stream = stream.map_err(Error::io("reach the monitor of a machine"))?;
     let Some(process) = open(pid) else { return Err(failed(order.path)) };
     let machine = machine.clone();
@@ -57,6 +74,18 @@ pub async fn launch(order: Order<'_>) -> Result<Arc<Running>, Error> {
     // The process may end before it greets; then what it said is why.
     let running = Running::follow(begun, stream, order.listener.clone()).await;
     running.map_err(|_| failed(order.path))
+}
+
+/// What a process is given.
+struct Files {
+    lock: File,
+    monitor: UnixListener,
+    taps: Vec<File>,
+    disks: Vec<File>,
+}
+
+fn open_disks(path: &Path, machine: &Machine) -> Result<Vec<File>, Error> {
+    arguments::all_disks(machine).iter().map(|disk| disks::open(disk, path)).collect()
 }
 
 fn open(pid: u32) -> Option<OwnedFd> {
@@ -82,18 +111,34 @@ fn connect(directory: &Path, machine: &Machine) -> Result<Vec<File>, Error> {
     Ok(taps)
 }
 
-fn spawn(order: &Order<'_>, [lock, monitor]: [RawFd; 2], taps: &[File]) -> Result<Child, Error> {
+fn spawn(order: &Order<'_>, run: &Path, files: &Files) -> Result<Child, Error> {
     let missing = Error::NotInstalled { program: PROGRAM, package: PACKAGE };
     let program = Qemu::find_program().ok_or(missing)?;
-    let taps: Vec<RawFd> = taps.iter().map(AsRawFd::as_raw_fd).collect();
-    let given = Given { accelerator: order.accelerator, monitor, taps: &taps };
+    let numbers = |files: &[File]| files.iter().map(AsRawFd::as_raw_fd).collect::<Vec<RawFd>>();
+    let (taps, disks) = (numbers(&files.taps), numbers(&files.disks));
+    let monitor = files.monitor.as_raw_fd();
+    let given = Given { accelerator: order.accelerator, monitor, taps: &taps, disks: &disks };
     let mut command = Command::new(program);
     command.args(arguments::arguments(order.machine, &given)?);
     let doing = || Error::io("start a machine");
     let log = File::create(order.path.join(LOG)).map_err(doing())?;
-    command.current_dir(order.path).env_clear();
+    command.current_dir(run).env_clear();
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
-    let inherited = [&[lock, monitor], &taps[..]].concat();
-    system::detach(&mut command, inherited);
+    let user = confinement::user(&order.machine.id, order.accelerator);
+    if let Some(user) = &user {
+        confinement::give(run, user).map_err(doing())?;
+    }
+    let inherited = [&[files.lock.as_raw_fd(), monitor], &taps[..], &disks[..]].concat();
+    system::detach(&mut command, Detached { inherited, doors: doors(order), user });
     command.spawn().map_err(doing())
+}
+
+/// Makes the group of a machine. One that cannot be bounded runs all the same.
+fn doors(order: &Order<'_>) -> Vec<File> {
+    let Some(groups) = order.groups else { return Vec::new() };
+    let limits = Limits::of(order.machine, order.accelerator);
+    groups.make(&order.machine.id, &limits).unwrap_or_else(|error| {
+        tracing::warn!(machine = order.machine.id, %error, "nothing bounds a machine");
+        Vec::new()
+    })
 }

@@ -7,6 +7,7 @@
 pub mod accelerator;
 mod agent;
 pub mod arguments;
+mod disks;
 mod launch;
 mod protocol;
 mod record;
@@ -24,11 +25,12 @@ use tokio::net::UnixStream;
 use tokio::sync::OnceCell;
 
 use self::accelerator::Accelerator;
-use self::record::{MONITOR, Record};
+use self::record::{MONITOR, RUN, Record};
 use self::running::{Begun, Running, lock};
+use crate::confinement::Groups;
 use crate::error::Error;
 use crate::machine::{Disk, End, Figures, Guest, Machine, State};
-use crate::{Connection, Copied, Hypervisor, Kind, Listener, bridge, system};
+use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet, bridge, system};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 pub const PACKAGE: &str = "qemu-system-x86";
@@ -42,18 +44,29 @@ pub struct Qemu {
     machines: Mutex<BTreeMap<String, Arc<Running>>>,
     /// What was found to run guests.
     accelerator: OnceCell<Accelerator>,
+    /// What bounds machines, if anything does.
+    groups: Option<Arc<dyn Groups>>,
     listener: Arc<Mutex<Option<Listener>>>,
 }
 
 impl Qemu {
     /// Finds machines that run again. Their guests notice nothing.
     pub async fn open(directory: &Path) -> Result<Qemu, Error> {
+        Qemu::open_bounded(directory, None).await
+    }
+
+    /// As `open`; what machines use is bounded.
+    pub async fn open_bounded(
+        directory: &Path,
+        groups: Option<Arc<dyn Groups>>,
+    ) -> Result<Qemu, Error> {
         let machines = directory.join(MACHINES);
         fs::create_dir_all(&machines).map_err(Error::io(format!("make {}", machines.display())))?;
         let qemu = Qemu {
             directory: directory.to_owned(),
             machines: Mutex::default(),
             accelerator: OnceCell::new(),
+            groups,
             listener: Arc::default(),
         };
         for id in qemu.ids() {
@@ -141,7 +154,7 @@ fn find(record: &Record) -> Option<(u32, OwnedFd)> {
     let written = written
         .and_then(|process| Some((process.pid, system::open_process(process.pid, process.began)?)));
     written.or_else(|| {
-        let pid = system::process_in(&record.path)?;
+        let pid = system::process_in(&record.path.join(RUN))?;
         Some((pid, system::open_process(pid, system::began(pid)?)?))
     })
 }
@@ -170,6 +183,7 @@ impl Hypervisor for Qemu {
             directory: &self.directory,
             path: &path,
             listener: &self.listener,
+            groups: self.groups.as_deref(),
         });
         let running = running.await?;
         lock(&self.machines).insert(machine.id.clone(), running);
@@ -221,6 +235,9 @@ impl Hypervisor for Qemu {
             return Err(Error::AlreadyRuns { id: id.to_owned() });
         };
         lock(&self.machines).remove(id);
+        if let Some(groups) = &self.groups {
+            groups.remove(id);
+        }
         fs::remove_dir_all(&record.path).map_err(Error::io("forget a machine"))
     }
 
@@ -248,7 +265,7 @@ impl Hypervisor for Qemu {
         self.running(id)?.resize(disk, bytes).await
     }
 
-    async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<(), Error> {
+    async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<Quiet, Error> {
         self.running(id)?.copy_disks(copies).await
     }
 

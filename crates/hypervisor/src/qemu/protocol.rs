@@ -3,17 +3,21 @@
 //! Everything that comes is bounded: what the guest can influence must not fill our memory.
 
 use std::collections::VecDeque;
+use std::fs::File;
+use std::io;
+use std::os::fd::AsRawFd;
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 use tokio::net::UnixStream;
 use tokio::sync::{mpsc, oneshot};
 use tokio::task::JoinSet;
 use tokio::time::timeout;
 
 use crate::error::Error;
+use crate::system;
 
 /// What one line may have.
 const LINE_BYTES_MAX: usize = 1 << 20;
@@ -28,6 +32,8 @@ type Answer = Result<Value, String>;
 
 struct Command {
     line: String,
+    /// Goes along.
+    file: Option<File>,
     answer: oneshot::Sender<Answer>,
 }
 
@@ -58,10 +64,20 @@ impl Monitor {
     }
 
     pub async fn execute(&self, command: &str, arguments: Value) -> Result<Value, Error> {
+        self.execute_with(command, arguments, None).await
+    }
+
+    /// A command that a file goes along with.
+    pub async fn execute_with(
+        &self,
+        command: &str,
+        arguments: Value,
+        file: Option<File>,
+    ) -> Result<Value, Error> {
         let line = json!({"execute": command, "arguments": arguments}).to_string();
         let (answer, answered) = oneshot::channel();
         let asked = async {
-            self.commands.send(Command { line, answer }).await.ok()?;
+            self.commands.send(Command { line, file, answer }).await.ok()?;
             answered.await.ok()
         };
         match timeout(ANSWER_MAX, asked).await.ok().flatten() {
@@ -78,9 +94,8 @@ async fn serve(mut lines: Lines, mut queue: mpsc::Receiver<Command>, on_event: O
     loop {
         tokio::select! {
             command = queue.recv(), if waiting.len() < COMMANDS_MAX => {
-                let Some(Command { line, answer }) = command else { return };
-                let line = line + "\n";
-                if lines.stream.write_all(line.as_bytes()).await.is_err() {
+                let Some(Command { line, file, answer }) = command else { return };
+                if write(&mut lines.stream, &(line + "\n"), file).await.is_err() {
                     return;
                 }
                 waiting.push_back(answer);
@@ -95,6 +110,17 @@ async fn serve(mut lines: Lines, mut queue: mpsc::Receiver<Command>, on_event: O
             }
         }
     }
+}
+
+async fn write(stream: &mut UnixStream, line: &str, file: Option<File>) -> io::Result<()> {
+    let mut bytes = line.as_bytes();
+    if let Some(file) = file {
+        let (socket, given) = (stream.as_raw_fd(), file.as_raw_fd());
+        let send = || system::send_descriptor(socket, bytes, given);
+        let sent = stream.async_io(Interest::WRITABLE, send).await?;
+        bytes = &bytes[sent..];
+    }
+    stream.write_all(bytes).await
 }
 
 fn read(line: &Value) -> Answer {

@@ -19,6 +19,9 @@ const ENDED: &str = "ended.json";
 const LOCK: &str = "lock";
 pub const LOG: &str = "qemu.log";
 pub const MONITOR: &str = "monitor";
+/// What the process of the machine may write: it runs there, and its sockets are there. Nothing
+/// that is in it is believed.
+pub const RUN: &str = "run";
 /// Of what QEMU said last.
 const SAID_BYTES_MAX: usize = 2_000;
 
@@ -53,6 +56,23 @@ impl Record {
     /// A path of a socket in the directory.
     pub fn socket(&self, name: &str) -> PathBuf {
         format!("/proc/self/fd/{}/{name}", self.directory.as_raw_fd()).into()
+    }
+
+    /// A path of a socket that the process of the machine has made.
+    pub fn made_socket(&self, name: &str) -> PathBuf {
+        format!("/proc/self/fd/{}/{RUN}/{name}", self.directory.as_raw_fd()).into()
+    }
+
+    /// The directory of the process, empty.
+    pub fn make_run(&self) -> Result<PathBuf, Error> {
+        let path = self.path.join(RUN);
+        let doing = || Error::io(format!("make {}", path.display()));
+        match fs::remove_dir_all(&path) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(doing()(error)),
+            _ => {}
+        }
+        fs::DirBuilder::new().mode(0o700).create(&path).map_err(doing())?;
+        Ok(path)
     }
 
     /// The lock that the process of the machine holds while it lives. `None` if one does.

@@ -1,6 +1,7 @@
 //! One machine that runs: its process, its monitor, and what can be asked of it.
 
 use std::collections::BTreeMap;
+use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::process::Child;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,23 +14,21 @@ use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::agent;
-use super::arguments::{self, AGENT, SCREEN, SERIAL, contents, device, node};
+use super::arguments::{self, AGENT, SCREEN, SERIAL};
 use super::protocol::{Monitor, OnEvent};
 use super::record::Record;
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Guest, Machine, Media, Network, Pause, State};
-use crate::{Connection, Copied, Listener, system};
+use crate::machine::{End, Figures, Guest, Machine, Network, Pause, State};
+use crate::{Connection, Listener, system};
 
 /// How often the power button is pressed: a guest that boots does not notice.
 const PRESS: Duration = Duration::from_secs(5);
 /// How long QEMU may take to end once it is told to.
 const QUIT_MAX: Duration = Duration::from_secs(5);
-/// How long a guest may take to let a device go.
-const DETACH_MAX: Duration = Duration::from_secs(20);
-/// How long copies of disks may take.
-const COPY_MAX: Duration = Duration::from_secs(3_600);
 /// How old what a guest says of itself may be: it is asked no more often, whatever it does.
 const GUEST_FRESH: Duration = Duration::from_secs(30);
+/// The same for one that did not answer: it may have been about to.
+const GUEST_SILENT: Duration = Duration::from_secs(4);
 const CONSOLE_BUFFER_BYTES: usize = 64 << 10;
 /// Ports of one guest that are reached at the same time.
 const PORTS_MAX: usize = 256;
@@ -42,7 +41,7 @@ pub struct Running {
     child: Arc<Mutex<Option<Child>>>,
     monitor: Monitor,
     /// Counts what happened.
-    happened: watch::Sender<u64>,
+    pub happened: watch::Sender<u64>,
     /// Ports of the guest, and where they are on this machine.
     ports: tokio::sync::Mutex<BTreeMap<u16, u16>>,
     /// What the guest said of itself, and when.
@@ -117,8 +116,27 @@ impl Running {
         }))
     }
 
-    async fn execute(&self, command: &str, arguments: Value) -> Result<Value, Error> {
+    pub async fn execute(&self, command: &str, arguments: Value) -> Result<Value, Error> {
         self.monitor.execute(command, arguments).await
+    }
+
+    /// Gives a file to the process, and says by which set it knows it.
+    pub async fn give(&self, file: File, named: &str) -> Result<usize, Error> {
+        let arguments = json!({"opaque": named});
+        let given = self.monitor.execute_with("add-fd", arguments, Some(file)).await?;
+        let set = given["fdset-id"].as_u64().and_then(|set| usize::try_from(set).ok());
+        set.ok_or_else(|| Error::NotAnswered { command: "add-fd".to_owned() })
+    }
+
+    /// Has the process close what it was given under a name.
+    pub async fn take_back(&self, named: &str) {
+        let Ok(sets) = self.execute("query-fdsets", json!({})).await else { return };
+        for set in sets.as_array().into_iter().flatten() {
+            let mut files = set["fds"].as_array().into_iter().flatten();
+            if files.any(|file| file["opaque"] == named) {
+                let _ = self.execute("remove-fd", json!({"fdset-id": set["fdset-id"]})).await;
+            }
+        }
     }
 
     /// What it does; `None` if its process has ended.
@@ -204,135 +222,6 @@ impl Running {
         self.execute("cont", json!({})).await.map(drop)
     }
 
-    pub async fn resize(&self, disk: &str, bytes: u64) -> Result<(), Error> {
-        let arguments = json!({"node-name": node(disk), "size": bytes});
-        self.execute("block_resize", arguments).await.map(drop)
-    }
-
-    pub async fn attach(&self, disk: &Disk) -> Result<(), Error> {
-        if disk.media != Media::Disk {
-            return Err(Error::Invalid("only disks can be added while a machine runs".to_owned()));
-        }
-        if self.has_device(&device(&disk.name)).await? {
-            return Ok(());
-        }
-        let port = self.free_port().await?;
-        // Left from an attempt that was cut short.
-        let _ = self.execute("blockdev-del", json!({"node-name": node(&disk.name)})).await;
-        self.execute("blockdev-add", contents(disk)).await?;
-        let serial: String = disk.name.chars().take(20).collect();
-        let added = self.execute(
-            "device_add",
-            json!({
-                "driver": "virtio-blk-pci", "drive": node(&disk.name), "id": device(&disk.name),
-                "serial": serial, "bus": port, "werror": "stop", "rerror": "stop",
-            }),
-        );
-        let added = added.await;
-        if added.is_err() {
-            let _ = self.execute("blockdev-del", json!({"node-name": node(&disk.name)})).await;
-        }
-        added.map(drop)
-    }
-
-    pub async fn detach(&self, disk: &str) -> Result<(), Error> {
-        let mut happened = self.happened.subscribe();
-        let deadline = Instant::now() + DETACH_MAX;
-        while self.has_device(&device(disk)).await? {
-            // One that is asked already says so.
-            let _ = self.execute("device_del", json!({"id": device(disk)})).await;
-            if timeout_at(deadline, happened.changed()).await.is_err() {
-                let said = format!("the guest did not let go of the disk {disk}");
-                return Err(Error::Refused { command: "device_del".to_owned(), said });
-            }
-        }
-        match self.execute("blockdev-del", json!({"node-name": node(disk)})).await {
-            Err(Error::Refused { said, .. }) if said.contains("Failed to find node") => Ok(()),
-            done => done.map(drop),
-        }
-    }
-
-    async fn has_device(&self, id: &str) -> Result<bool, Error> {
-        let all = self.execute("qom-list", json!({"path": "/machine/peripheral"})).await?;
-        Ok(all.as_array().into_iter().flatten().any(|one| one["name"] == id))
-    }
-
-    /// A place on the bus where nothing is.
-    async fn free_port(&self) -> Result<String, Error> {
-        let buses = self.execute("query-pci", json!({})).await?;
-        let devices = buses.as_array().into_iter().flatten();
-        let devices = devices.flat_map(|bus| bus["devices"].as_array().into_iter().flatten());
-        let free = devices.filter(|one| {
-            let behind = one["pci_bridge"]["devices"].as_array();
-            one["pci_bridge"].is_object() && behind.is_none_or(Vec::is_empty)
-        });
-        let mut free = free.filter_map(|one| one["qdev_id"].as_str());
-        let port = free.find(|id| id.starts_with("rp"));
-        let none = || Error::Invalid("the machine has no place for another device".to_owned());
-        port.map(str::to_owned).ok_or_else(none)
-    }
-
-    /// Copies disks as they are at one instant.
-    pub async fn copy_disks(&self, copies: &[Copied]) -> Result<(), Error> {
-        let mut actions = Vec::new();
-        let mut targets = Vec::new();
-        for copy in copies {
-            let found = self.machine.disks.iter().find(|disk| disk.name == copy.disk);
-            let size = match found {
-                Some(disk) => std::fs::metadata(&disk.file).map(|file| file.len()),
-                None => Err(std::io::Error::other("there is no such disk")),
-            };
-            let doing = || Error::io(format!("copy the disk {}", copy.disk));
-            let size = size.map_err(doing())?;
-            let file = std::fs::File::create_new(&copy.to).map_err(doing())?;
-            file.set_len(size).map_err(doing())?;
-            let name = format!("copy-{}", copy.disk);
-            let target = Disk {
-                name: name.clone(),
-                file: copy.to.clone(),
-                boot_order: None,
-                is_read_only: false,
-                media: Media::Disk,
-            };
-            self.execute("blockdev-add", contents(&target)).await?;
-            actions.push(json!({"type": "blockdev-backup", "data": {
-                "job-id": node(&name), "device": node(&copy.disk), "target": node(&name),
-                "sync": "full", "auto-dismiss": false,
-            }}));
-            targets.push(node(&name));
-        }
-        let made = self.execute("transaction", json!({"actions": actions})).await;
-        let done = match made {
-            Ok(_) => self.wait_for_jobs(&targets).await,
-            Err(error) => Err(error),
-        };
-        for target in targets {
-            let _ = self.execute("job-dismiss", json!({"id": target})).await;
-            let _ = self.execute("blockdev-del", json!({"node-name": target})).await;
-        }
-        done
-    }
-
-    async fn wait_for_jobs(&self, ids: &[String]) -> Result<(), Error> {
-        let mut happened = self.happened.subscribe();
-        let deadline = Instant::now() + COPY_MAX;
-        loop {
-            let jobs = self.execute("query-jobs", json!({})).await?;
-            let of_ours = |job: &&Value| ids.iter().any(|id| job["id"] == id.as_str());
-            let jobs: Vec<&Value> = jobs.as_array().into_iter().flatten().filter(of_ours).collect();
-            if let Some(said) = jobs.iter().find_map(|job| job["error"].as_str()) {
-                let (command, said) = ("blockdev-backup".to_owned(), said.to_owned());
-                return Err(Error::Refused { command, said });
-            }
-            if jobs.iter().all(|job| job["status"] == "concluded") {
-                return Ok(());
-            }
-            if timeout_at(deadline, happened.changed()).await.is_err() {
-                return Err(Error::NotAnswered { command: "blockdev-backup".to_owned() });
-            }
-        }
-    }
-
     pub async fn serial(&self) -> Result<Box<dyn Connection>, Error> {
         if !self.machine.has_serial {
             return Err(Error::Invalid("No serial consoles are present.".to_owned()));
@@ -353,9 +242,16 @@ impl Running {
         Ok(Box::new(self.connect(SCREEN).await?))
     }
 
+    /// Connects to what the process of the machine listens on. Whose word it is follows from who
+    /// listens: the directory is that process's, and could lead elsewhere.
     async fn connect(&self, socket: &str) -> Result<UnixStream, Error> {
-        let path = self.record.socket(socket);
-        UnixStream::connect(path).await.map_err(Error::io(format!("reach {socket} of a machine")))
+        let doing = || Error::io(format!("reach {socket} of a machine"));
+        let stream = UnixStream::connect(self.record.made_socket(socket)).await.map_err(doing())?;
+        let peer = stream.peer_cred().map_err(doing())?;
+        match peer.pid().and_then(|pid| u32::try_from(pid).ok()) == Some(self.pid) {
+            true => Ok(stream),
+            false => Err(Error::Invalid(format!("{socket} of the machine is not its own"))),
+        }
     }
 
     pub async fn dial(&self, port: u16) -> Result<Box<dyn Connection>, Error> {
@@ -388,23 +284,52 @@ impl Running {
         Ok(Box::new(stream))
     }
 
-    /// What the guest says of itself; `None` where nobody in it answers.
-    pub async fn guest(&self) -> Result<Option<Guest>, Error> {
-        let mut known = self.guest.lock().await;
+    /// Whether an agent in the guest listens.
+    async fn has_agent(&self) -> Result<bool, Error> {
         let all = self.execute("query-chardev", json!({})).await?;
         let mut all = all.as_array().into_iter().flatten();
-        if !all.any(|one| one["label"] == "qga" && one["frontend-open"] == true) {
+        Ok(all.any(|one| one["label"] == "qga" && one["frontend-open"] == true))
+    }
+
+    /// What the guest says of itself; `None` where there is no agent in it.
+    pub async fn guest(&self) -> Result<Option<Guest>, Error> {
+        let mut known = self.guest.lock().await;
+        if !self.has_agent().await? {
             *known = None;
             return Ok(None);
         }
+        let silent = || Error::NotAnswered { command: "the agent of the guest".to_owned() };
         if let Some((at, guest)) = &*known
-            && at.elapsed() < GUEST_FRESH
+            && at.elapsed() < guest.as_ref().map_or(GUEST_SILENT, |_| GUEST_FRESH)
         {
-            return Ok(guest.clone());
+            return guest.clone().map(Some).ok_or_else(silent);
         }
         let guest = agent::ask(self.connect(AGENT).await?, self.pid).await;
         *known = Some((Instant::now(), guest.clone()));
-        Ok(guest)
+        guest.map(Some).ok_or_else(silent)
+    }
+
+    /// Has the guest write what it holds back, and hold its file systems still until they are
+    /// thawed. Says whether it did.
+    pub async fn freeze(&self) -> bool {
+        // Nobody else is heard meanwhile: there is one conversation at a time.
+        let _turn = self.guest.lock().await;
+        if !self.has_agent().await.unwrap_or(false) {
+            return false;
+        }
+        match self.connect(AGENT).await {
+            Ok(stream) => agent::freeze(stream, self.pid).await,
+            Err(_) => false,
+        }
+    }
+
+    pub async fn thaw(&self) {
+        let _turn = self.guest.lock().await;
+        if let Ok(stream) = self.connect(AGENT).await
+            && !agent::thaw(stream, self.pid).await
+        {
+            tracing::warn!(machine = self.machine.id, "the file systems of a guest stay frozen");
+        }
     }
 
     pub async fn figures(&self) -> Result<Figures, Error> {

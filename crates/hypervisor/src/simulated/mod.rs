@@ -9,7 +9,7 @@ use async_trait::async_trait;
 
 use crate::error::Error;
 use crate::machine::{Disk, End, Figures, Guest, Machine, Pause, State};
-use crate::{Connection, Copied, Hypervisor, Kind, Listener};
+use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet};
 
 const CONSOLE_BUFFER_BYTES: usize = 4 << 10;
 
@@ -201,8 +201,8 @@ impl Hypervisor for Simulated {
         self.change(id, |_, _| ())
     }
 
-    async fn copy_disks(&self, id: &str, _: &[Copied]) -> Result<(), Error> {
-        self.change(id, |_, _| ())
+    async fn copy_disks(&self, id: &str, _: &[Copied]) -> Result<Quiet, Error> {
+        self.change(id, |_, _| Quiet::Unasked)
     }
 
     async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error> {

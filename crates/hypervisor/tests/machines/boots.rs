@@ -5,13 +5,17 @@ use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use hypervisor::qemu::Qemu;
-use hypervisor::{Copied, End, Error, Hypervisor, Pause, State, images};
+use hypervisor::qemu::accelerator::Accelerator;
+use hypervisor::{Copied, End, Error, Hypervisor, Pause, Quiet, State, images};
+use tokio::io::AsyncReadExt;
+use tokio::time::Instant;
 
 use crate::console::{Console, Directory, bootable, disk, machine};
 
 const MIB: u64 = 1 << 20;
 /// Where the guest writes: behind its kernel.
 const BLOCK: u64 = 90_000;
+const ANSWER_MAX: Duration = Duration::from_secs(60);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
@@ -26,6 +30,9 @@ async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
     assert!(console.run("cat /seed/user-data").await.contains("guest-run: echo the seed ran"));
     assert!(console.run("cat /seed/meta-data").await.contains("instance-id"));
 
+    tells_of_itself(&qemu).await;
+    has_a_user_of_its_own(pid);
+    is_reached_at_its_ports(&qemu).await;
     at_most_one_guest(&qemu, &order).await;
     pauses(&qemu).await;
     grows(&qemu, &root, &mut console).await;
@@ -57,6 +64,49 @@ async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
     qemu.remove("one").await.unwrap();
     assert_eq!(qemu.state("one").await, State::Absent);
     assert_eq!(qemu.ids(), [""; 0]);
+}
+
+/// The agent of QEMU runs in the guest.
+async fn tells_of_itself(qemu: &Qemu) {
+    let deadline = Instant::now() + ANSWER_MAX;
+    let guest = loop {
+        match qemu.guest("one").await {
+            Ok(Some(guest)) => break guest,
+            other => assert!(Instant::now() < deadline, "no agent answers: {other:?}"),
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert_eq!((guest.system.id.as_str(), guest.system.machine.as_str()), ("tiny", "x86_64"));
+    assert!(guest.system.kernel_release.contains("cloud"), "{guest:?}");
+    assert!(guest.agent_version.starts_with(|first: char| first.is_ascii_digit()), "{guest:?}");
+    let mut all = guest.interfaces.iter();
+    let own = all.find(|one| one.hardware_address == "02:00:00:00:00:01").expect("its interface");
+    assert!(own.addresses.contains(&"10.0.2.2".parse().unwrap()), "{own:?}");
+}
+
+/// Should its guest come to command it, the process can do little.
+fn has_a_user_of_its_own(pid: u32) {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+    let field = |name: &str| {
+        let mut lines = status.lines();
+        lines.find_map(|line| line.strip_prefix(name)).unwrap_or_default().trim().to_owned()
+    };
+    assert_eq!(field("Seccomp:"), "2", "its calls are filtered");
+    let own = std::fs::read_to_string("/proc/self/status").unwrap();
+    if own.lines().any(|line| line == "CapEff:\t000001ffffffffff") {
+        let user = hypervisor::confinement::user("one", Accelerator::Software).unwrap().number;
+        assert_eq!(field("Uid:"), vec![user.to_string(); 4].join("\t"));
+        assert_eq!(field("CapEff:"), "0000000000000000");
+        assert_eq!((field("NoNewPrivs:").as_str(), field("Groups:").as_str()), ("1", ""));
+    }
+}
+
+async fn is_reached_at_its_ports(qemu: &Qemu) {
+    let mut stream = qemu.dial("one", 22).await.unwrap();
+    let mut greeting = [0; 8];
+    let read = stream.read_exact(&mut greeting);
+    tokio::time::timeout(ANSWER_MAX, read).await.expect("a greeting in time").unwrap();
+    assert_eq!(&greeting, b"SSH-2.0-");
 }
 
 async fn at_most_one_guest(qemu: &Qemu, order: &hypervisor::Machine) {
@@ -98,7 +148,7 @@ async fn takes_another_disk(qemu: &Qemu, directory: &Directory, console: &mut Co
 async fn is_copied_while_it_runs(qemu: &Qemu, directory: &Directory) {
     let to = directory.0.join("copy.img");
     let copies = [Copied { disk: "root".to_owned(), to: to.clone() }];
-    qemu.copy_disks("one", &copies).await.unwrap();
+    assert_eq!(qemu.copy_disks("one", &copies).await.unwrap(), Quiet::Frozen);
     let mut bytes = [0; 4];
     std::fs::File::open(&to).unwrap().read_exact_at(&mut bytes, BLOCK * 512).unwrap();
     assert_eq!(&bytes, b"kept");

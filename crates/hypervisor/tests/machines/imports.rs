@@ -103,6 +103,65 @@ async fn every_format_becomes_the_same_disk() {
     world.import("raw.gz", checked).await.unwrap();
 }
 
+/// Images of one disk that QEMU has made in every way in which tables and data may lie: what one
+/// says is what QEMU says of it.
+#[tokio::test]
+async fn an_image_is_laid_out_as_qemu_does_it_however_it_is_written() {
+    let world = World::new("layouts");
+    let directory = &world.directory.0;
+    let mut raw = vec![0; 3 * MIB - 512];
+    let mut state = 7_u64;
+    for range in [300_000..1_900_000, 2_500_000..raw.len()] {
+        for piece in raw[range].chunks_mut(8) {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            piece.copy_from_slice(&state.to_le_bytes()[..piece.len()]);
+        }
+    }
+    std::fs::write(directory.join("raw"), &raw).unwrap();
+    let ways = [
+        "",
+        "-o compat=0.10",
+        "-o cluster_size=512",
+        "-o cluster_size=2M",
+        "-o preallocation=metadata",
+        "-o preallocation=full",
+        "-o extended_l2=on",
+        "-o lazy_refcounts=on",
+        "-c",
+        "-c -o compression_type=zstd",
+    ];
+    let mut images = Vec::new();
+    for (number, way) in ways.iter().enumerate() {
+        let name = format!("way-{number}");
+        run(directory, &format!("qemu-img convert -O qcow2 {way} raw {name}"));
+        images.push(name);
+    }
+    // Written from its end to its beginning, kept, written over, and in part given back.
+    let later = "qemu-img convert -O qcow2 raw later; qemu-img create -q -f qcow2 back 2900K; \
+        for at in 2048 1024 512 0; do \
+        qemu-io -c \"write -q -P $((at / 100 + 1)) ${at}k 200k\" back; \
+        qemu-img snapshot -c s$at back; \
+        qemu-io -c \"write -q -P $((at / 90 + 1)) ${at}k 70k\" -c 'discard -q 512k 64k' back; done; \
+        qemu-io -c 'write -q -z 1M 64k' -c 'write -q -P 9 192k 100k' later";
+    run(directory, later);
+    images.extend(["back".to_owned(), "later".to_owned()]);
+    for name in images {
+        run(directory, &format!("qemu-img convert -f qcow2 -O raw {name} expected"));
+        let mut expected = std::fs::read(directory.join("expected")).unwrap();
+        expected.resize(3 * MIB, 0);
+        let disk = world.import(&name, |_| ()).await;
+        let disk = disk.unwrap_or_else(|fault| panic!("{name}: {fault}"));
+        let differs = disk.iter().zip(&expected).position(|(one, other)| one != other);
+        assert_eq!(differs, None, "{name} differs at");
+        assert_eq!(disk.len(), expected.len(), "{name}");
+    }
+    run(directory, "head -c 700000 way-0 > cut; head -c 200000 way-0 > cut-tables");
+    for name in ["cut", "cut-tables"] {
+        let said = world.import(name, |_| ()).await.unwrap_err().to_string();
+        assert_eq!(said, "the image is broken: the image is cut off", "{name}");
+    }
+}
+
 #[tokio::test]
 async fn what_is_wrong_or_dangerous_is_refused_and_leaves_nothing() {
     let world = World::new("refused");

@@ -57,6 +57,7 @@ pub fn validate(settings: &Settings, question: &Question<'_>) -> Answer {
         judge_grove(&mut errors, spec);
     }
     judge_restart(&mut errors, spec);
+    judge_start_order(&mut errors, new);
     for (number, part) in parts.iter().enumerate() {
         let at = format!("spec.components[{number}]");
         let before = find(&old["spec"]["components"], "name", text(&part["name"]));
@@ -137,6 +138,24 @@ fn judge_grove(errors: &mut Vec<FieldError>, spec: &Value) {
         if !spec[field].is_null() {
             let field = format!("spec.{field}");
             errors.push(FieldError::forbidden(field, "requires the Grove pathway"));
+        }
+    }
+}
+
+/// A name that is misspelt would start at once, and nobody would know why.
+fn judge_start_order(errors: &mut Vec<FieldError>, new: &Value) {
+    let order = text(&new["metadata"]["annotations"][names::START_ORDER]);
+    let at = format!("metadata.annotations[{}]", names::START_ORDER);
+    let lower = |name: &str| name.trim().to_lowercase();
+    let known: BTreeSet<String> =
+        list(&new["spec"]["components"]).iter().map(|part| lower(text(&part["name"]))).collect();
+    let mut before = BTreeSet::new();
+    for name in order.split(',').filter(|name| !name.trim().is_empty()) {
+        if !known.contains(&lower(name)) {
+            let detail = "is not a component of the graph";
+            errors.push(FieldError::invalid(at.as_str(), name.trim(), detail));
+        } else if !before.insert(lower(name)) {
+            errors.push(FieldError::invalid(at.as_str(), name.trim(), "must be named once"));
         }
     }
 }

@@ -54,6 +54,8 @@ fn a_graph_gets_what_it_lacks() {
 #[test]
 fn what_cannot_work_is_refused_where_it_is() {
     assert_eq!(said(&graph(json!({})), &Value::Null), "");
+    let ordered = json!({"metadata": {"annotations": {names::START_ORDER: "decode, frontend"}}});
+    assert_eq!(said(&graph(ordered), &Value::Null), "");
     let annotation =
         |name: &str, value: &str| graph(json!({"metadata": {"annotations": {name: value}}}));
     let only = |part: Value| graph(json!({"spec": {"components": [part]}}));
@@ -70,6 +72,12 @@ fn what_cannot_work_is_refused_where_it_is() {
         (annotation(names::DISCOVERY_MODE, "x"), "must be one of: pod, container"),
         (annotation(names::ORIGIN_VERSION, "one"), "must be a semantic version"),
         (annotation("dynamo.nvidia.com/gpu-power-limit", "-1"), "must be a positive integer"),
+        (
+            annotation(names::START_ORDER, "decode, front"),
+            "metadata.annotations[inference.setpoint.dev/start-order]: Invalid value: \"front\": \
+             is not a component of the graph",
+        ),
+        (annotation(names::START_ORDER, "decode,Decode"), "must be named once"),
         (
             graph(json!({"spec": {"priorityClassName": "p"}})),
             "spec.priorityClassName: Forbidden: requires the Grove pathway",

@@ -25,6 +25,7 @@ use crate::kinds::{
 };
 use crate::pods::PullSecrets;
 use crate::settings::Settings;
+use crate::value::list;
 
 pub const NAME: &str = "checkpoint";
 
@@ -57,7 +58,7 @@ pub struct Observed {
     pub secrets: PullSecrets,
     /// Whether the claim that it is kept in is there, or none is needed.
     pub has_claim: bool,
-    /// The Job that removes what a deleted one has left; looked for only then.
+    /// The Job that removes what one of this identity has left.
     pub cleanup: Option<Object>,
     /// Whether another one of the namespace is of the same identity, and so kept in one place.
     pub is_shared: bool,
@@ -98,16 +99,10 @@ impl Reconciler for Controller {
         };
         let account = discovery_account::names_of(&object.name.name);
         let id = identity::hash(&object.value["spec"]["identity"]);
-        let others = context.cache(CHECKPOINT).in_namespace(&object.name.namespace);
-        let is_same = |other: &Arc<Object>| {
-            other.uid != object.uid
-                && !other.is_terminating()
-                && identity::hash(&other.value["spec"]["identity"]) == id
-        };
         Ok(Observed {
             has_claim: self.has_claim(context, object).await?,
             cleanup: self.cleanup(context, object, &id).await?,
-            is_shared: others.iter().any(is_same),
+            is_shared: self.is_shared(context, object, &id).await?,
             job,
             pod: pods.and_then(|pods| pods.into_iter().next()),
             snapshot,
@@ -136,12 +131,16 @@ impl Reconciler for Controller {
 }
 
 impl Controller {
+    /// Where this one is kept while it matters: until it is ready, and when it goes.
+    fn storage(&self, object: &Object) -> Option<&storage::Storage> {
+        let is_over = matches!(object.value["status"]["phase"].as_str(), Some("Ready" | "Failed"));
+        self.settings.storage.as_ref().filter(|_| object.is_terminating() || !is_over)
+    }
+
     /// The claim is nobody's, so it is not among those that are watched.
     async fn has_claim(&self, context: &Context, object: &Object) -> Result<bool, Error> {
-        let is_over = matches!(object.value["status"]["phase"].as_str(), Some("Ready" | "Failed"));
-        let Some(storage) = self.settings.storage.as_ref().filter(|_| !is_over) else {
-            return Ok(true);
-        };
+        let storage = self.storage(object).filter(|_| !object.is_terminating());
+        let Some(storage) = storage else { return Ok(true) };
         let name = Name::new(object.name.namespace.clone(), storage.claim.as_str());
         Ok(context.get_live(PERSISTENT_VOLUME_CLAIM, &name).await?.is_some())
     }
@@ -152,10 +151,24 @@ impl Controller {
         object: &Object,
         id: &str,
     ) -> Result<Option<Object>, Error> {
-        if !object.is_terminating() || self.settings.storage.is_none() {
+        if self.storage(object).is_none() {
             return Ok(None);
         }
         let name = Name::new(object.name.namespace.clone(), storage::cleanup_name(id));
         context.get_live(JOB, &name).await
+    }
+
+    /// Asked past the cache: what is removed is gone for whoever starts from it.
+    async fn is_shared(&self, context: &Context, object: &Object, id: &str) -> Result<bool, Error> {
+        if !object.is_terminating() || self.storage(object).is_none() {
+            return Ok(false);
+        }
+        let requests = context.requests("observe", Default::default());
+        let all = requests.read(&CHECKPOINT.collection(&object.name.namespace)).await?;
+        Ok(list(&all["items"]).iter().any(|other| {
+            other["metadata"]["uid"] != *object.uid
+                && other["metadata"]["deletionTimestamp"].is_null()
+                && identity::hash(&other["spec"]["identity"]) == id
+        }))
     }
 }

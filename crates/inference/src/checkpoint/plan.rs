@@ -9,7 +9,7 @@ use reconcile::plan::{About, Notice, Repeat, Target};
 use reconcile::{Error, Object, Plan, Wake, owners};
 use serde_json::{Value, json};
 
-use super::{ID, OWNER, Observed, identity, job};
+use super::{ID, OWNER, Observed, identity, job, storage};
 use crate::discovery_account;
 use crate::kinds::{CHECKPOINT, JOB, PERSISTENT_VOLUME_CLAIM, POD_SNAPSHOT};
 use crate::names;
@@ -69,29 +69,49 @@ fn end(settings: &Settings, checkpoint: &Object, observed: &Observed) -> Plan {
         .as_ref()
         .filter(|_| is_automatic(checkpoint) && !observed.is_shared && !id.is_empty());
     if let Some(storage) = storage {
-        let status = observed.cleanup.as_ref().map(|job| &job.value["status"]);
-        match status {
+        match observed.cleanup.as_ref().map(|job| (job, ended(job))) {
             None => {
                 plan.create(JOB, storage.cleanup(&settings.cleanup_image, checkpoint, id));
                 plan.wake = Wake::After(LOOK);
                 return plan;
             }
-            Some(status) if conditions::is_true(status, "Complete") => {}
-            Some(status) if conditions::is_true(status, "Failed") => {
+            // It removed what one before this had left.
+            Some((job, Some(_))) if !storage::is_for(job, checkpoint) => {
+                plan.delete(Target::of(JOB, job));
+                plan.wake = Wake::After(LOOK);
+                return plan;
+            }
+            Some((_, None)) => {
+                plan.wake = Wake::After(LOOK);
+                return plan;
+            }
+            Some((_, Some(End::Complete))) => {}
+            Some((_, Some(End::Failed))) => {
                 let message = format!(
                     "{}/{id} of PVC {} could not be removed; remove it by hand",
                     storage.base_path, storage.claim
                 );
                 plan.notices.push(Notice::warning("CheckpointCleanupFailed", message));
             }
-            Some(_) => {
-                plan.wake = Wake::After(LOOK);
-                return plan;
-            }
         }
     }
     plan.patch(Target::unchanged(CHECKPOINT, checkpoint), patch);
     plan
+}
+
+enum End {
+    Complete,
+    Failed,
+}
+
+/// How a Job ended, if it has.
+fn ended(job: &Object) -> Option<End> {
+    let is = |kind: &str| conditions::is_true(&job.value["status"], kind);
+    match (is("Complete"), is("Failed")) {
+        (true, _) => Some(End::Complete),
+        (false, true) => Some(End::Failed),
+        (false, false) => None,
+    }
 }
 
 fn say_once(plan: &mut Plan, checkpoint: &Object, notice: Notice) {
@@ -112,6 +132,11 @@ fn prepare(
         next.clear("message");
         let message = format!("Checkpoint job {} created", job::name(checkpoint));
         next.condition(CREATED, Truth::True, "JobCreated", &message);
+        return;
+    }
+    if observed.cleanup.as_ref().is_some_and(|job| ended(job).is_none()) {
+        // What is kept under the same name is being removed.
+        plan.wake = Wake::After(LOOK);
         return;
     }
     if let Some(storage) = settings.storage.as_ref().filter(|_| !observed.has_claim) {
@@ -208,7 +233,7 @@ fn create(
 fn fail(plan: &mut Plan, next: &mut Next, why: String) {
     next.set("phase", json!("Failed"));
     next.set("message", json!(why));
-    plan.notices.push(Notice::warning("CheckpointFailed", why));
+    plan.notices.push(Notice::failure("CheckpointFailed", why));
 }
 
 /// The request to freeze the container of a pod, and no other pod of its name.

@@ -14,6 +14,8 @@ use crate::value::{find_mut, text, upsert};
 const VOLUME: &str = "checkpoint-storage";
 const CLEANUP_DEADLINE_SECONDS: i64 = 300;
 const CLEANUP_KEPT_SECONDS: i64 = 300;
+/// On the Job that removes: the UID of the checkpoint that it is for.
+const FOR: &str = "inference.setpoint.dev/checkpoint-uid";
 /// Removes the directory of one checkpoint, and nothing beside it.
 const CLEANUP: &str = r#"set -eu
 case "$CHECKPOINT_ID" in ''|.*|*/*) echo "bad id: $CHECKPOINT_ID" >&2; exit 1;; esac
@@ -36,14 +38,18 @@ pub struct Made {
 }
 
 impl Storage {
-    /// Reads `checkpoint.storage` of the operator's file; nothing where others keep it.
+    /// Reads `checkpoint.storage` of the operator's file; nothing where others keep it. Stores of
+    /// objects and registries are such: files name them still, and who freezes pods is told of them
+    /// elsewhere.
     pub fn read(said: &Value) -> Result<Option<Storage>, String> {
         const FIELD: &str = "checkpoint.storage";
         let pvc = &said["pvc"];
         let field = |name: &str| text(&pvc[name]).trim().to_owned();
-        let is_said = pvc.as_object().is_some_and(|fields| !fields.is_empty());
+        // Files that were made of a template say all fields, empty ones too.
+        let is_meant = |value: &Value| *value == true || !text(value).trim().is_empty();
+        let is_said = pvc.as_object().is_some_and(|fields| fields.values().any(is_meant));
         match text(&said["type"]).trim() {
-            "" | "oci" if !is_said => return Ok(None),
+            "" | "s3" | "oci" if !is_said => return Ok(None),
             "" | "pvc" => {}
             other => {
                 return Err(format!("{FIELD}.type {other:?} is not supported: it must be pvc"));
@@ -137,7 +143,7 @@ impl Storage {
             "apiVersion": "batch/v1",
             "kind": "Job",
             "metadata": {"namespace": &*checkpoint.name.namespace, "name": cleanup_name(id),
-                "labels": labels},
+                "labels": labels, "annotations": {FOR: checkpoint.uid}},
             "spec": {
                 "backoffLimit": 0,
                 "activeDeadlineSeconds": CLEANUP_DEADLINE_SECONDS,
@@ -148,6 +154,11 @@ impl Storage {
             },
         })
     }
+}
+
+/// Whether a Job removes for this checkpoint, and not for one before it of the same identity.
+pub fn is_for(job: &Object, checkpoint: &Object) -> bool {
+    job.annotation(FOR) == Some(checkpoint.uid.as_str())
 }
 
 pub fn cleanup_name(id: &str) -> String {
@@ -162,6 +173,9 @@ mod tests {
     fn what_a_file_says_of_it_is_read_or_refused() {
         assert_eq!(Storage::read(&json!(null)), Ok(None));
         assert_eq!(Storage::read(&json!({"type": "oci"})), Ok(None));
+        let bucket = json!({"type": "s3", "s3": {"uri": "s3://bucket/kept",
+            "credentialsSecretRef": "keys"}, "pvc": {"pvcName": "", "create": false}});
+        assert_eq!(Storage::read(&bucket), Ok(None));
         let there = json!({"type": "pvc", "pvc": {"pvcName": "c", "basePath": "/kept/"}});
         let read = Storage::read(&there).expect("good").expect("one");
         assert_eq!((read.base_path.as_str(), read.made.is_none()), ("/kept", true));
@@ -173,6 +187,7 @@ mod tests {
         assert_eq!(claim["spec"]["storageClassName"], "fast");
         for (said, why) in [
             (json!({"type": "tape"}), "is not supported"),
+            (json!({"type": "s3", "pvc": {"pvcName": "c"}}), "is not supported"),
             (json!({"type": "pvc"}), "are required"),
             (json!({"pvc": {"pvcName": "c", "basePath": "kept"}}), "absolute"),
             (json!({"pvc": {"pvcName": "c", "basePath": "/a/../b"}}), "absolute"),

@@ -161,19 +161,28 @@ fn what_an_automatic_checkpoint_has_left_is_removed_before_it_goes() {
         DynamoCheckpoint n/c"]
     );
     fresh["metadata"]["finalizers"] = json!([names::FINALIZER]);
+    let begun = fresh.clone();
     let made = steps(&Object::new(fresh), &nothing);
     assert_eq!(made[0], "create v1 PersistentVolumeClaim n/c");
     assert_eq!(made.last().map(String::as_str), Some("create batch/v1 Job n/checkpoint-c"));
     let held = || deleted(json!([names::FINALIZER]), automatic.clone());
     assert_eq!(steps(&held(), &nothing), ["create batch/v1 Job n/checkpoint-cleanup-id"]);
-    let ended = |how: &str| {
-        let cleanup = Some(Object::new(json!({"status": {"conditions": [
-            {"type": how, "status": "True"}]}})));
+    let ended_for = |uid: &str, how: &str| {
+        let name = storage::cleanup_name("id");
+        let cleanup = Some(Object::new(json!({"metadata": {"namespace": "n", "name": name,
+            "uid": "j", "annotations": {"inference.setpoint.dev/checkpoint-uid": uid}},
+            "status": {"conditions": [{"type": how, "status": "True"}]}})));
         Observed { cleanup, ..Observed::default() }
     };
+    let ended = |how: &str| ended_for(&held().uid, how);
     let go = "patch nvidia.com/v1alpha1 DynamoCheckpoint n/c";
     assert!(steps(&held(), &ended("Other")).is_empty());
     assert_eq!(steps(&held(), &ended("Complete")), [go]);
+    // What was removed for one before it is not what this one has left.
+    let before = steps(&held(), &ended_for("before", "Complete"));
+    assert_eq!(before, ["delete batch/v1 Job n/checkpoint-cleanup-id"]);
+    // Nobody is started while what is kept under its name is being removed.
+    assert!(steps(&Object::new(begun), &ended_for("before", "Other")).is_empty());
     assert_eq!(steps(&held(), &ended("Failed")), [go, "CheckpointCleanupFailed"]);
     // What somebody else starts from stays, and what a user made.
     let shared = Observed { is_shared: true, ..Observed::default() };

@@ -27,6 +27,11 @@ pub use children::rolling_strategy;
 pub use facts::{Facts, Type, dynamo_namespace, nodes};
 pub use observe::Observed;
 
+/// What is done for a component at a first look.
+pub fn plan_of(settings: &Settings, object: &Object, observed: &Observed) -> Plan {
+    plan::plan(settings, object, observed, Timestamp::UNIX_EPOCH)
+}
+
 pub const NAME: &str = "dynamocomponentdeployment";
 
 /// It rests so many times as long as a look took: what comes meanwhile is one change, not many.

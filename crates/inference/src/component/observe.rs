@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use reconcile::{Context, Kind, Name, Object};
+use reconcile::{Context, Kind, Name, Object, Selector};
+use serde_json::json;
 
 use super::facts::Facts;
 use crate::discovery_account;
@@ -40,8 +41,8 @@ pub fn observe(context: &Context, object: &Arc<Object>, settings: &Settings) -> 
     };
     let own = facts.own_name();
     let account = discovery_account::names_of(own);
-    let accounts = context.cache(SERVICE_ACCOUNT).in_namespace(facts.namespace());
-    let marked = accounts.iter().find(|one| one.label(POD_ACCOUNT) == Some("true"));
+    let for_pods = Selector::of_labels(&json!({POD_ACCOUNT: "true"}));
+    let accounts = context.cache(SERVICE_ACCOUNT).selected(facts.namespace(), &for_pods);
     let gate = settings.gates.leader_worker_set;
     Observed {
         deployment: find(DEPLOYMENT, own),
@@ -59,7 +60,7 @@ pub fn observe(context: &Context, object: &Arc<Object>, settings: &Settings) -> 
             binding: find(ROLE_BINDING, &account[2]),
         },
         secrets: PullSecrets::of(&context.cache(SECRET).in_namespace(facts.namespace())),
-        account: marked.map_or("default".to_owned(), |one| one.name.name.to_string()),
+        account: accounts.first().map_or("default".to_owned(), |one| one.name.name.to_string()),
     }
 }
 

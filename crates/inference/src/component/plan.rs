@@ -120,7 +120,7 @@ fn tell(plan: &mut Plan, facts: &Facts<'_>, is_modified: bool) {
 pub fn failed(object: &Object, why: &str, now: Timestamp) -> Plan {
     Plan {
         status: Some(status::failed(object, why, now)),
-        notices: vec![Notice::warning("ReconcileError", why)],
+        notices: vec![Notice::failure("ReconcileError", why)],
         ..Plan::nothing()
     }
 }

@@ -46,6 +46,15 @@ impl<'a> Graph<'a> {
         self.components().any(|part| nodes(part.0) > 1)
     }
 
+    /// Components that start one after the other, in that order; the others start at once.
+    pub fn start_order(&self) -> Vec<Part<'a>> {
+        let named = |name: &str| {
+            self.components().find(|part| part.name().eq_ignore_ascii_case(name.trim()))
+        };
+        let order = self.object.annotation(names::START_ORDER).unwrap_or_default();
+        order.split(',').filter_map(named).collect()
+    }
+
     pub fn picker(&self) -> Option<Part<'a>> {
         self.components().find(|part| part.kind() == Type::Picker)
     }

@@ -15,7 +15,7 @@ pub mod infrastructure;
 mod legacy_config;
 mod observe;
 pub mod picker;
-mod plan;
+pub(crate) mod plan;
 mod program;
 mod restart;
 pub mod rollout;
@@ -134,7 +134,7 @@ impl Reconciler for Controller {
         now: Timestamp,
     ) -> Option<Plan> {
         let status = status::failed(object, status::RESOURCES, &error.said(), now);
-        let notices = vec![Notice::warning(status::FAILED, error.said())];
+        let notices = vec![Notice::failure(status::FAILED, error.said())];
         Some(Plan { status: Some(status), notices, ..Plan::nothing() })
     }
 }

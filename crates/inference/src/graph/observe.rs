@@ -3,8 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use reconcile::{Context, Error, Kind, Name, Object};
-use serde_json::Value;
+use reconcile::{Context, Error, Kind, Name, Object, Selector};
+use serde_json::{Value, json};
 
 use super::checkpoints;
 use super::facts::Graph;
@@ -145,10 +145,11 @@ async fn observe_optional(
 /// Pods that have not ended, by the objects that they are of.
 fn pods(context: &Context, graph: &Graph<'_>) -> BTreeMap<String, usize> {
     let mut counts = BTreeMap::new();
-    for pod in context.cache(POD).in_namespace(graph.namespace()) {
+    let own = Selector::of_labels(&json!({names::GRAPH: graph.name()}));
+    for pod in context.cache(POD).selected(graph.namespace(), &own) {
         let has_ended =
             matches!(pod.value["status"]["phase"].as_str(), Some("Succeeded" | "Failed"));
-        if pod.label(names::GRAPH) != Some(graph.name()) || has_ended {
+        if has_ended {
             continue;
         }
         if let Some(of) = pod.label(names::SELECTOR) {

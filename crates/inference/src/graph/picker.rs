@@ -101,7 +101,7 @@ fn mesh_rule(settings: &Settings, graph: &Graph<'_>, part: &Part<'_>) -> Value {
         "metadata": {"namespace": graph.namespace(), "name": service,
             "labels": labels(graph, part)},
         "spec": {
-            "host": format!("{service}.{}.svc.cluster.local", graph.namespace()),
+            "host": format!("{service}.{}.svc.{}", graph.namespace(), settings.cluster_domain),
             "trafficPolicy": {"tls": tls},
         },
     })

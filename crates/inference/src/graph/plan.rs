@@ -57,7 +57,7 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
                 true => Wake::OnChange,
                 false => Wake::After(RETRY),
             };
-            let notices = vec![Notice::warning(status::FAILED, failure.message)];
+            let notices = vec![Notice::failure(status::FAILED, failure.message)];
             Plan { status: Some(status), wake, notices, ..Plan::nothing() }
         }
     }

@@ -279,19 +279,14 @@ fn tell(plan: &mut Plan, live: &Object, told: &Value) {
 
 /// Components that are not to start before another is ready.
 fn held_back(graph: &Graph<'_>, observed: &Observed, hash: &str) -> BTreeSet<String> {
-    let order = graph.object.annotation(names::START_ORDER).unwrap_or_default();
-    let is_ready = |name: &str| {
-        let part = graph.components().find(|part| part.name() == name);
-        part.is_none_or(|part| {
-            of_component(observed, &part).any(|form| {
-                let is_form = !part.is_worker() || hash_of(form) == Some(hash);
-                is_form && status::not_ready(form).is_none()
-            })
+    let is_ready = |part: &Part<'_>| {
+        of_component(observed, part).any(|form| {
+            let is_form = !part.is_worker() || hash_of(form) == Some(hash);
+            is_form && status::not_ready(form).is_none()
         })
     };
-    let names = order.split(',').map(str::trim).filter(|name| !name.is_empty());
-    let behind = names.skip_while(|name| is_ready(name)).skip(1);
-    behind.map(str::to_owned).collect()
+    let behind = graph.start_order().into_iter().skip_while(is_ready).skip(1);
+    behind.map(|part| part.name().to_owned()).collect()
 }
 
 fn report(plan: &mut Plan, look: &Look<'_>) {

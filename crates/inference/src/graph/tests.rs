@@ -321,7 +321,7 @@ fn replicas_of_many_pods_need_keys_and_a_script() {
 
 #[test]
 fn components_start_one_after_the_other_where_it_is_asked() {
-    let order = json!({"metadata": {"annotations": {names::START_ORDER: "decode, Frontend"}}});
+    let order = json!({"metadata": {"annotations": {names::START_ORDER: "decode, frontend"}}});
     let object = graph(order);
     let hash = hash(&object);
     let mut seen = observed();

@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use reconcile::{Context, Error, Name, Object};
+use reconcile::{Context, Error, Name, Object, Selector};
+use serde_json::json;
 use tokio::time::Instant;
 
 use super::candidates::{self, Found};
@@ -70,8 +71,8 @@ pub async fn observe(
 
 fn find(context: &Context, model: &Object) -> Found {
     let hash = digest::short(text(&model.value["spec"]["baseModelName"]));
-    let mut slices = context.cache(ENDPOINT_SLICE).in_namespace(&model.name.namespace);
-    slices.retain(|slice| slice.label(names::BASE_MODEL_HASH) == Some(hash.as_str()));
+    let of_model = Selector::of_labels(&json!({names::BASE_MODEL_HASH: hash}));
+    let slices = context.cache(ENDPOINT_SLICE).selected(&model.name.namespace, &of_model);
     let mut found = candidates::find(&slices);
     if is_lora(model) {
         let pods = context.cache(POD);

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use reconcile::{Context, Error, Name, Object};
-use serde_json::Value;
+use reconcile::{Context, Error, Name, Object, Selector};
+use serde_json::{Value, json};
 
 use super::dcgm;
 use super::hardware::{self, Hardware};
@@ -114,10 +114,9 @@ pub fn is_of(object: &Object, request: &Object) -> bool {
 }
 
 fn unpulled(context: &Context, graph: &Name) -> Vec<String> {
-    let pods = context.cache(POD).in_namespace(&graph.namespace);
-    let of_graph = pods.iter().filter(|pod| pod.label(names::GRAPH) == Some(&graph.name));
+    let of_graph = Selector::of_labels(&json!({names::GRAPH: &*graph.name}));
     let mut all = Vec::new();
-    for pod in of_graph {
+    for pod in context.cache(POD).selected(&graph.namespace, &of_graph) {
         let status = &pod.value["status"];
         let containers = ["initContainerStatuses", "containerStatuses"];
         for one in containers.iter().flat_map(|field| list(&status[*field])) {

@@ -101,7 +101,7 @@ fn begin(plan: &mut Plan, request: &Object, observed: &Observed, next: &mut Stat
     };
     if let Some(problem) = problem {
         next.fail(VALIDATION, "ValidationFailed", &problem);
-        plan.notices.push(Notice::warning("ValidationFailed", problem));
+        plan.notices.push(Notice::failure("ValidationFailed", problem));
         return;
     }
     next.phase("Pending");
@@ -167,7 +167,7 @@ fn profile(
         let phase = progress.phase.unwrap_or_else(|| known(request));
         let reason = if phase.is_empty() { "Profiling" } else { phase };
         next.fail(PROFILING, &format!("{reason}Failed"), &failure);
-        plan.notices.push(Notice::warning("ProfilingCheckFailed", failure));
+        plan.notices.push(Notice::failure("ProfilingCheckFailed", failure));
         return Ok(true);
     }
     match (&progress.end, has("Complete")) {
@@ -176,7 +176,7 @@ fn profile(
             Err(problem) => {
                 next.condition(PROFILING, Truth::True, COMPLETED.0, COMPLETED.1);
                 next.fail(SPEC_GENERATED, "GenerationFailed", &problem);
-                plan.notices.push(Notice::warning("GenerationFailed", problem));
+                plan.notices.push(Notice::failure("GenerationFailed", problem));
                 Ok(true)
             }
         },
@@ -366,10 +366,10 @@ pub fn refused(
     }
     let notice = if what.starts_with(&format!("create {JOB} ")) {
         next.fail(PROFILING, "JobCreationFailed", &said);
-        Notice::warning("ProfilingJobFailed", said)
+        Notice::failure("ProfilingJobFailed", said)
     } else if what.contains(" DynamoGraphDeployment ") {
         next.fail(DEPLOYMENT_READY, "DeploymentRejected", &said);
-        Notice::warning("DeploymentRejected", said)
+        Notice::failure("DeploymentRejected", said)
     } else {
         return None;
     };

@@ -55,6 +55,7 @@ async fn names_that_are_there_twice_and_engines_that_nobody_knows_are_refused() 
         worker
     };
     let mixed = json!([engine("a", "dynamo.vllm"), engine("b", "dynamo.sglang")]);
+    let mended = json!([engine("a", "dynamo.vllm"), engine("b", "dynamo.vllm")]);
     world.create(GRAPH, graph("mixed", mixed)).await;
     let failed = world.until(GRAPH, "mixed", |one| one["status"]["state"] == "failed").await;
     let ready = conditions::find(&failed.value["status"], "Ready").expect("a condition");
@@ -63,6 +64,9 @@ async fn names_that_are_there_twice_and_engines_that_nobody_knows_are_refused() 
     until_warned(&world, "mixed", "ReconcileError").await;
     world.create(GRAPH, graph("good", json!([frontend()]))).await;
     world.until(GRAPH, "good", is_successful).await;
+    // What failed goes on as soon as it is mended.
+    world.patch(GRAPH, "mixed", json!({"spec": {"components": mended}})).await;
+    world.until(GRAPH, "mixed", is_successful).await;
 }
 
 #[tokio::test]

@@ -118,6 +118,42 @@ async fn a_graph_is_made_scaled_and_replaced() {
 }
 
 #[tokio::test]
+async fn components_of_an_order_start_when_the_one_before_is_ready() {
+    let world = start().await;
+    let part = |name: &str, kind: &str| {
+        json!({"name": name, "type": kind, "podTemplate": {
+            "metadata": {"annotations": {"play/ready-after": "never"}},
+            "spec": {"containers": [{"name": "main", "image": "i:1.0.0"}]}}})
+    };
+    let order = ["prefill", "decode", "Frontend"];
+    let parts =
+        [part("Frontend", "frontend"), part("decode", "decode"), part("prefill", "prefill")];
+    let mut ordered = graph("o", json!(parts));
+    ordered["metadata"]["annotations"] = json!({names::START_ORDER: order.join(", ")});
+    world.create(GRAPH, ordered).await;
+    for (number, name) in order.into_iter().enumerate() {
+        // It runs, and those behind it wait and say so.
+        let waiting = order.len() - number - 1;
+        let waits = |graph: &Value| {
+            let ready = reconcile::conditions::find(&graph["status"], "Ready");
+            let message = ready.map_or("", |ready| ready["message"].as_str().unwrap_or_default());
+            let count = message.matches("waits for the component before it to be ready").count();
+            count == waiting && message.contains(&format!("o-{}", name.to_lowercase()))
+        };
+        world.until(GRAPH, "o", waits).await;
+        let is_its = |pod: &reconcile::Object| pod.label(names::COMPONENT) == Some(name);
+        testkit::cluster::until(&world.context, POD, |pods| pods.iter().any(|pod| is_its(pod)))
+            .await;
+        let pods = world.context.cache(POD).all();
+        assert_eq!(pods.len(), number + 1, "{name}");
+        let own = pods.iter().find(|pod| is_its(pod)).expect("its pod");
+        let go = json!({"metadata": {"annotations": {"play/ready-after": "0"}}});
+        world.patch(POD, &own.name.name, go).await;
+    }
+    world.until(GRAPH, "o", is_successful).await;
+}
+
+#[tokio::test]
 async fn both_versions_are_served_and_the_older_keeps_what_only_it_can_say() {
     let world = start().await;
     let services = json!({

@@ -1,6 +1,7 @@
 //! The operators in a cluster: the real server, the real StatefulSets under them, played pods.
 
 mod bad_input;
+mod checkpoint_trials;
 mod graph_trials;
 mod graphs;
 mod model_trials;
@@ -9,8 +10,6 @@ mod optional;
 mod oracles;
 mod requests;
 mod rights;
-mod rows;
-
 mod servers;
 mod sets;
 mod sets_simulation;

@@ -39,7 +39,7 @@ fn settings() -> Settings {
 }
 
 /// The definition of a kind that somebody else brings.
-fn definition(kind: Kind) -> Value {
+pub fn definition(kind: Kind) -> Value {
     let anything = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
     let scale = json!({"specReplicasPath": ".spec.replicas",
         "statusReplicasPath": ".status.replicas"});
@@ -173,7 +173,14 @@ async fn what_is_stored_in_an_older_version_is_written_again() {
             }
         })
     });
-    world.install(&manifests::all(Enabled { dynamo: true, leader_worker_set: false })).await;
+    let all = manifests::all(Enabled { dynamo: true, leader_worker_set: false });
+    // Definitions say which operator brought them.
+    let is_theirs = |one: &&Value| one["kind"] == DEFINITION.kind;
+    for one in all.iter().filter(is_theirs) {
+        let version = &one["metadata"]["annotations"][names::OPERATOR_VERSION];
+        assert_eq!(*version, Settings::default().version, "{}", one["metadata"]["name"]);
+    }
+    world.install(&all).await;
     let before =
         world.create(GRAPH, graphs::graph("g", json!([part("w", "worker", json!({}))]))).await;
     let name = "dynamographdeployments.nvidia.com";

@@ -1,5 +1,6 @@
 //! What must hold of graphs and of groups whatever happens: DY-1 to DY-6, DY-9 and DY-10, each
-//! judged over everything that was written in a run. DY-7 is in `requests.rs`.
+//! judged over everything that was written in a run. DY-7 is in `requests.rs`, DY-8 in
+//! `checkpoint_trials.rs`.
 
 use std::collections::{BTreeMap, BTreeSet};
 

@@ -44,6 +44,7 @@ const UNSEEN: &[(&str, &str, &str)] = &[
     ("nvidia.com", "podsnapshots", "watch"),
     // What a checkpoint has left is removed where it is kept in a claim.
     ("batch", "jobs", "get"),
+    ("batch", "jobs", "delete"),
     // Shown where objects are stored in another version: `optional.rs`.
     ("apiextensions.k8s.io", "customresourcedefinitions", "patch"),
     ("apiextensions.k8s.io", "customresourcedefinitions/status", "patch"),

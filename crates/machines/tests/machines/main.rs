@@ -14,7 +14,6 @@ mod order;
 mod play;
 mod provided;
 mod rights;
-mod rows;
 mod simulation;
 mod snapshots;
 mod stand_ins;

@@ -2,6 +2,7 @@
 //! may pull them. When an image is pulled is `pod/images.rs`.
 
 mod credentials;
+mod garbage;
 mod name;
 
 use std::path::Path;
@@ -9,6 +10,7 @@ use std::path::Path;
 use async_trait::async_trait;
 
 pub use credentials::{Credentials, Keyring};
+pub use garbage::{AGE_MIN, Garbage, PERIOD, Usage};
 pub use name::{ImageName, Invalid};
 
 /// The images of a runtime.
@@ -27,6 +29,12 @@ pub trait ImageStore: Send + Sync {
 
     /// Takes in what is in an archive of `docker save`; the names that it has.
     async fn load(&self, archive: &Path) -> Result<Vec<String>, String>;
+
+    /// Takes an image away; one that is used stays, which is an error.
+    async fn remove(&self, name: &ImageName) -> Result<(), String>;
+
+    /// How full the file system of images is, where that can be told.
+    async fn usage(&self) -> Option<Usage>;
 }
 
 /// An image that is here.

@@ -12,7 +12,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 pub const BACKOFF: Backoff =
-    Backoff { first: Duration::from_millis(200), max: Duration::from_secs(30) };
+    Backoff { first: Duration::from_millis(200), max: Duration::from_secs(60) };
 /// Objects that are looked at at the same time; the rest waits.
 const LOOKS_MAX: usize = 256;
 

@@ -4,12 +4,13 @@
 //! instance/     a VirtualMachineInstance: looked at, decided about (pure), launched and ended
 //! import.rs     fills the claims of DataVolumes     snapshot.rs   keeps and brings back disks
 //! volumes.rs    the file behind a claim             looks.rs      when what is looked at
-//! upload.rs     takes images that somebody sends
+//! upload.rs     takes images that somebody sends    groups.rs     what machines may use
 //! ```
 //!
 //! What runs machines is a `hypervisor::Hypervisor`; it is told by ids, which are the UIDs of
 //! instances. Guests outlive this process.
 
+pub mod groups;
 mod import;
 mod instance;
 pub mod kinds;
@@ -123,7 +124,7 @@ async fn say_so(shared: &Shared) {
                 tracing::warn!(error = %error.chain(), "this node is not said to run machines");
                 failures += 1;
                 let delay = looks::BACKOFF.delay(failures, shared.context.environment.random());
-                tokio::time::sleep(delay).await;
+                tokio::time::sleep(delay.max(error.retry_after().unwrap_or_default())).await;
             }
         }
     }

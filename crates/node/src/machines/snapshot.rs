@@ -8,7 +8,7 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hypervisor::{Copied, images};
+use hypervisor::{Copied, Quiet, images};
 use reconcile::conditions::{self, Condition, Truth};
 use reconcile::plan::Target;
 use reconcile::{Kind, Name, Object, Wake};
@@ -18,6 +18,9 @@ use super::Shared;
 use super::instance::machine::claim_of;
 use super::kinds::{INSTANCE, MACHINE, RESTORE, SNAPSHOT};
 use super::volumes::{self, Claimed, list, text};
+
+/// Beside copies during which the guest held its file systems still.
+const FROZEN: &str = "frozen";
 
 /// A volume of a machine and its claim.
 type Volume = (String, Claimed);
@@ -51,12 +54,17 @@ pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
     if !place.exists() {
         copy(&shared, &disks, runs.map(|one| one.uid.as_str()), &place).await?;
     }
+    let indications = match (runs, place.join(FROZEN).exists()) {
+        (None, _) => json!([]),
+        (Some(_), true) => json!(["Online", "GuestAgent"]),
+        (Some(_), false) => json!(["Online", "NoGuestAgent"]),
+    };
     let names: Vec<&str> = disks.iter().map(|(name, _)| name.as_str()).collect();
     let now = shared.context.environment.now();
     let mut told = json!({
         "phase": "Succeeded", "readyToUse": true, "sourceUID": machine.uid,
         "creationTime": conditions::time(now),
-        "indications": if runs.is_some() { json!(["Online", "NoGuestAgent"]) } else { json!([]) },
+        "indications": indications,
         "snapshotVolumes": {"includedVolumes": names},
     });
     told["conditions"] = ready(&snapshot, "Operation complete", now);
@@ -80,7 +88,9 @@ async fn copy(
                 disks.iter().map(|(disk, _)| Copied { disk: disk.clone(), to: file(disk) });
             let copies: Vec<Copied> = copies.collect();
             let done = shared.options.hypervisor.copy_disks(id, &copies).await;
-            done.map_err(|error| error.chain())?;
+            if done.map_err(|error| error.chain())? == Quiet::Frozen {
+                fs::write(part.join(FROZEN), "").map_err(said)?;
+            }
         }
         None => {
             for (name, claimed) in disks {
@@ -217,7 +227,7 @@ async fn fail(shared: &Shared, kind: Kind, object: &Object, why: String) -> Resu
 async fn write(shared: &Shared, kind: Kind, object: &Object, told: Value) -> Result<Wake, String> {
     let target = Target::of(kind, object).part("status");
     match shared.requests().patch(&target, &json!({"status": told})).await {
-        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.said()),
+        Err(error) if !error.is_not_found() => Err(error.said()),
         _ => Ok(Wake::OnChange),
     }
 }

@@ -49,6 +49,12 @@ pub fn taken(disk: &Path) -> PathBuf {
 /// Why nothing can be sent: a code of HTTP, and a text.
 pub type Refusal = (u16, String);
 
+/// The node that a volume is on, if it is on one alone.
+pub async fn node_of(context: &Context, name: &Name) -> Result<Option<String>, Refusal> {
+    let found = volumes::node_of(context, name).await;
+    found.map_err(|why| (500, why))
+}
+
 /// A connection that an image can be sent over.
 ///
 /// # Errors

@@ -37,6 +37,17 @@ pub async fn find(context: &Context, name: &Name, node: &str) -> Result<Claimed,
     Ok(Claimed { claim, disk: directory.join(DISK), bytes })
 }
 
+/// The node that the volume of a claim is on, if it is on one alone.
+pub async fn node_of(context: &Context, name: &Name) -> Result<Option<String>, String> {
+    let said = |error: reconcile::Error| error.said();
+    let Some(claim) = context.get_live(CLAIM, name).await.map_err(said)? else { return Ok(None) };
+    let of = Name::new("", text(&claim.value["spec"]["volumeName"]));
+    let Some(volume) = context.get_live(VOLUME, &of).await.map_err(said)? else { return Ok(None) };
+    let terms = list(&volume.value["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]);
+    let mut values = terms.iter().flat_map(requirements).flat_map(|one| list(&one["values"]));
+    Ok(values.next().and_then(Value::as_str).map(str::to_owned))
+}
+
 /// The directory of a volume of this node, made if it is to be.
 fn directory(volume: &Object, node: &str) -> Result<PathBuf, String> {
     let (name, spec) = (&volume.name, &volume.value["spec"]);
@@ -67,10 +78,12 @@ fn is_on(spec: &Value, node: &str) -> bool {
     if terms.is_empty() {
         return true;
     }
-    let mut requirements = terms.iter().flat_map(|term| {
-        [&term["matchExpressions"], &term["matchFields"]].into_iter().flat_map(list)
-    });
-    requirements.any(|one| list(&one["values"]).iter().any(|value| value == node))
+    let mut all = terms.iter().flat_map(requirements);
+    all.any(|one| list(&one["values"]).iter().any(|value| value == node))
+}
+
+fn requirements(term: &Value) -> impl Iterator<Item = &Value> {
+    [&term["matchExpressions"], &term["matchFields"]].into_iter().flat_map(list)
 }
 
 /// A quantity of bytes; nothing if it is none.

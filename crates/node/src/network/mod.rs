@@ -10,6 +10,7 @@
 //! last pod has. What does not carry it is never touched.
 
 pub mod dns;
+mod firewall;
 pub mod install;
 mod links;
 pub mod names;
@@ -17,6 +18,7 @@ mod netlink;
 mod nftables;
 mod pods;
 pub mod proxy;
+mod published;
 mod range;
 mod records;
 mod relay;
@@ -265,6 +267,11 @@ impl Network {
         ports.collect()
     }
 
+    /// The ports of the machine that lead to a pod.
+    pub fn ports_of(&self, uid: &str) -> Vec<HostPort> {
+        self.lock().pods.get(uid).map(|record| record.host_ports.clone()).unwrap_or_default()
+    }
+
     /// What the pod has, or is given now.
     fn record(&self, spec: &SandboxSpec) -> io::Result<Record> {
         let mut held = self.lock();
@@ -284,7 +291,9 @@ impl Network {
             io::Error::other(format!("no address is left in the range {}", self.range))
         })?;
         let address = self.range.nth(next).ok_or(io::ErrorKind::InvalidInput)?;
-        let record = Record { address, host_ports: spec.host_ports.clone() };
+        let held_ports = held.pods.values().flat_map(|record| &record.host_ports);
+        let host_ports = published::give(&spec.host_ports, &held_ports.collect::<Vec<_>>())?;
+        let record = Record { address, host_ports };
         self.records.write(&spec.pod, &record)?;
         held.last = next;
         held.pods.insert(spec.pod.clone(), record.clone());
@@ -318,6 +327,7 @@ impl Network {
         if self.mode == Mode::Loopback || !self.lock().pods.is_empty() {
             return;
         }
+        firewall::close(&self.marks);
         let removed = nftables::remove(&self.marks.table).and_then(|()| {
             let mut links = Links::open()?;
             let range = (self.range.network, self.range.length);
@@ -347,7 +357,8 @@ impl Connected {
     /// Keeps services and names up to date until it is dropped.
     pub async fn serve(&self, context: &reconcile::Context) {
         let teller = self.dns.teller();
-        tokio::join!(proxy::run(context, &self.network, &teller), self.dns.run());
+        let proxy = proxy::run(context, &self.network, &teller);
+        tokio::join!(proxy, self.dns.run(), firewall::keep_open(&self.network));
     }
 }
 

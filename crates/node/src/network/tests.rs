@@ -197,3 +197,47 @@ async fn services_lead_to_pods_by_rules() {
     network.remove_all();
     assert!(!nftables::exists(&network.marks.table).expect("it is known"));
 }
+
+/// Says that the test runs in a network of its own, where a firewall may be set up.
+const APART: &str = "SETPOINT_TEST_APART";
+
+/// As Docker sets it up.
+const DROP: &str = "ip link set lo up; iptables -P FORWARD DROP; exec \"$@\"";
+
+#[tokio::test]
+async fn behind_a_firewall() {
+    if std::env::var_os(APART).is_none() {
+        return;
+    }
+    let place = Place::open("firewall");
+    let network = &place.network;
+    let one = network.make(&spec("one")).await.expect("it is made");
+    let two = network.make(&spec("two")).await.expect("it is made");
+    serve(&one, 8080, "one");
+    firewall::open(&network.marks);
+    firewall::open(&network.marks);
+    assert_eq!(ask(Some(&two), (address(&one), 8080)).expect("an answer"), "one");
+    let rules = || {
+        let told = std::process::Command::new("iptables").args(["-S", "FORWARD"]).output();
+        String::from_utf8_lossy(&told.expect("iptables runs").stdout).into_owned()
+    };
+    assert_eq!(rules().matches(&network.marks.pods).count(), 2, "{}", rules());
+    network.remove_all();
+    assert_eq!(rules(), "-P FORWARD DROP\n", "what others set up stays");
+}
+
+/// Docker lets nothing be forwarded that is not its own; pods reach each other all the same.
+#[test]
+fn pods_reach_each_other_behind_the_firewall_of_docker() {
+    if !system::is_root() {
+        return;
+    }
+    let own = std::env::current_exe().expect("this program");
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--net", "sh", "-c", DROP, "sh"]).arg(own).env(APART, "1");
+    command.args(["--exact", "network::tests::behind_a_firewall", "--nocapture"]);
+    let ended = command.output().expect("unshare runs");
+    let said = String::from_utf8_lossy(&ended.stdout).into_owned();
+    let errors = String::from_utf8_lossy(&ended.stderr).into_owned();
+    assert!(ended.status.success() && said.contains("1 passed"), "{said}{errors}");
+}

@@ -3,6 +3,7 @@
 //!
 //! Upstream: pkg/kubelet/images/image_manager.go
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use tokio::time::Instant;
 
 use super::prepare::{self, SECRET};
 use super::worker::{Shared, say};
-use crate::image::{Found, ImageName, ImageStore, Keyring};
+use crate::image::{AGE_MIN, Found, ImageName, ImageStore, Keyring, PERIOD};
 use crate::register::MANAGER;
 use crate::runtime::Refusal;
 
@@ -22,6 +23,8 @@ pub const PULL_WAITS: &str = "ImagePullBackOff";
 const NEVER_PULLED: &str = "ErrImageNeverPull";
 const INVALID: &str = "InvalidImageName";
 const UNKNOWN: &str = "ImageInspectError";
+/// What is said where there is no room for an image.
+const FULL: &str = "no space left on device";
 /// Images that are pulled at the same time.
 pub const PULLS_MAX: usize = 4;
 /// How long it is said that a pull failed, before it is said that the next one waits.
@@ -104,6 +107,7 @@ async fn pull(
     let began = Instant::now();
     let pulled = match try_pull(store, name, &keyring(shared, pod).await).await {
         Ok(()) => find(store, name).await.and_then(|found| {
+            shared.garbage.pulled(name, shared.context.environment.now());
             let gone = || Refusal {
                 reason: PULL_FAILED,
                 message: format!("image {written:?} was pulled and is not there"),
@@ -113,6 +117,10 @@ async fn pull(
         Err(message) => {
             let told = format!("Failed to pull image {written:?}: {message}");
             say(shared, pod, Notice::warning("Failed", told)).await;
+            if message.contains(FULL) {
+                // The next try may find room.
+                collect(shared, store).await;
+            }
             Err(Refusal { reason: PULL_FAILED, message })
         }
     }?;
@@ -125,6 +133,23 @@ async fn pull(
     );
     say(shared, pod, Notice::normal("Pulled", message)).await;
     Ok(pulled)
+}
+
+/// Removes images that nobody uses from time to time, where room is short, until it is dropped.
+pub async fn collect_garbage(shared: &Shared) {
+    let Some(store) = shared.runtime.image_store() else { return };
+    loop {
+        tokio::time::sleep(PERIOD).await;
+        collect(shared, store).await;
+    }
+}
+
+async fn collect(shared: &Shared, store: &dyn ImageStore) {
+    let containers = shared.runtime.containers().into_values().flatten();
+    let names = containers.filter_map(|it| ImageName::parse(&it.image).ok());
+    let in_use: BTreeSet<String> = names.map(|name| name.full()).collect();
+    let now = shared.context.environment.now();
+    shared.garbage.collect(store, &in_use, (now, AGE_MIN)).await;
 }
 
 /// Tries all credentials that are for the image; the error is that of the last.

@@ -5,12 +5,13 @@ use std::io;
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 
+use reconcile::plan::Notice;
 use reconcile::{Name, Object};
 use serde_json::Value;
 
 use super::confinement;
 use super::prepare::directory;
-use super::worker::Shared;
+use super::worker::{Shared, say};
 use crate::agent::SERVICE;
 use crate::network::{DOMAIN, Mode, names};
 use crate::runtime::{ContainerSpec, Dns, HostPort, Mount, Refusal, SandboxSpec};
@@ -33,13 +34,33 @@ pub async fn make(shared: &Shared, pod: &Object) -> Result<(), Refusal> {
         reason: FAILED,
         message: format!("Failed to create pod sandbox: {why}"),
     };
-    let made = shared.runtime.sandbox(&spec(pod, dns.clone())).await;
+    let mut wanted = spec(pod, dns.clone());
+    if !shared.options.publish_container_ports {
+        wanted.host_ports.retain(|port| port.host_port != 0);
+    }
+    let made = shared.runtime.sandbox(&wanted).await;
     let sandbox = made.map_err(|refusal| refused(refusal.message))?;
     let addresses: Vec<String> = match sandbox.addresses[..] {
         [] => vec![shared.options.address.to_string()],
         ref own => own.iter().map(ToString::to_string).collect(),
     };
-    write_files(shared, pod, &addresses, &dns).map_err(|error| refused(error.to_string()))
+    write_files(shared, pod, &addresses, &dns).map_err(|error| refused(error.to_string()))?;
+    tell_of_ports(shared, pod, &wanted).await;
+    Ok(())
+}
+
+/// Says which ports of the machine were given to those that could be any.
+async fn tell_of_ports(shared: &Shared, pod: &Object, wanted: &SandboxSpec) {
+    let Some(network) = &shared.options.network else { return };
+    let given = network.network.ports_of(&pod.uid);
+    for (wanted, given) in wanted.host_ports.iter().zip(given) {
+        if wanted.host_port == 0 {
+            let (inner, protocol) = (wanted.container_port, &wanted.protocol);
+            let outer = given.host_port;
+            let message = format!("Port {inner}/{protocol} is port {outer} of the machine");
+            say(shared, pod, Notice::normal("Published", message)).await;
+        }
+    }
 }
 
 fn domain(shared: &Shared) -> &str {
@@ -127,7 +148,7 @@ fn spec(pod: &Object, dns: Dns) -> SandboxSpec {
         pod_name: pod.name.name.to_string(),
         hostname: hostname(pod),
         host_network: is_host_network(pod),
-        host_ports: host_ports(pod),
+        host_ports: if is_host_network(pod) { Vec::new() } else { host_ports(pod) },
         dns,
         sysctls: confinement::sysctls(&pod.value),
     }
@@ -145,6 +166,7 @@ pub fn is_host_network(pod: &Object) -> bool {
     pod.value["spec"]["hostNetwork"] == true
 }
 
+/// Those that it only names have 0.
 fn host_ports(pod: &Object) -> Vec<HostPort> {
     let list = |value: &Value| value.as_array().cloned().unwrap_or_default();
     let spec = &pod.value["spec"];
@@ -154,7 +176,7 @@ fn host_ports(pod: &Object) -> Vec<HostPort> {
     let of_port = |port: Value| {
         Some(HostPort {
             host_address: port["hostIP"].as_str().and_then(|text| text.parse().ok()),
-            host_port: number(&port["hostPort"]).filter(|port| *port != 0)?,
+            host_port: number(&port["hostPort"]).unwrap_or(0),
             container_port: number(&port["containerPort"])?,
             protocol: port["protocol"].as_str().unwrap_or("TCP").to_owned(),
         })
@@ -181,6 +203,6 @@ mod tests {
         assert!(!spec.host_network);
         let ports: Vec<_> =
             spec.host_ports.iter().map(|port| (port.host_port, &*port.protocol)).collect();
-        assert_eq!(ports, [(8080, "TCP"), (53, "UDP")]);
+        assert_eq!(ports, [(8080, "TCP"), (0, "TCP"), (53, "UDP")]);
     }
 }

@@ -16,8 +16,8 @@ use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 
 use crate::runtime::{
-    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
-    SandboxSpec, State,
+    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
+    START_MAX, Sandbox, SandboxSpec, State,
 };
 
 const BEHAVIOUR: &str = "BEHAVIOUR";
@@ -26,7 +26,7 @@ const BEHAVIOUR: &str = "BEHAVIOUR";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Fault {
     RefuseStart(Refusal),
-    /// The start never returns.
+    /// The start does nothing until it is given up.
     HangStart,
     /// Nothing ends it.
     HangStop,
@@ -175,7 +175,11 @@ impl PodRuntime for Fake {
     async fn start(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
         match self.fault(&spec.id) {
             Some(Fault::RefuseStart(refusal)) => return Err(refusal),
-            Some(Fault::HangStart) => std::future::pending().await,
+            Some(Fault::HangStart) => {
+                tokio::time::sleep(START_MAX).await;
+                let message = format!("it did not start within {} s", START_MAX.as_secs());
+                return Err(Refusal { reason: "RunContainerError", message });
+            }
             Some(Fault::HangStop) | None => {}
         }
         let program = spec.command.first().cloned().unwrap_or_default();

@@ -4,12 +4,15 @@
 pub mod logs;
 mod notify;
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::stream::BoxStream;
-use link::{DialRequest, Duplex, LogRequest, Missing, Node, Program, ProgramRequest};
+use link::{
+    DialRequest, Duplex, LogRequest, MachineAnswer, MachineRefusal, MachineRequest, Machines,
+    Missing, Node, Program, ProgramRequest,
+};
 
 use crate::runtime::{Container, ContainerId, PodRuntime};
 
@@ -18,6 +21,8 @@ pub struct Served {
     /// Its name.
     pub node: String,
     pub runtime: Arc<dyn PodRuntime>,
+    /// What runs virtual machines, as soon as something does.
+    pub machines: Arc<OnceLock<Arc<dyn Machines>>>,
 }
 
 impl Served {
@@ -58,5 +63,13 @@ impl Node for Served {
         let DialRequest { pod, address, port } = request;
         let dialled = self.runtime.dial(&pod, address.parse().ok(), port).await;
         dialled.map_err(|refusal| refusal.message)
+    }
+
+    async fn machine(&self, request: MachineRequest) -> Result<MachineAnswer, MachineRefusal> {
+        let none = || MachineRefusal {
+            code: 503,
+            message: format!("node {:?} runs no virtual machines", self.node),
+        };
+        self.machines.get().ok_or_else(none)?.ask(request).await
     }
 }

@@ -86,9 +86,14 @@ async fn forget_old(
     retention: Retention,
     environment: Arc<dyn Environment>,
 ) {
+    let mut thinned = Revision::ZERO;
     loop {
         tokio::time::sleep(retention.interval).await;
         let Some(memory) = memory.upgrade() else { return };
+        if let Some(thinning) = &retention.thinning {
+            let before = thinning.until(environment.now());
+            thinned = memory.state.thin_recent(thinned, before, thinning);
+        }
         let oldest = environment.now().minus(retention.age_max);
         if let Some(revision) = memory.state.newest_before(oldest) {
             memory.state.compact(revision.next().min(memory.state.head()));

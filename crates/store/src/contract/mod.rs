@@ -10,6 +10,7 @@ pub mod limits;
 pub mod model;
 pub mod reads;
 mod subject;
+pub mod thinning;
 pub mod watches;
 
 pub use subject::{Harness, Numbers, Subject, TestEnvironment, bytes, key};
@@ -180,6 +181,16 @@ macro_rules! store_contract {
                 history_older_than_memory_survives_reopening
                 a_long_history_is_given_in_stretches
             }
+            thinning {
+                of_old_churn_the_last_of_each_interval_is_left
+                a_change_after_churn_that_has_gone_tells_of_what_is_left
+                what_is_not_churn_stays_readable_at_every_revision
+                no_read_of_the_past_shows_what_came_later
+                the_live_state_and_its_preconditions_are_as_before
+                a_watch_over_churn_that_has_gone_has_no_gap
+                young_churn_stays
+                reads_while_churn_goes_are_right
+            }
             model {
                 a_random_history_equals_a_plain_map
                 a_random_history_with_little_memory_equals_a_plain_map
@@ -214,6 +225,7 @@ pub fn expect_complete(listed: &[&str]) {
         ("reads", include_str!("reads.rs")),
         ("watches", include_str!("watches.rs")),
         ("history", include_str!("history.rs")),
+        ("thinning", include_str!("thinning.rs")),
         ("model", include_str!("model.rs")),
     ];
     let written: Vec<String> = files

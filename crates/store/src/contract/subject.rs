@@ -105,6 +105,15 @@ impl Subject {
         *self.store.lock().unwrap_or_else(PoisonError::into_inner) = store;
     }
 
+    /// Begins again with other settings, before anything was written; also where nothing survives.
+    pub async fn begin_with(&self, retention: Retention) {
+        assert_eq!(self.revision(), Revision::ZERO, "nothing may be written yet");
+        self.store().close().await;
+        let store = self.harness.open(retention, self.environment.clone()).await;
+        let store = store.expect("the store must open");
+        *self.store.lock().unwrap_or_else(PoisonError::into_inner) = store;
+    }
+
     /// From now on almost nothing of the past is in memory, where there is another place for it.
     pub async fn forget_recent(&self) {
         self.reopen_with(Retention { recent_bytes_max: 1_500, ..self.retention }).await;

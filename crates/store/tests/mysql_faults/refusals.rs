@@ -109,13 +109,33 @@ async fn a_newer_format_is_refused_and_left_alone() {
     conn.query_drop("UPDATE setpoint_revision SET format = 7").await.unwrap();
     let error = try_open(&settings).await.err().unwrap();
     let expected = format!(
-        "mysql database {} has format 7, this program reads up to 1; use a newer setpoint",
+        "mysql database {} has format 7, this program reads up to 2; use a newer setpoint",
         settings.database
     );
     assert_eq!(message(&error), expected);
     let row: Option<(u64, u64, u32)> =
         conn.query_first("SELECT head, compacted, format FROM setpoint_revision").await.unwrap();
     assert_eq!(row, Some((1, 0, 7)));
+}
+
+#[tokio::test]
+async fn an_older_format_is_brought_up_to_date() {
+    let settings = shared();
+    let store = open(&settings).await;
+    let first = store.commit(put("a", "1", None)).await.unwrap().revision;
+    store.close().await;
+    let mut conn = connect(&settings).await;
+    let old = "ALTER TABLE setpoint_revision DROP COLUMN thinned; \
+               UPDATE setpoint_revision SET format = 1";
+    conn.query_drop(old).await.unwrap();
+    // Two at once, as when several processes are replaced.
+    let (one, other) = tokio::join!(try_open(&settings), try_open(&settings));
+    let (one, other) = (one.unwrap(), other.unwrap());
+    let second = one.commit(put("a", "2", Some(first))).await.unwrap().revision;
+    assert_eq!(other.get(&key("a"), None).await.unwrap().unwrap().modified, second);
+    let row: Option<(u32, u64)> =
+        conn.query_first("SELECT format, thinned FROM setpoint_revision").await.unwrap();
+    assert_eq!(row, Some((2, 0)));
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -8,7 +8,6 @@ mod examples;
 mod job_sets;
 mod oracles;
 mod rights;
-mod rows;
 mod schemas;
 mod simulation;
 mod train_jobs;

@@ -27,10 +27,14 @@ pub fn set(
     let mut cliques = Vec::new();
     let mut groups = Vec::new();
     let mut claims = Vec::new();
+    let before = predecessors(graph, parts);
     for one in parts {
         let count = replicas(&one.part);
-        let own: Vec<Value> =
+        let mut own: Vec<Value> =
             one.pods.iter().map(|pods| clique(graph, one, pods, (count, scheduler))).collect();
+        for clique in &mut own {
+            start_after(clique, before.get(one.part.name()).map_or(&[], Vec::as_slice));
+        }
         if is_group(&one.part) {
             groups.push(group(graph, one, &own, count));
         }
@@ -74,6 +78,28 @@ pub fn set(
         meta["annotations"] = annotations;
     }
     json!({"metadata": meta, "spec": spec})
+}
+
+/// The cliques that those of a component start after, by the component's name.
+fn predecessors<'a>(
+    graph: &'a Graph<'_>,
+    parts: &[Rendered<'_>],
+) -> BTreeMap<&'a str, Vec<String>> {
+    let cliques = |part: &Part<'_>| {
+        let one = parts.iter().find(|one| one.part.name() == part.name())?;
+        Some(one.pods.iter().map(|pods| name_of(part, pods)).collect())
+    };
+    let order = graph.start_order();
+    let pairs = order.windows(2).filter_map(|pair| Some((pair[1].name(), cliques(&pair[0])?)));
+    pairs.collect()
+}
+
+fn start_after(clique: &mut Value, names: &[String]) {
+    let mut all = list(&clique["spec"]["startsAfter"]).to_vec();
+    all.extend(names.iter().map(|name| json!(name)));
+    if !all.is_empty() {
+        clique["spec"]["startsAfter"] = json!(all);
+    }
 }
 
 /// Where pods are to be near each other.

@@ -99,6 +99,22 @@ fn components_are_cliques_and_many_pods_a_group() {
     assert_eq!(ready(&plan)["reason"], "some_resources_are_not_ready");
 }
 
+#[test]
+fn cliques_start_in_the_order_of_their_components() {
+    let order = |text: &str| {
+        let more = json!({"metadata": {"annotations": {names::START_ORDER: text}}});
+        let plan = planned(&graph(more), &observed(Found::default()), Gates::default());
+        created(&plan, POD_CLIQUE_SET)["spec"]["template"].clone()
+    };
+    let template = order("DECODE, frontend");
+    assert_eq!(template["cliqueStartupType"], "CliqueStartupTypeExplicit");
+    let after: Vec<&Value> =
+        list(&template["cliques"]).iter().map(|one| &one["spec"]["startsAfter"]).collect();
+    assert_eq!(after, [&json!(["decode-ldr", "decode-wkr"]), &Value::Null, &Value::Null]);
+    let template = order("Frontend,decode");
+    assert_eq!(template["cliques"][2]["spec"]["startsAfter"], json!(["frontend"]));
+}
+
 fn child(name: &str, replicas: i64, status: Value) -> (String, Arc<Object>) {
     let object = json!({"metadata": {"namespace": "ns", "name": name, "uid": name, "generation": 1},
         "spec": {"replicas": replicas}, "status": status});

@@ -26,6 +26,8 @@ use super::{MANAGER, Shared};
 
 /// How often a guest that answers is asked about itself.
 const GUEST: Duration = Duration::from_secs(60);
+/// And one that does not: it may still be starting.
+const GUEST_SILENT: Duration = Duration::from_secs(5);
 /// Whoever deletes an instance waits until its machine is gone.
 pub const FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
 
@@ -196,14 +198,20 @@ async fn tell(
     let hypervisor = &shared.options.hypervisor;
     let kind = hypervisor.kind().await;
     let guest = match (phase, pause) {
-        ("Running", None) => hypervisor.guest(&instance.uid).await.ok().flatten(),
-        _ => None,
+        ("Running", None) => hypervisor.guest(&instance.uid).await,
+        _ => Ok(None),
     };
+    // What changes inside a guest, nobody tells; and who does not answer yet may later.
+    let wake = match &guest {
+        Ok(None) => Wake::OnChange,
+        Ok(Some(_)) => Wake::After(GUEST),
+        Err(_) => Wake::After(GUEST_SILENT),
+    };
+    let guest = guest.ok().flatten();
     let seen = Seen { phase, reason, pause, machine, kind, guest: guest.as_ref() };
     let now = shared.context.environment.now();
     write(shared, instance, status::status(instance, &seen, now)).await?;
-    // What changes inside a guest, nobody tells.
-    Ok(guest.map_or(Wake::OnChange, |_| Wake::After(GUEST)))
+    Ok(wake)
 }
 
 async fn finish(
@@ -230,7 +238,8 @@ async fn finish(
     }
     // What is told is forgotten last: until then it can be told again.
     hypervisor.remove(&instance.uid).await.map_err(|error| error.chain())?;
-    Ok(Wake::OnChange)
+    // What was told before changes nothing now, and who waits for the end would wait for ever.
+    Ok(if is_told { Wake::After(Duration::ZERO) } else { Wake::OnChange })
 }
 
 async fn release(shared: &Shared, instance: &Object) -> Result<Wake, String> {
@@ -241,12 +250,13 @@ async fn release(shared: &Shared, instance: &Object) -> Result<Wake, String> {
     let patch = json!({"metadata": {"finalizers": left}});
     let target = Target::unchanged(INSTANCE, instance);
     match shared.requests().patch(&target, &patch).await {
-        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.said()),
+        Err(error) if !error.is_not_found() => Err(error.said()),
         _ => Ok(Wake::OnChange),
     }
 }
 
-/// Writes a status if it says something else; another's change in between means another look.
+/// Writes a status if it says something else. Another's change in between is a failure: what was to
+/// be told is told at the next look.
 async fn write(shared: &Shared, instance: &Object, status: Value) -> Result<(), String> {
     if instance.value["status"] == status {
         return Ok(());
@@ -255,7 +265,7 @@ async fn write(shared: &Shared, instance: &Object, status: Value) -> Result<(), 
     object["status"] = status;
     let target = Target::unchanged(INSTANCE, instance).part("status");
     match shared.requests().replace_by(&target, object).await {
-        Err(error) if !error.is_conflict() && !error.is_not_found() => Err(error.said()),
+        Err(error) if !error.is_not_found() => Err(error.said()),
         _ => Ok(()),
     }
 }

@@ -1,10 +1,12 @@
 //! What a worker does to containers: starts and stops them, with their hooks.
 
+use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use reconcile::plan::Notice;
 use reconcile::{Object, Wake};
+use tokio::sync::Semaphore;
 
 use super::Worker;
 use crate::image::Found;
@@ -13,6 +15,9 @@ use crate::pod::restart::between;
 use crate::pod::spec::{self, Spec};
 use crate::pod::{ephemeral, hooks, images, prepare, sandbox, termination};
 use crate::runtime::{ContainerId, Refusal};
+
+/// How long a start keeps others waiting, where many start at once.
+const PLACE_MAX: Duration = Duration::from_secs(2);
 
 impl Worker<'_> {
     /// Does what was decided. True if it changed what would be decided next.
@@ -158,10 +163,7 @@ impl Worker<'_> {
             }
         }
         sandbox::add_files(self.shared, pod, &mut container);
-        {
-            let _permit = self.shared.starts.acquire().await;
-            self.shared.runtime.start(&container).await?;
-        }
+        in_turn(&self.shared.starts, self.shared.runtime.start(&container)).await?;
         let hook = &spec.value["lifecycle"]["postStart"];
         if hook.is_object() {
             self.hooked.insert(container.id.clone());
@@ -224,6 +226,21 @@ impl Worker<'_> {
         let message = format!("error killing pod: {}", refusal.message);
         self.say(pod, Notice::warning("FailedKillPod", message)).await;
     }
+}
+
+/// Starts when there is room. One that takes long gives its place away: a runtime that hangs on
+/// some containers holds up no others.
+async fn in_turn(
+    places: &Semaphore,
+    start: impl Future<Output = Result<(), Refusal>>,
+) -> Result<(), Refusal> {
+    let place = places.acquire().await;
+    let mut start = pin!(start);
+    if let Ok(started) = tokio::time::timeout(PLACE_MAX, &mut start).await {
+        return started;
+    }
+    drop(place);
+    start.await
 }
 
 fn said_of_stop(name: &str, why: Why) -> String {

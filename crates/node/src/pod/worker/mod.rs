@@ -25,7 +25,7 @@ use super::restart::{Fate, fate};
 use super::spec;
 use super::{prepare, status};
 use crate::agent::Options;
-use crate::image::Found;
+use crate::image::{Found, Garbage};
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, PodRuntime, Refusal};
 use crate::simulated::POD;
@@ -42,6 +42,8 @@ pub struct Shared {
     pub starts: Semaphore,
     /// One for each image that is pulled.
     pub pulls: Semaphore,
+    /// What was pulled, and may go.
+    pub garbage: Garbage,
     pub ledger: Ledger,
     pub followers: Followers,
 }

@@ -254,6 +254,14 @@ impl Inner {
     }
 }
 
+/// What CRI-O says when what runs the program refuses it, which it asks here already.
+const PROGRAM_REFUSED: &str = "container create failed";
+
 fn failed(status: &Status) -> Refusal {
-    Refusal { reason: "CreateContainerError", message: status.message().to_owned() }
+    let message = status.message().to_owned();
+    let reason = match message.contains(PROGRAM_REFUSED) {
+        true => "RunContainerError",
+        false => "CreateContainerError",
+    };
+    Refusal { reason, message }
 }

@@ -1,6 +1,6 @@
 //! The images of the runtime.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 use async_trait::async_trait;
@@ -8,10 +8,11 @@ use async_trait::async_trait;
 use super::Inner;
 use super::client::is_missing;
 use super::messages::{
-    AuthConfig, ImageSpec, ImageStatusRequest, ImageStatusResponse, PullImageRequest,
-    PullImageResponse,
+    AuthConfig, Empty, ImageFsInfoResponse, ImageSpec, ImageStatusRequest, ImageStatusResponse,
+    PullImageRequest, PullImageResponse, RemoveImageRequest,
 };
-use crate::image::{Credentials, Found, ImageName, ImageStore};
+use crate::image::{Credentials, Found, ImageName, ImageStore, Usage};
+use crate::machine;
 
 #[async_trait]
 impl ImageStore for Inner {
@@ -24,7 +25,8 @@ impl ImageStore for Inner {
         let auth = who.map(|who| AuthConfig {
             username: who.user.clone(),
             password: who.password.clone(),
-            server_address: who.server.clone(),
+            // Said or not, they are for this image; said without a scheme they are for nobody.
+            server_address: String::new(),
             identity_token: who.identity_token.clone(),
         });
         let image = Some(ImageSpec { image: name.full() });
@@ -39,6 +41,18 @@ impl ImageStore for Inner {
         let loaded = self.load_archive(archive).await;
         self.look_at_images().await;
         loaded
+    }
+
+    async fn remove(&self, name: &ImageName) -> Result<(), String> {
+        let request = RemoveImageRequest { image: Some(ImageSpec { image: name.full() }) };
+        let removed = self.client.images("RemoveImage", request).await;
+        removed.map(|Empty {}| ()).map_err(|status| status.message().to_owned())
+    }
+
+    async fn usage(&self) -> Option<Usage> {
+        let info: ImageFsInfoResponse = self.client.images("ImageFsInfo", Empty {}).await.ok()?;
+        let place = info.image_filesystems.into_iter().find_map(|it| it.id)?;
+        machine::usage(Path::new(&place.mountpoint))
     }
 }
 
@@ -64,31 +78,60 @@ impl Inner {
 
     /// CRI has no words for archives: each runtime has a program of its own that reads them.
     pub async fn load_archive(&self, archive: &Path) -> Result<Vec<String>, String> {
-        if self.answer.name != "containerd" {
-            return Err(format!(
-                "{} takes no archives over its socket; copy {} into its storage with skopeo",
-                self.answer.name,
-                archive.display()
-            ));
+        match self.answer.name {
+            "containerd" => {
+                let mut command = Command::new("ctr");
+                command.arg("--address").arg(&self.client.socket).args(["--namespace", "k8s.io"]);
+                command.args(["images", "import", "--all-platforms"]).arg(archive);
+                // `unpacking NAME (DIGEST)...done`
+                load_with(command, "ctr, which comes with containerd", "unpacking ").await
+            }
+            _ => {
+                let (root, driver) = self.storage().await?;
+                let mut command = Command::new("podman");
+                command.arg("--root").arg(root).arg("--storage-driver").arg(driver);
+                command.args(["load", "--quiet", "--input"]).arg(archive);
+                load_with(command, "podman, which reads archives for CRI-O", "Loaded image: ").await
+            }
         }
-        let mut command = Command::new("ctr");
-        command.arg("--address").arg(&self.client.socket).args(["--namespace", "k8s.io"]);
-        command.args(["images", "import", "--all-platforms"]).arg(archive);
-        command.stdin(Stdio::null());
-        let ended = tokio::task::spawn_blocking(move || command.output()).await;
-        let ended = ended
-            .map_err(|error| error.to_string())?
-            .map_err(|error| format!("could not run ctr, which comes with containerd: {error}"))?;
-        let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
-        if !ended.status.success() {
-            return Err(said(&ended.stderr));
-        }
-        // `unpacking NAME (DIGEST)...done`
-        let text = said(&ended.stdout);
-        let names = text.lines().filter_map(|line| {
-            let name = line.strip_prefix("unpacking ")?.split(' ').next()?;
-            Some(name.to_owned())
-        });
-        Ok(names.collect())
     }
+
+    /// Where CRI-O keeps images, which is where Podman would; and how.
+    async fn storage(&self) -> Result<(PathBuf, String), String> {
+        let info: ImageFsInfoResponse = self
+            .client
+            .images("ImageFsInfo", Empty {})
+            .await
+            .map_err(|it| it.message().to_owned())?;
+        let place = info.image_filesystems.into_iter().find_map(|it| it.id);
+        let place = PathBuf::from(place.unwrap_or_default().mountpoint);
+        // `ROOT/DRIVER-images`
+        let driver = place.file_name().and_then(|name| name.to_str()?.strip_suffix("-images"));
+        match (place.parent(), driver) {
+            (Some(root), Some(driver)) => Ok((root.to_owned(), driver.to_owned())),
+            _ => Err(format!(
+                "{} does not tell where it keeps images; copy them there with skopeo",
+                self.answer.name
+            )),
+        }
+    }
+}
+
+/// Runs a program that reads an archive; the names that it says it found.
+async fn load_with(mut command: Command, what: &str, begin: &str) -> Result<Vec<String>, String> {
+    command.stdin(Stdio::null());
+    let ended = tokio::task::spawn_blocking(move || command.output()).await;
+    let ended = ended
+        .map_err(|error| error.to_string())?
+        .map_err(|error| format!("could not run {what}: {error}"))?;
+    let said = |bytes: &[u8]| String::from_utf8_lossy(bytes).trim().to_owned();
+    if !ended.status.success() {
+        return Err(said(&ended.stderr));
+    }
+    let text = said(&ended.stdout);
+    let names = text.lines().filter_map(|line| {
+        let name = line.strip_prefix(begin)?.split(' ').next()?;
+        Some(name.to_owned())
+    });
+    Ok(names.collect())
 }

@@ -8,6 +8,7 @@
 //! streams.rs    programs beside containers       spdy.rs      how the runtime streams them
 //! cni.rs        a plugin that leaves the network of pods to us
 //! archive.rs    the image of sandboxes, made here  logs.rs  output that has become too large
+//! played/       CRI-O for tests: a server that records what it is asked, and runs processes
 //! ```
 //!
 //! What there is, is what the runtime tells; nothing is kept here but that. Ours is what carries
@@ -22,6 +23,8 @@ mod images;
 mod logs;
 mod look;
 mod messages;
+#[cfg(test)]
+mod played;
 mod sandbox;
 mod spdy;
 mod streams;

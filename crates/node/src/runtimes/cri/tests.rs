@@ -1,4 +1,4 @@
-//! Real containerd, private to each test.
+//! Real containerd, private to each test, and CRI-O as it is played.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,6 +7,8 @@ use link::Streams;
 use servers::Containerd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
+use super::messages::{CreateContainerRequest, RunPodSandboxRequest};
+use super::played::{CriO, IMAGE_ID, PAUSE, VERSION};
 use super::{Cri, Options};
 use crate::contract::{self, IMAGE, PATIENCE, ended, has_written, shell};
 use crate::image::ImageName;
@@ -181,4 +183,153 @@ async fn until(holds: impl Fn() -> bool) {
         }
     };
     tokio::time::timeout(PATIENCE, look).await.expect("it must come to be");
+}
+
+/// CRI-O as it is played, and where.
+struct PlayedWorld {
+    crio: CriO,
+    directory: std::path::PathBuf,
+}
+
+impl PlayedWorld {
+    fn start(name: &str) -> PlayedWorld {
+        let name = format!("setpoint-crio-{}-{name}", std::process::id());
+        let directory = std::env::temp_dir().join(name);
+        let _ = std::fs::remove_dir_all(&directory);
+        let crio = CriO::start(&directory.join("crio"));
+        PlayedWorld { crio, directory }
+    }
+
+    fn options(&self) -> Options {
+        Options {
+            socket: self.crio.socket.clone(),
+            directory: self.directory.join("node"),
+            cluster: "test".to_owned(),
+            start_max: START_MAX,
+            network: None,
+        }
+    }
+
+    async fn open(&self) -> Arc<dyn PodRuntime> {
+        Arc::new(Cri::open(self.options()).await.expect("it answers"))
+    }
+}
+
+impl Drop for PlayedWorld {
+    fn drop(&mut self) {
+        let _ = std::fs::remove_dir_all(&self.directory);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cri_o_as_it_is_played_fulfils_the_contract() {
+    let world = PlayedWorld::start("contract");
+    contract::check(&|| Box::pin(world.open())).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_cri_o_does_in_its_own_way_is_understood() {
+    let world = PlayedWorld::start("own");
+    let answer = super::ask(&world.crio.socket).await.expect("it answers");
+    assert_eq!((answer.name, answer.version.as_str()), ("cri-o", VERSION));
+    let runtime = world.open().await;
+    assert_eq!((runtime.name(), runtime.version().as_str()), ("cri-o", VERSION));
+    // The image of sandboxes was not there: it was made, and put where CRI-O looks for it.
+    let store = runtime.image_store().expect("it has images");
+    let pause = store.find(&ImageName::parse(PAUSE).unwrap()).await.unwrap();
+    assert!(pause.is_some_and(|found| !found.id.is_empty()));
+    let shell_image = store.find(&ImageName::parse(IMAGE).unwrap()).await.unwrap().unwrap();
+    assert_eq!((shell_image.id.as_str(), shell_image.reference.as_str()), (IMAGE_ID, IMAGE_ID));
+    let missing = ImageName::parse("setpoint.test/missing:1").unwrap();
+    assert_eq!(store.find(&missing).await, Ok(None));
+    let error = store.pull(&missing, None).await.expect_err("nobody is there");
+    assert!(error.contains("docker://setpoint.test/missing:1"), "{error}");
+    world.crio.deeds();
+
+    let spec = shell("asked", "echo on; sleep 100");
+    runtime.start(&spec).await.expect("it starts");
+    has_written(&runtime, &spec.id, "on").await;
+    let made: RunPodSandboxRequest = world.crio.last("RunPodSandbox");
+    let made = made.config.unwrap();
+    let metadata = made.metadata.clone().unwrap();
+    assert_eq!(
+        (&*metadata.name, &*metadata.namespace, &*metadata.uid),
+        ("asked", "default", "asked")
+    );
+    assert_eq!(made.labels["io.kubernetes.pod.uid"], "asked");
+    let asked: CreateContainerRequest = world.crio.last("CreateContainer");
+    let config = asked.config.unwrap();
+    assert_eq!(config.image.unwrap().image, IMAGE);
+    assert_eq!(
+        (&*config.log_path, config.labels["k3.container-name"].as_str()),
+        ("main/0.log", "k8s_default_asked_main")
+    );
+    // A second process of ours finds it, and asks for nothing to be made.
+    let expected = ["RunPodSandbox", "CreateContainer", "StartContainer"];
+    assert_eq!(world.crio.deeds(), expected);
+    drop(runtime);
+    let runtime = world.open().await;
+    runtime.start(&spec).await.expect("it runs");
+    let found = runtime.of_pod("asked");
+    assert!(found[0].is_running());
+    assert_eq!(found[0].image_id, IMAGE_ID);
+    assert_eq!(world.crio.deeds(), [] as [&str; 0]);
+    // Its monitor writes times with a zone, which are read.
+    let log = std::fs::read_to_string(runtime.log(&spec.id)).unwrap();
+    let time = log.split(' ').next().unwrap();
+    assert!(time.ends_with("+00:00"), "{log}");
+    assert!(time.parse::<k8s_openapi::jiff::Timestamp>().is_ok(), "{log}");
+    runtime.stop(&spec.id, Duration::ZERO).await.unwrap();
+    runtime.remove_pod("asked").await;
+    assert_eq!(world.crio.deeds(), ["StopContainer", "StopPodSandbox", "RemovePodSandbox"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_cri_o_that_lacks_something_is_told_what() {
+    let world = PlayedWorld::start("lacks");
+    world.crio.state.lock().is_unconnected = true;
+    // Pods that share the network of the machine need no plugin.
+    let runtime = world.open().await;
+    let absent =
+        ContainerSpec { image: "setpoint.test/none:1".to_owned(), ..shell("absent", "true") };
+    let refusal = runtime.start(&absent).await.expect_err("there is no image");
+    assert_eq!(refusal.reason, "CreateContainerError");
+    assert!(refusal.message.contains("image not known"), "{refusal}");
+    runtime.remove_pod("absent").await;
+    assert!(runtime.containers().is_empty());
+    // It goes, and what was known of it stays known.
+    let spec = shell("lives", "echo on; sleep 100");
+    runtime.start(&spec).await.expect("it starts");
+    std::fs::rename(&world.crio.socket, world.directory.join("away")).unwrap();
+    drop(runtime);
+    assert!(Cri::open(world.options()).await.is_err());
+    std::fs::rename(world.directory.join("away"), &world.crio.socket).unwrap();
+    let runtime = world.open().await;
+    assert!(runtime.of_pod("lives")[0].is_running());
+    runtime.stop(&spec.id, Duration::ZERO).await.unwrap();
+    runtime.remove_pod("lives").await;
+}
+
+/// Where CRI-O runs on this machine, it is asked to do the same as when it is played.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cri_o_fulfils_the_contract_where_it_runs() {
+    let socket = std::path::Path::new("/run/crio/crio.sock");
+    if super::ask(socket).await.is_err() {
+        return;
+    }
+    let directory = std::env::temp_dir().join(format!("setpoint-crio-{}", std::process::id()));
+    let options = Options {
+        socket: socket.to_owned(),
+        directory: directory.join("node"),
+        cluster: format!("test-{}", std::process::id()),
+        start_max: START_MAX,
+        network: None,
+    };
+    let archive = servers::shell_archive(&directory.join("image"), (IMAGE, "")).unwrap();
+    let images = super::images(socket).await.unwrap();
+    images.load(&archive).await.expect("the image is loaded");
+    let open =
+        || async { Arc::new(Cri::open(options.clone()).await.unwrap()) as Arc<dyn PodRuntime> };
+    contract::check(&|| Box::pin(open())).await;
+    let _ = std::fs::remove_dir_all(directory);
 }

@@ -231,7 +231,7 @@ fn bind(source: &std::path::Path, mount: &Mount) -> Value {
 
 impl Engine {
     /// Docker's containers have what it has itself; Podman asks for more than it may.
-    fn ulimits(&self) -> Value {
+    pub fn ulimits(&self) -> Value {
         if !self.is_podman {
             return json!([]);
         }

@@ -12,7 +12,8 @@ use hyper::body::Incoming;
 use serde_json::{Value, json};
 
 use super::client::{Client, Error, encode};
-use crate::image::{Credentials, Found, ImageName, ImageStore};
+use crate::image::{Credentials, Found, ImageName, ImageStore, Usage};
+use crate::machine;
 use crate::runtime::Image;
 use crate::runtimes::pause;
 
@@ -61,6 +62,16 @@ impl ImageStore for Images {
         };
         lines(answer.map_err(|error| error.message)?, noted).await?;
         Ok(names)
+    }
+
+    async fn remove(&self, name: &ImageName) -> Result<(), String> {
+        let removed = self.client.delete(&format!("/images/{}", name.full())).await;
+        removed.map_err(|error| error.message)
+    }
+
+    async fn usage(&self) -> Option<Usage> {
+        let info = self.client.get("/info").await.ok()?;
+        machine::usage(Path::new(info["DockerRootDir"].as_str()?))
     }
 }
 

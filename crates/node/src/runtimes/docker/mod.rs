@@ -15,6 +15,7 @@ mod images;
 mod logs;
 mod machine;
 mod sandbox;
+pub mod service;
 mod start;
 mod streams;
 mod tasks;

@@ -11,7 +11,7 @@
 
 mod attach;
 mod capabilities;
-mod cgroups;
+pub(crate) mod cgroups;
 mod credentials;
 mod filter;
 mod launch;

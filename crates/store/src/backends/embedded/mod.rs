@@ -38,7 +38,7 @@ pub use log::Tuning;
 use recover::Recovered;
 use segment::FrameBuilder;
 use sequencer::{NextSegment, QUEUE_MAX, Request, Sequencer, Stopped};
-use thin::Thinned;
+use thin::{Gate, Rule, Thinned};
 
 /// How many readers of old history may work at once.
 const OLDER_READERS_MAX: usize = 2;
@@ -79,14 +79,40 @@ pub fn open_inline(
     environment: Arc<dyn Environment>,
     tuning: Tuning,
 ) -> Result<Arc<dyn Store>, Error> {
-    let opened = Opened::open(disk, retention, environment, tuning)?;
-    let keeper = Keeper::inline(opened.files.clone());
-    let parts = opened.parts(keeper);
-    let embedded = Embedded {
-        writer: Writer::Inline(Box::new(Mutex::new(Some(parts.sequencer)))),
-        ..parts.embedded
-    };
-    Ok(Arc::new(Replica::new(Arc::new(embedded))))
+    Inline::open(disk, retention, environment, tuning).map(|inline| inline.store)
+}
+
+/// A store whose background work is done when it is asked for. For simulation.
+#[cfg(feature = "testing")]
+pub struct Inline {
+    pub store: Arc<dyn Store>,
+    embedded: Arc<Embedded>,
+}
+
+#[cfg(feature = "testing")]
+impl Inline {
+    pub fn open(
+        disk: Arc<dyn Disk>,
+        retention: Retention,
+        environment: Arc<dyn Environment>,
+        tuning: Tuning,
+    ) -> Result<Inline, Error> {
+        let opened = Opened::open(disk, retention, environment, tuning)?;
+        let keeper = Keeper::inline(opened.files.clone());
+        let parts = opened.parts(keeper);
+        let embedded = Arc::new(Embedded {
+            writer: Writer::Inline(Box::new(Mutex::new(Some(parts.sequencer)))),
+            ..parts.embedded
+        });
+        Ok(Inline { store: Arc::new(Replica::new(embedded.clone())), embedded })
+    }
+
+    /// Thins out the segments that are older than a time; answers how many bytes that freed.
+    pub fn thin(&self, thinning: &Thinning, before: Timestamp) -> Result<u64, Error> {
+        let Embedded { files, state, thinning: gate, .. } = &*self.embedded;
+        let rule = Rule { thinning: *thinning, before, gate };
+        thin::thin(files, state, &rule, &mut Thinned::default())
+    }
 }
 
 /// A directory that was recovered, before anything runs.
@@ -156,6 +182,7 @@ impl Opened {
             writer: Writer::Gone,
             older_readers: Semaphore::new(OLDER_READERS_MAX),
             tasks: Tasks::default(),
+            thinning: Gate::default(),
         };
         Parts { sequencer, embedded }
     }
@@ -186,6 +213,7 @@ struct Embedded {
     writer: Writer,
     older_readers: Semaphore,
     tasks: Tasks,
+    thinning: Gate,
 }
 
 enum Writer {
@@ -268,6 +296,9 @@ impl Backend for Embedded {
 
     async fn close(&self) {
         self.tasks.stop().await;
+        // A thread may still write a segment; whoever opens the directory next must find it whole.
+        let gate = self.thinning.clone();
+        let _ = tokio::task::spawn_blocking(move || gate.close()).await;
         let (reply, answer) = oneshot::channel();
         if self.send(Request::Close { reply }).await.is_ok() {
             let _ = answer.await;
@@ -282,13 +313,14 @@ fn unanswered() -> Error {
 
 /// Thins out old segments, on a thread where that may take its time.
 async fn thin_out(
-    files: Arc<Files>,
+    embedded: Arc<Embedded>,
     thinning: Thinning,
     before: Timestamp,
     mut thinned: Thinned,
 ) -> Thinned {
     let work = move || {
-        match thin::thin(&files, &thinning, before, &mut thinned) {
+        let Embedded { files, state, thinning: gate, .. } = &*embedded;
+        match thin::thin(files, state, &Rule { thinning, before, gate }, &mut thinned) {
             Ok(0) => {}
             Ok(bytes) => tracing::debug!(bytes, "thinned out old history"),
             Err(error) => tracing::warn!(%error, "old history could not be thinned out"),
@@ -310,7 +342,7 @@ async fn forget_old(
         let Some(embedded) = embedded.upgrade() else { return };
         if let Some(thinning) = retention.thinning {
             let before = environment.now().minus(thinning.after);
-            thinned = thin_out(embedded.files.clone(), thinning, before, thinned).await;
+            thinned = thin_out(embedded.clone(), thinning, before, thinned).await;
         }
         let oldest = environment.now().minus(retention.age_max);
         let by_file = embedded.files.catalog().window_start(oldest, retention.bytes_max);

@@ -3,11 +3,13 @@
 //! Revisions stay without gaps: a record whose writes are gone is kept with who made it and when.
 
 use std::collections::HashSet;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use super::files::{Covered, Files};
 use super::segment::{FrameBuilder, FrameReader, Item, Next, Segment};
+use crate::state::State;
 use crate::thinning::{Seen, Thinning, superfluous};
-use crate::{Error, Timestamp};
+use crate::{Error, Revision, Timestamp};
 
 /// A segment is written again only if this part of it goes.
 const GAIN_PARTS: u64 = 8;
@@ -18,17 +20,45 @@ const FRAME_BYTES: usize = 1 << 20;
 #[derive(Default)]
 pub(super) struct Thinned(HashSet<u64>);
 
+/// What is to go, and while it may.
+pub(super) struct Rule<'a> {
+    pub thinning: Thinning,
+    /// Only what was written before.
+    pub before: Timestamp,
+    pub gate: &'a Gate,
+}
+
+/// Held while a segment is written; nobody passes when it is closed.
+#[derive(Clone, Default)]
+pub(super) struct Gate(Arc<Mutex<Closed>>);
+
+#[derive(Default)]
+struct Closed(bool);
+
+impl Gate {
+    fn enter(&self) -> Option<MutexGuard<'_, Closed>> {
+        let closed = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        (!closed.0).then_some(closed)
+    }
+
+    /// Waits for whoever is inside.
+    pub fn close(&self) {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).0 = true;
+    }
+}
+
 /// Thins the segments that are all older than a time. Answers how many bytes that freed.
 pub(super) fn thin(
     files: &Files,
-    thinning: &Thinning,
-    before: Timestamp,
+    state: &State,
+    rule: &Rule<'_>,
     thinned: &mut Thinned,
 ) -> Result<u64, Error> {
-    let old = old_segments(files, before, thinned);
+    let old = old_segments(files, rule.before, thinned);
     let mut freed = 0;
     for covered in old {
-        freed += thin_segment(files, thinning, covered)?;
+        let Some(_inside) = rule.gate.enter() else { break };
+        freed += thin_segment(files, state, &rule.thinning, covered)?;
         thinned.0.insert(covered.index);
     }
     Ok(freed)
@@ -43,7 +73,12 @@ fn old_segments(files: &Files, before: Timestamp, thinned: &Thinned) -> Vec<Cove
     old.filter(|covered| !thinned.0.contains(&covered.index)).collect()
 }
 
-fn thin_segment(files: &Files, thinning: &Thinning, covered: Covered) -> Result<u64, Error> {
+fn thin_segment(
+    files: &Files,
+    state: &State,
+    thinning: &Thinning,
+    covered: Covered,
+) -> Result<u64, Error> {
     // Held while reading, so that it is not removed meanwhile.
     let catalog = files.catalog();
     if !catalog.segments.iter().any(|one| one.index == covered.index) {
@@ -51,16 +86,9 @@ fn thin_segment(files: &Files, thinning: &Thinning, covered: Covered) -> Result<
     }
     let (segment, _) = Segment::open(&*files.disk, covered.index, Some(files.store))?;
     let mut items = read(&segment)?;
+    let snapshots = catalog.snapshots.clone();
     drop(catalog);
-    let mut writes = Vec::new();
-    for item in &items {
-        let Item::Commit(record) = item else { continue };
-        let seen =
-            |write| Seen { time: record.provenance.time, key: key(write), value: value(write) };
-        writes.extend(record.writes.iter().map(seen));
-    }
-    let gone = superfluous(&writes, thinning);
-    drop(writes);
+    let gone = churn(&items, &snapshots, thinning);
     if !gone.contains(&true) {
         return Ok(0);
     }
@@ -74,16 +102,31 @@ fn thin_segment(files: &Files, thinning: &Thinning, covered: Covered) -> Result<
     if size + segment.size / GAIN_PARTS > segment.size {
         return Ok(0);
     }
+    let last = items.iter().rev().find_map(|item| match item {
+        Item::Commit(record) => Some(record.revision),
+        Item::Compact(_) => None,
+    });
+    // Before the file changes: whoever reads both must find them alike, or learn that they differ.
+    state.forget_thinned(last.unwrap_or_default());
     replace(files, &segment, &bytes)?;
     Ok(segment.size - size)
 }
 
-fn key(write: &crate::record::Write) -> &crate::Key {
-    &write.key
-}
-
-fn value(write: &crate::record::Write) -> Option<&bytes::Bytes> {
-    write.value.as_ref()
+/// For each write of a segment, whether it may go.
+fn churn(items: &[Item], snapshots: &[Revision], thinning: &Thinning) -> Vec<bool> {
+    let mut writes = Vec::new();
+    for item in items {
+        let Item::Commit(record) = item else { continue };
+        // A snapshot holds what was last written before it, and the store is opened from there:
+        // what it holds must not come from a write that is missing.
+        let era = snapshots.partition_point(|snapshot| *snapshot < record.revision);
+        let time = record.provenance.time;
+        for write in &record.writes {
+            let (key, value) = (&write.key, write.value.as_ref());
+            writes.push(Seen { time, era, key, before: None, value });
+        }
+    }
+    superfluous(&writes, thinning)
 }
 
 fn read(segment: &Segment) -> Result<Vec<Item>, Error> {

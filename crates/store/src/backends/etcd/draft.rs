@@ -23,7 +23,7 @@ use super::undo::{self, Logged, Undo};
 const PART_BYTES: usize = 1 << 20;
 
 /// What a change costs the server besides its key and value, roughly.
-const CHANGE_OVERHEAD_BYTES: usize = 256;
+pub const CHANGE_OVERHEAD_BYTES: usize = 256;
 
 /// A commit, ready to be sent.
 pub struct Draft {
@@ -195,7 +195,7 @@ mod tests {
 
     fn fit_with(commit: &Commit, written: usize) -> Result<Draft, Error> {
         let layout = Layout::new(&"p".repeat(64)).unwrap();
-        let id = Id { time: 1, bytes: 2, random: 3 };
+        let id = Id { time: 1, bytes: 2, random: 3, of: None };
         let material = Material { layout: &layout, commit, epoch: Some(1), id };
         fit(material, vec![0; written].into())
     }

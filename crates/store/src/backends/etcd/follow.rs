@@ -99,7 +99,6 @@ async fn ended(shared: &Shared, response: &WatchResponse) -> Option<End> {
 
 fn publish(shared: &Shared, mirror: &Mirror, taken: Taken) {
     let mut known = shared.known();
-    known.applied = mirror.position;
     taken.epochs.iter().for_each(|epoch| known.epochs.raise(epoch));
     for (revision, source) in taken.journal {
         known.journal.insert(revision, source);
@@ -112,11 +111,15 @@ fn publish(shared: &Shared, mirror: &Mirror, taken: Taken) {
     if !taken.batches.is_empty() {
         shared.state.publish(mirror.tree.clone(), taken.batches);
     }
+    if let Some(thinned) = taken.thinned {
+        shared.state.forget_thinned(thinned);
+    }
     if let Some(compacted) = taken.compacted {
         shared.state.compact(compacted.min(shared.state.head()));
     }
     // After the compaction: whoever misses an entry must find that it is compacted.
     let mut known = shared.known();
+    known.applied = mirror.position;
     known.compacted = known.compacted.max(taken.compacted.unwrap_or_default());
     if !taken.deleted.is_empty() {
         let compacted = known.compacted;

@@ -20,6 +20,7 @@ use super::failure;
 use super::journal::Source;
 use super::layout::Id;
 use super::messages::{RangeRequest, TxnRequest, range as range_op};
+use super::thin;
 use super::undo::{self, Kind, Logged, Undo, Written};
 
 /// How much of an answer is kept; the newest changes are left for the next call.
@@ -28,9 +29,46 @@ const ANSWER_BYTES_MAX: u64 = 64 << 20;
 const GROUP_ENTRIES_MAX: usize = 100;
 const GROUP_BYTES_MAX: u64 = 4 << 20;
 const READ_DEADLINE: Duration = Duration::from_secs(10);
+/// How long the follower may take to see what is known to be there, and how often it is asked.
+const SHOW_DEADLINE: Duration = Duration::from_secs(5);
+const SHOW_PAUSE: Duration = Duration::from_millis(5);
 
 /// The changes of a range after one revision, up to another that the state can reconstruct.
 pub async fn older(
+    shared: &Shared,
+    range: &KeyRange,
+    after: Revision,
+    to: Revision,
+) -> Result<Changes, Error> {
+    loop {
+        let seen = shared.known().applied;
+        let changes = walk_back(shared, range, after, to).await;
+        if !matches!(changes, Err(Error::Compacted { .. })) {
+            return changes;
+        }
+        // Log entries that were taken for others meanwhile look like lost ones.
+        let thinned = thin::last_written(shared).await.map_err(|status| {
+            failure::unavailable(&shared.client, "read the history from", status)
+        })?;
+        if thinned <= seen || !is_shown(shared, thinned).await {
+            return changes;
+        }
+    }
+}
+
+/// Waits until the follower has seen a revision of etcd.
+async fn is_shown(shared: &Shared, revision: Revision) -> bool {
+    let deadline = Instant::now() + SHOW_DEADLINE;
+    while shared.known().applied < revision {
+        if Instant::now() > deadline {
+            return false;
+        }
+        tokio::time::sleep(SHOW_PAUSE).await;
+    }
+    true
+}
+
+async fn walk_back(
     shared: &Shared,
     range: &KeyRange,
     after: Revision,
@@ -109,16 +147,19 @@ fn groups(entries: &[(Revision, Id)]) -> Vec<&[(Revision, Id)]> {
     groups
 }
 
-enum Unreadable {
+pub enum Unreadable {
     /// An entry is not there, or is not one.
     Gone,
     Failed(Status),
 }
 
-type Read = (Revision, Logged, Vec<Written>);
+pub type Read = (Revision, Logged, Vec<Written>);
 
 /// Reads log entries. Those that were given up are left out: nothing happened at their revision.
-async fn read_group(shared: &Shared, group: &[(Revision, Id)]) -> Result<Vec<Read>, Unreadable> {
+pub async fn read_group(
+    shared: &Shared,
+    group: &[(Revision, Id)],
+) -> Result<Vec<Read>, Unreadable> {
     let keys = group.iter().map(|(_, id)| shared.layout.log(*id)).collect();
     let values = read_keys(shared, keys).await?;
     let mut read = Vec::with_capacity(group.len());

@@ -75,6 +75,13 @@ impl Journal {
         entries.map(|(revision, source)| (*revision, *source)).collect()
     }
 
+    /// The entries after a revision that were made before a time, in order.
+    pub fn older_than(&self, after: Revision, time: Timestamp) -> Vec<(Revision, Source)> {
+        let later = self.revisions.range(after.next()..);
+        let older = later.take_while(|(_, source)| source.time() < time);
+        older.map(|(revision, source)| (*revision, *source)).collect()
+    }
+
     pub fn contains(&self, id: Id) -> bool {
         self.revisions.values().any(|source| *source == Source::Logged(id))
     }
@@ -102,14 +109,14 @@ impl Journal {
 }
 
 impl Source {
-    fn bytes(self) -> u64 {
+    pub fn bytes(self) -> u64 {
         match self {
             Source::Logged(id) => id.bytes.into(),
             Source::Foreign { .. } => FOREIGN_BYTES.into(),
         }
     }
 
-    fn time(self) -> Timestamp {
+    pub fn time(self) -> Timestamp {
         match self {
             Source::Logged(id) => Timestamp(i64::try_from(id.time).unwrap_or(i64::MAX)),
             Source::Foreign { seen } => seen,
@@ -124,7 +131,7 @@ mod tests {
     use super::*;
 
     fn logged(time: u64, bytes: u32) -> Source {
-        Source::Logged(Id { time, bytes, random: time })
+        Source::Logged(Id { time, bytes, random: time, of: None })
     }
 
     fn journal() -> Journal {

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! {prefix}/registry/KEY           an entry, with its raw value
+//! {prefix}/setpoint/churn         up to where it was taken out of the log, see `thin.rs`
 //! {prefix}/setpoint/compacted     the oldest revision whose history is kept
 //! {prefix}/setpoint/epoch/GROUP   the newest term of a group of leaders
 //! {prefix}/setpoint/format        the version of this layout
@@ -17,7 +18,7 @@ use std::fmt;
 
 use bytes::Bytes;
 
-use crate::{Error, Key, Timestamp};
+use crate::{Error, Key, Revision, Timestamp};
 
 use super::messages::RangeRequest;
 
@@ -53,6 +54,8 @@ pub struct Id {
     pub time: u64,
     pub bytes: u32,
     pub random: u64,
+    /// The revision that it tells of, where it took the place of the commit's own entry.
+    pub of: Option<Revision>,
 }
 
 /// Keys from a first one up to, but not including, an end.
@@ -94,6 +97,10 @@ impl Layout {
 
     pub fn head(&self) -> Bytes {
         self.own("head")
+    }
+
+    pub fn thinned(&self) -> Bytes {
+        self.own("churn")
     }
 
     pub fn log(&self, id: Id) -> Bytes {
@@ -160,24 +167,38 @@ impl Layout {
 impl Id {
     pub fn new(time: Timestamp, bytes: usize, random: u64) -> Id {
         let time = u64::try_from(time.0).unwrap_or(0);
-        Id { time, bytes: u32::try_from(bytes).unwrap_or(u32::MAX), random }
+        Id { time, bytes: 0, random, of: None }.sized(bytes, random)
+    }
+
+    /// The same for another size.
+    pub fn sized(self, bytes: usize, random: u64) -> Id {
+        Id { bytes: u32::try_from(bytes).unwrap_or(u32::MAX), random, ..self }
     }
 
     fn parse(text: &str) -> Option<Id> {
         let mut parts = text.split('-');
-        let mut number = |digits: usize| {
-            let part = parts.next().filter(|part| part.len() == digits)?;
+        let parse = |part: &str, digits: usize| {
+            let part = Some(part).filter(|part| part.len() == digits)?;
             u64::from_str_radix(part, 16).ok()
         };
+        let mut number = |digits: usize| parse(parts.next()?, digits);
         let (time, bytes, random) = (number(16)?, number(8)?, number(16)?);
         let bytes = u32::try_from(bytes).ok()?;
-        parts.next().is_none().then_some(Id { time, bytes, random })
+        let of = match parts.next() {
+            Some(part) => Some(Revision(parse(part, 16)?)),
+            None => None,
+        };
+        parts.next().is_none().then_some(Id { time, bytes, random, of })
     }
 }
 
 impl fmt::Display for Id {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{:016x}-{:08x}-{:016x}", self.time, self.bytes, self.random)
+        write!(formatter, "{:016x}-{:08x}-{:016x}", self.time, self.bytes, self.random)?;
+        match self.of {
+            Some(revision) => write!(formatter, "-{:016x}", revision.0),
+            None => Ok(()),
+        }
     }
 }
 
@@ -198,7 +219,7 @@ mod tests {
     use super::*;
 
     fn id() -> Id {
-        Id { time: 0x1234, bytes: 77, random: u64::MAX }
+        Id { time: 0x1234, bytes: 77, random: u64::MAX, of: None }
     }
 
     #[test]
@@ -240,7 +261,8 @@ mod tests {
     #[test]
     fn an_id_survives_its_text_and_sorts_by_time() {
         assert_eq!(Id::parse(&id().to_string()), Some(id()));
-        let later = Id { time: 0x1235, bytes: 0, random: 0 };
+        let later = Id { time: 0x1235, bytes: 0, random: 0, of: Some(Revision(7)) };
+        assert_eq!(Id::parse(&later.to_string()), Some(later));
         assert!(later.to_string() > id().to_string());
         assert_eq!(Id::parse("1-2-3"), None);
         assert_eq!(Id::parse(&format!("{}-0", id())), None);

@@ -84,7 +84,8 @@ async fn load_once(client: &Client, layout: &Layout) -> Result<Loaded, Status> {
     pages
         .read(layout.logs(), |kv| {
             let Place::Log(id) = layout.place(&kv.key) else { return 0 };
-            journal.insert(revision(kv.mod_revision), Source::Logged(id));
+            let at = id.of.unwrap_or(revision(kv.mod_revision));
+            journal.insert(at, Source::Logged(id));
             u64::from(id.bytes)
         })
         .await?;

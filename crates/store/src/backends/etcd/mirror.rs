@@ -33,6 +33,8 @@ pub struct Taken {
     /// Log entries that are gone.
     pub deleted: Vec<Id>,
     pub compacted: Option<Revision>,
+    /// Churn was taken out of the history up to here.
+    pub thinned: Option<Revision>,
     pub format: Option<Bytes>,
 }
 
@@ -67,6 +69,10 @@ impl Mirror {
             let Some(kv) = event.kv else { continue };
             match self.layout.place(&kv.key) {
                 Place::Entry(key) => changes.extend(self.change(key, put.then_some(&kv))),
+                Place::Log(id @ Id { of: Some(revision), .. }) if put => {
+                    taken.journal.push((revision, Source::Logged(id)));
+                    taken.thinned = taken.thinned.max(Some(revision));
+                }
                 Place::Log(id) if put => logged = Some((id, kv.value)),
                 Place::Log(id) => taken.deleted.push(id),
                 Place::Epoch(group) if put => taken.epochs.extend(epoch(group, &kv.value)),
@@ -195,7 +201,7 @@ mod tests {
 
     #[test]
     fn a_commit_brings_its_provenance_and_others_are_foreign() {
-        let id = Id { time: 1, bytes: 2, random: 3 };
+        let id = Id { time: 1, bytes: 2, random: 3, of: None };
         let provenance = Arc::new(Provenance::of(Timestamp(5), "someone"));
         let undo = Undo::Aside { parts: 1, bytes: 1 };
         let logged = Logged { provenance: provenance.clone(), epoch: None, undo };

@@ -18,6 +18,7 @@ mod load;
 mod messages;
 mod mirror;
 mod outcome;
+mod thin;
 mod undo;
 mod upkeep;
 

@@ -61,7 +61,10 @@ pub fn written(commit: &Commit, previous: Vec<Option<Arc<Entry>>>) -> Vec<Writte
     written.collect()
 }
 
-pub fn encode_written(written: &[Written]) -> Bytes {
+pub fn encode_written<'a>(
+    written: impl IntoIterator<Item = &'a Written, IntoIter: ExactSizeIterator>,
+) -> Bytes {
+    let written = written.into_iter();
     let mut out = Vec::new();
     put_number(&mut out, written.len() as u64);
     for write in written {

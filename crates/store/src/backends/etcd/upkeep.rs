@@ -11,7 +11,7 @@ use tokio::time::Instant;
 use tonic::Status;
 use tracing::{debug, warn};
 
-use crate::{Error, Revision};
+use crate::{Error, Revision, Thinning};
 
 use super::Shared;
 use super::failure;
@@ -19,6 +19,7 @@ use super::layout::Id;
 use super::load::Pages;
 use super::messages::*;
 use super::mirror::{number, number_bytes, signed};
+use super::thin;
 
 const COMPACT_DEADLINE: Duration = Duration::from_secs(5);
 /// Log entries deleted at once: each takes two of the 128 operations of a transaction.
@@ -76,6 +77,9 @@ pub async fn keep_window(shared: Arc<Shared>) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(shared.retention.interval) => {
+                if let Some(thinning) = &shared.retention.thinning {
+                    thin_out(&shared, thinning).await;
+                }
                 move_window(&shared).await;
                 if let Err(status) = sweep(&shared, &mut orphans).await {
                     debug!(error = %status, "could not look for parts of log entries");
@@ -87,6 +91,15 @@ pub async fn keep_window(shared: Arc<Shared>) {
             // The next interval tries again.
             warn!(error = %status, "could not delete old history in etcd");
         }
+    }
+}
+
+async fn thin_out(shared: &Shared, thinning: &Thinning) {
+    let before = thinning.until(shared.environment.now());
+    match thin::thin(shared, thinning, before).await {
+        Ok(0) => {}
+        Ok(entries) => debug!(entries, "thinned out old history"),
+        Err(status) => warn!(error = %status, "could not thin out old history in etcd"),
     }
 }
 

@@ -145,7 +145,8 @@ impl Sequencer {
         let records = std::mem::take(&mut plan.records);
         if !records.is_empty() {
             let mut sequence = self.mirror.sequence.lock().await;
-            let tip = Tip { head: plan.base, compacted: plan.compacted };
+            let (head, compacted) = (plan.base, plan.compacted);
+            let tip = Tip { head, compacted, thinned: Revision::ZERO };
             let reached = match link.session().await {
                 Ok(session) => self.mirror.advance(&mut sequence, session, tip).await,
                 Err(error) => Err(error),

@@ -7,8 +7,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::connect::{Link, Result, is_deadlock, is_lost, single, take};
+use super::connect::{Link, Result, Session, is_deadlock, is_lost, single, take};
 use super::mirror::{Mirror, read_tip};
+use super::thin;
 use crate::{Environment, Error, Retention, Revision, Timestamp};
 
 /// How many rows are deleted in one transaction.
@@ -109,6 +110,14 @@ pub async fn forget_old(
 ) {
     loop {
         tokio::time::sleep(retention.interval).await;
+        if let Some(thinning) = &retention.thinning {
+            let before = thinning.until(environment.now());
+            match thin::thin(&mirror, thinning, before).await {
+                Ok(0) => {}
+                Ok(rows) => tracing::debug!(rows, "thinned out old history"),
+                Err(error) => tracing::warn!(%error, "old history could not be thinned out"),
+            }
+        }
         let oldest = environment.now().minus(retention.age_max);
         let done = match window(&mirror, oldest, retention.bytes_max).await {
             Ok(before) if before > mirror.state.compacted() => compact(&mirror, before).await,
@@ -125,10 +134,10 @@ pub async fn forget_old(
 async fn window(mirror: &Mirror, oldest: Timestamp, bytes_max: u64) -> Result<Revision> {
     let mut session = mirror.sessions.take().await?;
     let rows =
-        session.rows("SELECT head, compacted, total FROM setpoint_revision WHERE id = 1").await?;
-    let mut row = single(rows)?;
+        session.rows("SELECT head, compacted, total, thinned FROM setpoint_revision WHERE id = 1");
+    let mut row = single(rows.await?)?;
     let (head, compacted): (u64, u64) = (take(&mut row, 0)?, take(&mut row, 1)?);
-    let total: u64 = take(&mut row, 2)?;
+    let (total, thinned): (u64, u64) = (take(&mut row, 2)?, take(&mut row, 3)?);
     // Both walk from the oldest on and stop at the first that is to stay.
     let first = |condition: String| {
         format!(
@@ -138,17 +147,47 @@ async fn window(mirror: &Mirror, oldest: Timestamp, bytes_max: u64) -> Result<Re
         )
     };
     let by_age = session.rows(first(format!("time >= {}", oldest.0))).await?;
-    let by_size = match total.checked_sub(bytes_max) {
-        Some(excess) => session.rows(first(format!("total - bytes >= {excess}"))).await?,
-        None => Vec::new(),
-    };
-    session.give_back();
     // Without a row all history is too old, or the newest commit alone is beyond the size.
     let revision = |rows: Vec<mysql_async::Row>| match rows.into_iter().next() {
         Some(mut row) => take(&mut row, 0),
         None => Ok(head),
     };
     let by_age = revision(by_age)?;
-    let by_size = if total > bytes_max { revision(by_size)? } else { 0 };
+    let by_size = match total.checked_sub(bytes_max) {
+        None | Some(0) => 0,
+        // The totals know nothing of churn that has gone.
+        Some(_) if thinned > 0 => by_sum(&mut session, compacted, head, bytes_max).await?,
+        Some(excess) => revision(session.rows(first(format!("total - bytes >= {excess}"))).await?)?,
+    };
+    session.give_back();
     Ok(Revision(by_age.max(by_size)))
+}
+
+/// The first revision from which on history is no larger than it may be, by what is there.
+async fn by_sum(session: &mut Session, compacted: u64, head: u64, bytes_max: u64) -> Result<u64> {
+    let sum = format!(
+        "SELECT CAST(COALESCE(SUM(bytes), 0) AS UNSIGNED) FROM setpoint_commit \
+         WHERE revision >= {compacted} AND revision <= {head}"
+    );
+    let mut bytes: u64 = take(&mut single(session.rows(sum).await?)?, 0)?;
+    let mut next = compacted;
+    while bytes > bytes_max {
+        let page = format!(
+            "SELECT revision, bytes FROM setpoint_commit \
+             WHERE revision >= {next} AND revision <= {head} \
+             ORDER BY revision LIMIT {BATCH_ROWS_MAX}"
+        );
+        let rows = session.rows(page).await?;
+        if rows.is_empty() {
+            return Ok(head);
+        }
+        for mut row in rows {
+            next = take::<u64>(&mut row, 0)? + 1;
+            bytes = bytes.saturating_sub(take(&mut row, 1)?);
+            if bytes <= bytes_max {
+                break;
+            }
+        }
+    }
+    Ok(next.min(head))
 }

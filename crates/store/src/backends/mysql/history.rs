@@ -33,8 +33,13 @@ pub async fn older(
         }
     };
     // Rows are deleted only after this has moved, so what was read before it is complete.
-    let compacted = read_tip(&mut session).await.map_err(unavailable)?.compacted;
+    let tip = read_tip(&mut session).await.map_err(unavailable)?;
+    if tip.thinned > mirror.state.thinned() {
+        // What is in memory may have churn that is missing here: the reader must begin again.
+        mirror.reach(&mut session, tip).await.map_err(unavailable)?;
+    }
     session.give_back();
+    let compacted = tip.compacted;
     if after.next() < compacted {
         return Err(Error::Compacted { requested: after.next(), oldest: compacted });
     }

@@ -33,6 +33,8 @@ pub const PROVENANCE: &str = "c.time, c.actor, c.manager, c.request, c.cause, c.
 pub struct Tip {
     pub head: Revision,
     pub compacted: Revision,
+    /// History up to here may lack churn.
+    pub thinned: Revision,
 }
 
 /// The state of the database at one moment.
@@ -95,6 +97,7 @@ impl Mirror {
         let mut sequence = self.sequence.lock().await;
         self.advance(&mut sequence, session, tip).await?;
         self.state.compact(tip.compacted);
+        self.state.forget_thinned(tip.thinned);
         Ok(())
     }
 
@@ -191,19 +194,20 @@ pub fn closed() -> Error {
 }
 
 pub async fn read_tip(session: &mut Session) -> Result<Tip> {
-    let rows = session.rows("SELECT head, compacted FROM setpoint_revision WHERE id = 1").await?;
-    tip_of(single(rows)?)
+    let statement = "SELECT head, compacted, thinned FROM setpoint_revision WHERE id = 1";
+    tip_of(single(session.rows(statement).await?)?)
 }
 
 fn tip_of(mut row: Row) -> Result<Tip> {
-    Ok(Tip { head: Revision(take(&mut row, 0)?), compacted: Revision(take(&mut row, 1)?) })
+    let mut revision = |column| take(&mut row, column).map(Revision);
+    Ok(Tip { head: revision(0)?, compacted: revision(1)?, thinned: revision(2)? })
 }
 
 /// Reads the whole state as of one moment.
 pub async fn load(session: &mut Session) -> Result<Loaded> {
     let begin = "SET TRANSACTION ISOLATION LEVEL REPEATABLE READ; \
                  START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY; \
-                 SELECT head, compacted FROM setpoint_revision WHERE id = 1; \
+                 SELECT head, compacted, thinned FROM setpoint_revision WHERE id = 1; \
                  SELECT COUNT(*) FROM setpoint_current";
     let mut sets = session.sets(begin.into(), 4).await?;
     let count: usize = take(&mut single(sets.pop().unwrap_or_default())?, 0)?;
@@ -243,10 +247,10 @@ async fn fetch(session: &mut Session, after: Revision, head: Revision) -> Result
         last = fits.map_or(first, Revision).max(first);
     }
     let page = format!(
-        "SELECT l.revision, l.position, l.name, l.value, c.changes, {PROVENANCE} \
-         FROM setpoint_log l FORCE INDEX (PRIMARY) STRAIGHT_JOIN setpoint_commit c \
-         ON c.revision = l.revision WHERE l.revision >= {first} AND l.revision <= {last} \
-         ORDER BY l.revision, l.position"
+        "SELECT c.revision, l.position, l.name, l.value, c.changes, {PROVENANCE} \
+         FROM setpoint_commit c FORCE INDEX (PRIMARY) LEFT JOIN setpoint_log l \
+         ON l.revision = c.revision WHERE c.revision >= {first} AND c.revision <= {last} \
+         ORDER BY c.revision, l.position"
     );
     let mut stretch = Stretch::after(after);
     let mut result = session.stream(page).await?;
@@ -256,37 +260,45 @@ async fn fetch(session: &mut Session, after: Revision, head: Revision) -> Result
     stretch.end(last)
 }
 
-/// Records put together from the rows of the log, with nothing missing.
+/// Records put together from the rows of the log, with nothing missing but churn that has gone.
 struct Stretch {
     records: Vec<Record>,
     newest: Revision,
     /// How many rows of the newest record are still to come.
     missing: u32,
+    /// The position of its last row.
+    position: Option<u32>,
 }
 
 impl Stretch {
     fn after(newest: Revision) -> Stretch {
-        Stretch { records: Vec::new(), newest, missing: 0 }
+        Stretch { records: Vec::new(), newest, missing: 0, position: None }
     }
 
     fn push(&mut self, mut row: Row) -> Result<()> {
         let revision = Revision(take(&mut row, 0)?);
-        let position: usize = take(&mut row, 1)?;
-        let key = take_key(&mut row, 2)?;
-        let value: Option<Vec<u8>> = take(&mut row, 3)?;
+        let position: Option<u32> = take(&mut row, 1)?;
         if self.missing == 0 {
             if revision != self.newest.next() {
                 return Err(gap(self.newest.next()));
             }
             self.newest = revision;
             self.missing = take(&mut row, 4)?;
+            self.position = None;
             let provenance = provenance(&mut row, 5)?;
             self.records.push(Record { revision, provenance, epoch: None, writes: Vec::new() });
         }
         let newest = self.records.last_mut().filter(|record| record.revision == revision);
-        let Some(record) = newest.filter(|record| record.writes.len() == position) else {
+        let Some(record) = newest.filter(|_| position > self.position || position.is_none()) else {
             return Err(gap(self.newest));
         };
+        if position.is_none() {
+            // Of a commit of which no change is left there is the commit alone.
+            return if self.missing == 0 { Ok(()) } else { Err(gap(revision)) };
+        }
+        self.position = position;
+        let key = take_key(&mut row, 2)?;
+        let value: Option<Vec<u8>> = take(&mut row, 3)?;
         record.writes.push(Write { key, value: value.map(Bytes::from) });
         self.missing = self.missing.checked_sub(1).ok_or_else(|| gap(revision))?;
         Ok(())

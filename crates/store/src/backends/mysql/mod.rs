@@ -15,6 +15,7 @@
 //! | `follow` | learns of other processes' commits; the read barrier |
 //! | `history` | changes that are no longer in memory |
 //! | `compaction` | forgets: on demand, by age, by size |
+//! | `thin` | takes churn out of old history |
 
 mod commit;
 mod compaction;
@@ -25,6 +26,7 @@ mod mirror;
 mod plan;
 mod schema;
 mod statement;
+mod thin;
 
 use std::fmt;
 use std::sync::Arc;

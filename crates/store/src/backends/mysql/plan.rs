@@ -12,7 +12,7 @@ use crate::sequence::Epochs;
 use crate::{Commit, Error, Key, Revision};
 
 /// What a change costs besides its key and value, roughly. For the window by size.
-const CHANGE_OVERHEAD: u64 = 256;
+pub const CHANGE_OVERHEAD: u64 = 256;
 
 /// Where the live value of a key is in the log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

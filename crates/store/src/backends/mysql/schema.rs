@@ -9,13 +9,14 @@ use super::connect::{self, Refusal, server_code};
 use crate::Error;
 
 /// The newest layout of the tables that this program knows.
-const FORMAT: u32 = 1;
+const FORMAT: u32 = 2;
 
 /// A commit of the largest size must fit in a packet with all of its bytes escaped.
 const PACKET_BYTES_MIN: usize = 4 << 20;
 
 const UNKNOWN_DATABASE: u16 = 1049;
 const UNKNOWN_TABLE: u16 = 1146;
+const DUPLICATE_COLUMN: u16 = 1060;
 
 /// `setpoint_revision` is made last: a database that has its row has all tables.
 const TABLES: [&str; 5] = [
@@ -60,13 +61,14 @@ const TABLES: [&str; 5] = [
         number BIGINT UNSIGNED NOT NULL,
         PRIMARY KEY (name)
     ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
-    // One row. Every commit locks it first.
+    // One row. Every commit locks it first. History up to `thinned` may lack churn.
     "CREATE TABLE IF NOT EXISTS setpoint_revision (
         id TINYINT NOT NULL,
         head BIGINT UNSIGNED NOT NULL,
         compacted BIGINT UNSIGNED NOT NULL,
         total BIGINT UNSIGNED NOT NULL,
         format INT UNSIGNED NOT NULL,
+        thinned BIGINT UNSIGNED NOT NULL DEFAULT 0,
         PRIMARY KEY (id),
         CHECK (id = 1)
     ) ENGINE=InnoDB ROW_FORMAT=DYNAMIC",
@@ -93,6 +95,9 @@ pub async fn prepare(conn: &mut Conn, server: &connect::Server) -> Result<Facts,
         let file = format!("mysql database {}", server.database);
         let error = Error::NewerFormat { file, found: format, supported: FORMAT };
         return Err(Refusal::Final(error));
+    }
+    if format < FORMAT {
+        upgrade(conn).await?;
     }
     let max_allowed_packet = conn.query_first("SELECT @@max_allowed_packet").await?.unwrap_or(0);
     if max_allowed_packet < PACKET_BYTES_MIN {
@@ -131,6 +136,22 @@ async fn create_tables(conn: &mut Conn) -> Result<(), mysql_async::Error> {
         conn.query_drop(table).await?;
     }
     // Another process may be doing the same.
-    let row = format!("INSERT IGNORE INTO setpoint_revision VALUES (1, 0, 0, 0, {FORMAT})");
+    let row = format!(
+        "INSERT IGNORE INTO setpoint_revision (id, head, compacted, total, format) \
+         VALUES (1, 0, 0, 0, {FORMAT})"
+    );
     conn.query_drop(row).await
+}
+
+/// From the first format, which knew no thinning. Programs of it go on meanwhile: they name the
+/// columns that they use.
+async fn upgrade(conn: &mut Conn) -> Result<(), mysql_async::Error> {
+    let column = "ALTER TABLE setpoint_revision ADD COLUMN thinned BIGINT UNSIGNED NOT NULL \
+                  DEFAULT 0";
+    match conn.query_drop(column).await {
+        // Another process was faster.
+        Err(error) if server_code(&error) == Some(DUPLICATE_COLUMN) => {}
+        other => other?,
+    }
+    conn.query_drop(format!("UPDATE setpoint_revision SET format = {FORMAT} WHERE id = 1")).await
 }

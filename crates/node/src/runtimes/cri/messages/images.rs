@@ -70,6 +70,30 @@ pub struct PullImageRequest {
 }
 
 #[derive(Clone, PartialEq, prost::Message)]
+pub struct RemoveImageRequest {
+    #[prost(message, optional, tag = "1")]
+    pub image: Option<ImageSpec>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct FilesystemIdentifier {
+    #[prost(string, tag = "1")]
+    pub mountpoint: String,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct FilesystemUsage {
+    #[prost(message, optional, tag = "2")]
+    pub id: Option<FilesystemIdentifier>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
+pub struct ImageFsInfoResponse {
+    #[prost(message, repeated, tag = "1")]
+    pub image_filesystems: Vec<FilesystemUsage>,
+}
+
+#[derive(Clone, PartialEq, prost::Message)]
 pub struct PullImageResponse {
     #[prost(string, tag = "1")]
     pub image_ref: String,

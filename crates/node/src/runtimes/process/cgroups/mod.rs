@@ -17,7 +17,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use super::system;
-use crate::confinement::{Limits, Quality};
+use crate::confinement::{Limits, Quality, Share};
 use crate::runtime::ContainerId;
 use detect::{CONTROLLERS, Mounted};
 use limits::{Setting, killed_for_memory, settings};
@@ -85,6 +85,11 @@ impl Cgroups {
         Some(Group { hierarchies: self.hierarchies.clone(), path })
     }
 
+    /// A group that is of no pod.
+    pub fn named(&self, path: &Path) -> Group {
+        Group { hierarchies: self.hierarchies.clone(), path: path.to_owned() }
+    }
+
     /// Ends what is left in the groups of a pod, and removes them.
     pub fn remove_pod(&self, pod: &str) {
         for quality in [Quality::Guaranteed, Quality::Burstable, Quality::BestEffort] {
@@ -138,6 +143,16 @@ impl Group {
             write(pod, &of_pod).map_err(failed)?;
             let own = settings(one.is_unified, &one.controllers, &limits.own, None);
             write(&directory, &own).map_err(failed)?;
+        }
+        Ok(())
+    }
+
+    /// Makes a group that is of no pod, with limits of its own alone.
+    pub fn make_alone(&self, share: &Share, processes: u64) -> io::Result<()> {
+        for one in &self.hierarchies {
+            one.make(&self.path)?;
+            let own = settings(one.is_unified, &one.controllers, share, Some(processes));
+            write(&one.base.join(&self.path), &own)?;
         }
         Ok(())
     }

@@ -1,38 +1,17 @@
-//! Virtual machines in this process: the controllers that stand in for KubeVirt and CDI, what runs
-//! machines on this node, and what may be asked of a machine beside its object.
+//! What is asked of machines beside changing their objects, wherever they run: what is a change of
+//! an object is written, the rest is asked of the node that the machine is on.
 
-use std::path::Path;
-use std::sync::Arc;
+use std::sync::Weak;
 
 use apiserver::extension::{Asked, Extend, Given, Offered, Refused};
+use apiserver::server::Server;
 use async_trait::async_trait;
-use hypervisor::Hypervisor;
-use hypervisor::images::Reach;
-use hypervisor::qemu::Qemu;
+use link::{MachineAnswer, MachineRefusal, MachineRequest};
 use machines::kinds::{INSTANCE, MACHINE};
 use machines::provider::subresources::{self, Change, GROUP, Refusal};
 use reconcile::plan::Target;
 use reconcile::{Context, Kind, Name, Object};
 use serde_json::{Value, json};
-
-/// In the data directory: what is kept of machines.
-const DIRECTORY: &str = "machines";
-const SNAPSHOTS: &str = "snapshots";
-
-/// The name of the family whose machines these are.
-pub const FAMILY: &str = "machines";
-
-/// Finds machines that run again, and says what the launcher is told.
-pub async fn open(
-    node: &str,
-    data: &Path,
-    reach: Reach,
-) -> Result<node::machines::Options, hypervisor::Error> {
-    let directory = data.join(DIRECTORY);
-    let hypervisor: Arc<dyn Hypervisor> = Arc::new(Qemu::open(&directory).await?);
-    let snapshots = directory.join(SNAPSHOTS);
-    Ok(node::machines::Options { node: node.to_owned(), hypervisor, reach, snapshots })
-}
 
 const fn offered(
     resource: &'static str,
@@ -51,12 +30,15 @@ const INSTANCES: &str = "virtualmachineinstances";
 #[rustfmt::skip]
 const OFFERED: &[Offered] = &[
     offered(VOLUMES, "upload", "DataVolume", &["get"]),
+    offered(INSTANCES, "addvolume", "VirtualMachineInstance", &["update"]),
     offered(INSTANCES, "console", "VirtualMachineInstance", &["get"]),
     offered(INSTANCES, "guestosinfo", "VirtualMachineInstanceGuestAgentInfo", &["get"]),
     offered(INSTANCES, "pause", "VirtualMachineInstance", &["update"]),
     offered(INSTANCES, "portforward", "VirtualMachineInstance", &["get"]),
+    offered(INSTANCES, "removevolume", "VirtualMachineInstance", &["update"]),
     offered(INSTANCES, "reset", "VirtualMachineInstance", &["update"]),
     offered(INSTANCES, "unpause", "VirtualMachineInstance", &["update"]),
+    offered(INSTANCES, "usage", "VirtualMachineInstance", &["get"]),
     offered(INSTANCES, "vnc", "VirtualMachineInstance", &["get"]),
     offered(MACHINES, "addvolume", "VirtualMachine", &["update"]),
     offered(MACHINES, "portforward", "VirtualMachine", &["get"]),
@@ -69,8 +51,10 @@ const OFFERED: &[Offered] = &[
 /// Answers what is asked of machines.
 pub struct Subresources {
     pub context: Context,
+    /// Whose part this is.
+    pub server: Weak<Server>,
+    /// The node of this process, if it is one.
     pub node: String,
-    pub hypervisor: Arc<dyn Hypervisor>,
 }
 
 fn refused((code, message): Refusal) -> Refused {
@@ -110,7 +94,8 @@ impl Extend for Subresources {
             ("virtualmachines", of @ ("start" | "stop" | "restart"), "update") => {
                 self.change_machine(&name, of, &options).await
             }
-            ("virtualmachines", of @ ("addvolume" | "removevolume"), "update") => {
+            // An instance is as its machine says: what is asked of one lasts.
+            (MACHINES | INSTANCES, of @ ("addvolume" | "removevolume"), "update") => {
                 self.change_machine(&name, of, &options).await
             }
             ("virtualmachineinstances", of @ ("pause" | "unpause" | "reset"), "update") => {
@@ -120,11 +105,17 @@ impl Extend for Subresources {
                 self.join(&name, of).await
             }
             (VOLUMES, "upload", "get") => {
-                let taken = node::machines::upload::take(&self.context, &self.node, &name).await;
-                let connection = taken.map_err(refused)?;
-                Ok(Given::Connection(Box::new(connection)))
+                let node = node::machines::upload::node_of(&self.context, &name).await;
+                let node = node.map_err(refused)?.unwrap_or_else(|| self.node.clone());
+                let (namespace, name) = (target.namespace.clone(), target.name.clone());
+                self.ask(&node, MachineRequest::Upload { namespace, name }).await
             }
-            (INSTANCES, "guestosinfo", "get") => self.guest(&name).await,
+            (INSTANCES, "guestosinfo", "get") => {
+                self.ask_running(&name, |id| MachineRequest::Guest { id }).await
+            }
+            (INSTANCES, "usage", "get") => {
+                self.ask_running(&name, |id| MachineRequest::Figures { id }).await
+            }
             ("virtualmachines" | "virtualmachineinstances", "portforward", "get") => {
                 let port = target.rest.split('/').next().and_then(|port| port.parse().ok());
                 let bad = || refused((400, format!("{:?} is not a port", target.rest)));
@@ -196,14 +187,30 @@ impl Subresources {
         Ok(())
     }
 
-    /// The instance, if it runs on this node.
-    async fn running(&self, name: &Name) -> Result<Object, Refused> {
+    /// The instance, if it runs, and where.
+    async fn running(&self, name: &Name) -> Result<(Object, String), Refused> {
         let instance = self.instance(name).await?;
         subresources::check_console(&instance).map_err(refused)?;
-        let node = instance.value["status"]["nodeName"].as_str().unwrap_or_default();
-        match node == self.node {
-            true => Ok(instance),
-            false => Err(refused((503, format!("node {node:?} is not connected to this server")))),
+        let node = instance.value["status"]["nodeName"].as_str().unwrap_or_default().to_owned();
+        Ok((instance, node))
+    }
+
+    /// Asks a node: of this process, or of another.
+    async fn ask(&self, node: &str, request: MachineRequest) -> Result<Given, Refused> {
+        let unknown = || refused((503, format!("node {node:?} is not connected to this server")));
+        let server = self.server.upgrade().ok_or_else(unknown)?;
+        let answer = match server.connected.machines.get() {
+            Some(here) if node == self.node => here.ask(request).await,
+            _ => {
+                let other = server.node_elsewhere(node).await.ok_or_else(unknown)?;
+                other.machine(request).await
+            }
+        };
+        match answer {
+            Ok(MachineAnswer::Done) => Ok(Given::Done(200)),
+            Ok(MachineAnswer::Value(value)) => Ok(Given::Value(value)),
+            Ok(MachineAnswer::Connection(connection)) => Ok(Given::Connection(connection)),
+            Err(MachineRefusal { code, message }) => Err(Refused { code, message }),
         }
     }
 
@@ -212,50 +219,40 @@ impl Subresources {
         if of != "reset" {
             subresources::check_pause(&instance, of == "pause").map_err(refused)?;
         }
-        let instance = self.running(name).await?;
-        let done = match of {
-            "pause" => self.hypervisor.pause(&instance.uid).await,
-            "unpause" => self.hypervisor.resume(&instance.uid).await,
-            _ => self.hypervisor.reset(&instance.uid).await,
+        let (instance, node) = self.running(name).await?;
+        let id = instance.uid.clone();
+        let request = match of {
+            "pause" => MachineRequest::Pause { id },
+            "unpause" => MachineRequest::Resume { id },
+            _ => MachineRequest::Reset { id },
         };
-        done.map_err(|error| refused((500, error.chain())))?;
-        Ok(Given::Done(200))
+        self.ask(&node, request).await
     }
 
     async fn join(&self, name: &Name, of: &str) -> Result<Given, Refused> {
-        let instance = self.running(name).await?;
-        let joined = match of {
-            "console" => self.hypervisor.serial(&instance.uid).await,
-            _ => self.hypervisor.screen(&instance.uid).await,
+        let (instance, node) = self.running(name).await?;
+        let id = instance.uid.clone();
+        let request = match of {
+            "console" => MachineRequest::Console { id },
+            _ => MachineRequest::Screen { id },
         };
-        match joined {
-            Ok(connection) => Ok(Given::Connection(Box::new(connection))),
-            Err(error @ hypervisor::Error::Invalid(_)) => Err(refused((400, error.chain()))),
-            Err(error) => Err(refused((500, error.chain()))),
-        }
+        self.ask(&node, request).await
     }
 
-    async fn guest(&self, name: &Name) -> Result<Given, Refused> {
-        let instance = self.running(name).await?;
-        let guest = self.hypervisor.guest(&instance.uid).await;
-        let none = || refused((409, "VMI does not have guest agent connected".to_owned()));
-        let guest = guest.ok().flatten().ok_or_else(none)?;
-        Ok(Given::Value(json!({
-            "apiVersion": format!("{GROUP}/v1"),
-            "kind": "VirtualMachineInstanceGuestAgentInfo",
-            "guestAgentVersion": guest.agent_version,
-            "hostname": guest.host_name,
-            "os": node::machines::guest_system(&guest),
-        })))
+    async fn ask_running(
+        &self,
+        name: &Name,
+        request: fn(String) -> MachineRequest,
+    ) -> Result<Given, Refused> {
+        let (instance, node) = self.running(name).await?;
+        self.ask(&node, request(instance.uid.clone())).await
     }
 
     async fn forward(&self, name: &Name, port: u16) -> Result<Given, Refused> {
-        let instance = self.running(name).await?;
+        let (instance, node) = self.running(name).await?;
         if reconcile::conditions::is_true(&instance.value["status"], "Paused") {
             return Err(refused((409, "VMI is paused".to_owned())));
         }
-        let joined = self.hypervisor.dial(&instance.uid, port).await;
-        let connection = joined.map_err(|error| refused((500, error.chain())))?;
-        Ok(Given::Connection(Box::new(connection)))
+        self.ask(&node, MachineRequest::Port { id: instance.uid.clone(), port }).await
     }
 }

@@ -1,8 +1,10 @@
-//! A disk that a virtual machine boots from, made of Debian's packages: a kernel for clouds and
-//! busybox. It is up within seconds, also where processors are played by a program, and gives a
-//! shell on the serial console.
+//! A disk that a virtual machine boots from, made of Debian's packages: a kernel for clouds,
+//! busybox, the agent of QEMU and a small server of SSH. It is up within seconds, also where
+//! processors are played by a program, and gives a shell on the serial console.
 //!
 //! The disk has no file system. A boot loader is told in blocks where the kernel is.
+
+mod packages;
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -13,9 +15,7 @@ use crate::libraries::{once, run};
 use crate::program::find;
 
 /// Whatever changes here makes another disk.
-const VERSION: &str = "guest 3";
-const KERNEL_PACKAGE: &str = "linux-image-cloud-amd64";
-const OTHER_PACKAGES: [&str; 2] = ["busybox-static", "grub-pc-bin"];
+const VERSION: &str = "guest 5";
 const BLOCK: usize = 512;
 /// Where the kernel is, in blocks; before it is the boot loader.
 const KERNEL_AT: usize = 2_048;
@@ -41,71 +41,29 @@ const MODULES: [&str; 15] = [
     "drivers/char/virtio_console.ko",
 ];
 
-/// The first program of the guest. Its network is as the seed says it, in words that need no
-/// parser: `address 10.1.2.3/24`. It ends when the power button is pressed.
-const INIT: &str = r#"#!/bin/busybox sh
-/bin/busybox --install -s /bin
-export PATH=/bin HOME=/
-mount -t devtmpfs dev /dev
-mount -t proc proc /proc
-mount -t sysfs sys /sys
-while read module; do insmod /modules/$module; done < /modules/order
-for disk in /dev/vd?; do
-    mount -t iso9660 -o ro $disk /seed 2>/dev/null && break
-done
-for card in /sys/class/net/eth*; do ip link set ${card##*/} up; done
-ip link set lo up
-ip address add 10.0.2.2/24 dev eth0 2>/dev/null
-sed -n 's/^ *#\? *guest-run: //p' /seed/user-data 2>/dev/null > /run.sh
-sh /run.sh
-for input in /sys/class/input/event*; do
-    grep -q "Power Button" $input/device/name || continue
-    (head -c 24 /dev/input/${input##*/} > /dev/null; poweroff -f) &
-done
-for port in /sys/class/virtio-ports/*; do
-    grep -q org.qemu.guest_agent.0 $port/name || continue
-    # It can be opened once.
-    sh /agent.sh <>/dev/${port##*/} >&0 2>/dev/null &
-done
-exec < /dev/console > /dev/console 2>&1
-echo "guest is up"
-while true; do setsid cttyhack sh; done
-"#;
-
-/// Answers on the channel of guest agents, as far as it is asked by us.
-const AGENT: &str = r#"answer() { echo "{\"return\": $1}"; }
-listen() {
-    while read -r line; do
-        case "$line" in
-            *guest-sync*) id=${line##*\"id\":}; answer ${id%%[!0-9]*} ;;
-            *guest-info*) answer '{"version": "busybox"}' ;;
-            *guest-get-host-name*) answer '{"host-name": "guest"}' ;;
-            *guest-get-osinfo*)
-                answer "{\"id\": \"busybox\", \"kernel-release\": \"$(uname -r)\"}" ;;
-            *guest-network-get-interfaces*)
-                card=$(cat /sys/class/net/eth0/address)
-                at=$(ip -4 -o address show dev eth0 | sed 's/.*inet \([0-9.]*\).*/\1/')
-                answer "[{\"name\": \"eth0\", \"hardware-address\": \"$card\", \
-                    \"ip-addresses\": [{\"ip-address\": \"$at\"}]}]" ;;
-            *) echo '{"error": {"class": "CommandNotFound", "desc": "not known"}}' ;;
-        esac
-    done
-}
-# Nothing can be read while nobody is connected.
-while true; do listen; sleep 1; done
-"#;
+/// The first program of the guest.
+const INIT: &str = include_str!("init.sh");
+/// Programs of the guest that are not busybox: what tells of it, and what lets others in.
+const PROGRAMS: [&str; 2] = ["qemu-ga", "dropbear"];
+const FILES: [(&str, &str); 5] = [
+    ("etc/passwd", "root:x:0:0::/root:/bin/sh\n"),
+    ("etc/shadow", "root:*:1:0:99999:7:::\n"),
+    ("etc/group", "root:x:0:\n"),
+    ("etc/shells", "/bin/sh\n"),
+    ("etc/os-release", "ID=tiny\nNAME=Tiny\nPRETTY_NAME=\"Tiny guest 1\"\nVERSION_ID=1\n"),
+];
 
 /// The disk, in `target/guest`.
 pub fn guest_image(target: &Path) -> Result<PathBuf, Error> {
     let directory = target.join("guest");
     let image = directory.join("guest.img");
-    once(&directory, VERSION, || make(&directory, &image))?;
+    once(&directory, &format!("{VERSION}\n{INIT}"), || make(&directory, &image))?;
     Ok(image)
 }
 
 fn make(directory: &Path, image: &Path) -> Result<(), Error> {
     let doing = || Error::io("make a disk for virtual machines");
-    let root = unpack(directory)?;
+    let root = packages::unpack(directory)?;
     let kernel = only(&root.join("boot"), "vmlinuz-")?;
     let kernel = fs::read(kernel).map_err(doing())?;
     let files = initial_files(&root)?;
@@ -130,28 +88,6 @@ fn make(directory: &Path, image: &Path) -> Result<(), Error> {
     put(files_at, &files);
     fs::write(image, disk).map_err(doing())?;
     fs::remove_dir_all(root).map_err(doing())
-}
-
-/// Fetches the packages and unpacks them, without installing anything.
-fn unpack(directory: &Path) -> Result<PathBuf, Error> {
-    let doing = || Error::io("make a directory for packages");
-    let root = directory.join("root");
-    let _ = fs::remove_dir_all(&root);
-    fs::create_dir_all(&root).map_err(doing())?;
-    let depends = Command::new("apt-cache").args(["depends", KERNEL_PACKAGE]).output();
-    let depends = depends.map_err(Error::io("ask for the newest kernel"))?;
-    let depends = String::from_utf8_lossy(&depends.stdout).into_owned();
-    let kernel = depends.lines().find_map(|line| line.trim().strip_prefix("Depends: "));
-    let mut download = Command::new(find("apt-get")?);
-    download.args(["download", "--quiet", kernel.unwrap_or(KERNEL_PACKAGE)]);
-    run(download.args(OTHER_PACKAGES).current_dir(&root))?;
-    for entry in fs::read_dir(&root).map_err(doing())? {
-        let package = entry.map_err(doing())?.path();
-        if package.extension().is_some_and(|it| it == "deb") {
-            run(Command::new(find("dpkg-deb")?).arg("-x").arg(&package).arg(&root))?;
-        }
-    }
-    Ok(root)
 }
 
 /// The one file of a directory whose name begins so.
@@ -183,7 +119,8 @@ fn initial_files(root: &Path) -> Result<Vec<u8>, Error> {
     let doing = || Error::io("read the files of a guest");
     let kernel = only(&root.join("lib/modules"), "")?.join("kernel");
     let mut archive = Archive::default();
-    for directory in ["bin", "dev", "proc", "sys", "modules", "seed", "mnt"] {
+    let directories = ["bin", "dev", "proc", "sys", "modules", "seed", "mnt", "run", "etc", "home"];
+    for directory in directories.into_iter().chain(["lib", "lib64", "sbin", "etc/dropbear"]) {
         archive.add(directory, 0o040_755, &[]);
     }
     archive.add("bin/busybox", 0o100_755, &fs::read(root.join("bin/busybox")).map_err(doing())?);
@@ -196,7 +133,18 @@ fn initial_files(root: &Path) -> Result<Vec<u8>, Error> {
     }
     archive.add("modules/order", 0o100_644, order.as_bytes());
     archive.add("init", 0o100_755, INIT.as_bytes());
-    archive.add("agent.sh", 0o100_644, AGENT.as_bytes());
+    let programs = PROGRAMS.map(|name| packages::program(root, name));
+    for (name, file) in PROGRAMS.iter().zip(&programs) {
+        archive.add(&format!("sbin/{name}"), 0o100_755, &fs::read(file).map_err(doing())?);
+    }
+    for (name, file) in packages::libraries(root, &programs)? {
+        // What loads the others has its place in every program.
+        let place = if name.starts_with("ld-") { "lib64" } else { "lib" };
+        archive.add(&format!("{place}/{name}"), 0o100_755, &fs::read(file).map_err(doing())?);
+    }
+    for (name, text) in FILES {
+        archive.add(name, 0o100_600 | 0o044, text.as_bytes());
+    }
     archive.add("TRAILER!!!", 0, &[]);
     Ok(archive.0)
 }
