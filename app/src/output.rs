@@ -139,7 +139,9 @@ pub fn can_be_drawn_on(stream: &impl IsTerminal) -> bool {
 
 /// A result as a document of YAML.
 pub fn yaml(result: &impl Serialize) -> io::Result<String> {
-    serde_saphyr::to_string(result).map_err(io::Error::other)
+    // Long texts stay on their lines, as kubectl leaves them.
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_string_with_options(result, options).map_err(io::Error::other)
 }
 
 /// How things are marked as well or not: with ticks for a terminal, with words for a file.

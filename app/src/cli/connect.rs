@@ -138,6 +138,12 @@ struct Found {
 }
 
 impl Target {
+    /// The same cluster, as the user that the context has: for commands whose `--user` is another.
+    pub fn as_own_user(&self) -> Target {
+        let overrides = Overrides { user: None, ..self.overrides.clone() };
+        Target { overrides, ..self.clone() }
+    }
+
     /// What runs on a directory.
     pub fn of_data(data: &Path) -> Target {
         Target { data_dir: Some(data.to_owned()), ..Target::default() }

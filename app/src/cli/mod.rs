@@ -271,4 +271,25 @@ mod tests {
     fn the_command_line_is_well_formed() {
         super::definition().debug_assert();
     }
+
+    /// An argument with the name of an option of all commands would silently be that option too.
+    #[test]
+    fn arguments_are_not_taken_for_options_of_all_commands() {
+        // Of `vm`, which knows.
+        const MEANT: [&str; 1] = ["create: user"];
+        let mut found = Vec::new();
+        clashes(&super::definition(), &[], &mut found);
+        found.retain(|clash| !MEANT.contains(&clash.as_str()));
+        assert!(found.is_empty(), "{found:?}");
+    }
+
+    fn clashes(command: &clap::Command, above: &[&str], found: &mut Vec<String>) {
+        let own: Vec<_> = command.get_arguments().collect();
+        let taken = own.iter().filter(|one| !one.is_global_set());
+        let taken = taken.filter(|one| above.contains(&one.get_id().as_str()));
+        found.extend(taken.map(|one| format!("{}: {}", command.get_name(), one.get_id())));
+        let global = own.iter().filter(|one| one.is_global_set()).map(|one| one.get_id().as_str());
+        let above: Vec<&str> = above.iter().copied().chain(global).collect();
+        command.get_subcommands().for_each(|below| clashes(below, &above, found));
+    }
 }

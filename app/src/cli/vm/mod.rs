@@ -98,6 +98,8 @@ enum Command {
     /// A shell in a machine, over SSH.
     Ssh {
         name: String,
+        // Not `user`: options of the connection are told apart by such names, and one is of it.
+        #[arg(id = "login", value_name = "USER")]
         user: String,
         /// For ssh.
         #[arg(last = true)]
@@ -129,7 +131,12 @@ impl Vm {
 
     async fn perform(&self, context: &Context) -> Result<ExitCode> {
         use serde_json::json;
-        let cluster = Cluster::connect(&self.target).await?;
+        let target = match &self.command {
+            // Its `--user` is the one that the machine is to have.
+            Command::Create(_) => self.target.as_own_user(),
+            _ => self.target.clone(),
+        };
+        let cluster = Cluster::connect(&target).await?;
         match &self.command {
             Command::Create(create) => create::create(&cluster, create, context).await?,
             Command::Ls => list::list(&cluster, context).await?,

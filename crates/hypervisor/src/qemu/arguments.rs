@@ -140,7 +140,8 @@ fn consoles(all: &mut Arguments, machine: &Machine) {
     }
     all.add("-device", "virtio-serial-pci,id=vs");
     all.add("-chardev", format!("socket,id=qga,path={AGENT},server=on,wait=off"));
-    all.add("-device", "virtserialport,chardev=qga,name=org.qemu.guest_agent.0");
+    // QEMU says when a guest opens or closes a port only of ports that have a name.
+    all.add("-device", "virtserialport,id=qga0,chardev=qga,name=org.qemu.guest_agent.0");
     match machine.has_screen {
         true => {
             all.add("-vnc", format!("unix:{SCREEN}"));
@@ -284,6 +285,7 @@ mod tests {
             "-machine q35,usb=off -accel tcg,tb-size=256 -cpu max \
              -smp 2,sockets=2,cores=1,threads=1 -m 256M",
             "-chardev socket,id=qmp,fd=7,server=on,wait=off",
+            "-device virtserialport,id=qga0,chardev=qga,",
             "-add-fd fd=9,set=0,opaque=d",
             "\"filename\":\"/dev/fdset/2\",\"locking\":\"on\"",
             "id=ua-root,serial=root,bus=rp0,werror=stop,rerror=stop,bootindex=1",

@@ -32,7 +32,9 @@ pub fn source(wukong: &Wukong<'_>, networks: &Networks, keys: &Keys) -> Option<V
 }
 
 fn yaml(value: &Value) -> String {
-    serde_saphyr::to_string(value).unwrap_or_else(|_| value.to_string())
+    // Keys stay on their lines: small images read this with less than a reader of YAML.
+    let options = serde_saphyr::ser_options! { folded_wrap_chars: usize::MAX };
+    serde_saphyr::to_string_with_options(value, options).unwrap_or_else(|_| value.to_string())
 }
 
 fn user_data(spec: &Value, keys: &Keys) -> String {
