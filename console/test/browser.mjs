@@ -61,8 +61,15 @@ export class Browser {
     });
   }
 
-  go(path) {
-    return this.page.goto(`${this.base}/console${path}`);
+  async go(path) {
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        return await this.page.goto(`${this.base}/console${path}`);
+      } catch (error) {
+        // Pods of other tests come with interfaces, and Chromium gives up what it asks for then.
+        if (attempt === 3 || !String(error).includes('ERR_NETWORK_CHANGED')) throw error;
+      }
+    }
   }
 
   see(selector, options = {}) {

@@ -431,9 +431,9 @@ fn a_full_disk_is_the_pods_trouble_and_not_the_nodes() {
     let mounted = Command::new("mount").args(mount).status().expect("mount must run");
     assert!(mounted.success(), "the test needs the right to mount");
     let empty = ", volumes: [{name: a, emptyDir: {}}, {name: b, emptyDir: {}}]";
-    let mounts =
-        "image: x, volumeMounts: [{name: a, mountPath: /tmp/a}, {name: b, mountPath: /tmp/b}]";
-    apply(&machine, &pod("full", "sleep 1000", empty).replace("image: x", mounts));
+    let at = |name: &str| format!("{{name: {name}, mountPath: /tmp/setpoint-full-{name}}}");
+    let mounts = format!("image: x, volumeMounts: [{}, {}]", at("a"), at("b"));
+    apply(&machine, &pod("full", "sleep 1000", empty).replace("image: x", &mounts));
     machine.until("get events", |events| {
         events.contains("FailedMount") && events.contains("No space left on device")
     });
