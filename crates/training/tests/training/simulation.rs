@@ -284,7 +284,7 @@ fn no_fault_changes_what_the_trainer_does_with_sets_of_others() {
     try_with(alone, 20, TIMED);
 }
 
-const TTL_SECONDS: u64 = 700;
+const TTL_SECONDS: u64 = 300;
 
 /// A job that is to go goes with all that it has, and not before its time.
 fn goes_in_time(case: &Case<'_>) -> Vec<Violation> {
