@@ -9,8 +9,8 @@ use anyhow::{Context as _, Result, anyhow};
 use clap::{ArgAction, Args, Subcommand};
 use serde_json::{Value, json};
 
-use super::Context;
 use super::start::multi_threaded;
+use super::{Context, exit};
 use crate::operators::Nodes;
 use crate::operators::choice::{Choice, every_name};
 use crate::operators::cluster::Access;
@@ -160,8 +160,35 @@ impl Operator {
     }
 }
 
+impl Installed {
+    /// Refuses what a role of one namespace does not suffice for.
+    fn check(&self) -> Result<()> {
+        let Some(namespace) = &self.watch_namespace else { return Ok(()) };
+        let of_cluster = self.enable.operators().find_map(|(_, operator)| {
+            let kind = operator.needs.iter().find(|kind| !kind.namespaced)?;
+            Some((operator.name, kind.plural))
+        });
+        let Some((name, plural)) = of_cluster else { return Ok(()) };
+        let what = format!(
+            "the operator {name:?} cannot work in the namespace {namespace} alone: it needs \
+             {plural}, which are in no namespace"
+        );
+        let others = self
+            .enable
+            .operators()
+            .filter(|(_, operator)| operator.needs.iter().all(|kind| kind.namespaced));
+        let others: Vec<&str> = others.map(|(_, operator)| operator.name).collect();
+        let hint = match others.is_empty() {
+            true => "leave --watch-namespace out".to_owned(),
+            false => format!("name the others: --enable {}", others.join(",")),
+        };
+        Err(anyhow!(exit::Failure::new(exit::USAGE, what).hint(hint)))
+    }
+}
+
 impl Run {
     fn run(&self, context: &Context) -> Result<ExitCode> {
+        self.installed.check()?;
         let (file, said) = self.read()?;
         let verbose = context.global.verbose;
         let format = context.global.log_format.or(said.format).unwrap_or_default();
@@ -220,6 +247,7 @@ impl Run {
 
 impl Manifests {
     fn print(&self, context: &Context) -> Result<ExitCode> {
+        self.installed.check()?;
         let Installed { enable, namespace, webhook_url, watch_namespace } = self.installed.clone();
         let only = watch_namespace;
         let namespace = namespace.unwrap_or_else(|| enable.first().home().namespace.to_owned());
@@ -291,6 +319,23 @@ mod tests {
                 .expect("it is JSON");
             assert_eq!(list["items"], json!(all));
         }
+    }
+
+    #[test]
+    fn what_needs_the_whole_cluster_is_not_confined_to_a_namespace() {
+        let check = |enable: &str, only: Option<&str>| {
+            let enable = Choice::parse(enable).expect("it is known");
+            let watch_namespace = only.map(str::to_owned);
+            Installed { enable, namespace: None, webhook_url: None, watch_namespace }.check()
+        };
+        for (enable, only) in [("all", None), ("jobset", Some("team")), ("dynamo", Some("team"))] {
+            check(enable, only).expect("it can work so");
+        }
+        let refused = check("jobset,trainer", Some("team")).expect_err("refused");
+        let expected = "the operator \"trainer\" cannot work in the namespace team alone: it needs \
+                        clustertrainingruntimes, which are in no namespace";
+        assert_eq!(refused.to_string(), expected);
+        assert_eq!(exit::hint_of(&refused).as_deref(), Some("name the others: --enable jobset"));
     }
 
     #[test]

@@ -24,6 +24,7 @@ mod claims;
 pub mod cluster;
 mod confined;
 pub mod embedded;
+mod first_objects;
 mod inference;
 pub mod installation;
 mod listeners;

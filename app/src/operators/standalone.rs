@@ -17,6 +17,7 @@ use reconcile::leader::{Candidate, Term, campaign, release};
 use reconcile::metrics::Metrics;
 use reconcile::{Caches, Context, Elsewhere, Environment, Kind, environment};
 use serde::Serialize;
+use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tracing::{info, warn};
@@ -25,6 +26,7 @@ use super::certificates::{self, Keeper, Served};
 use super::choice::Choice;
 use super::claims;
 use super::cluster::{self, Access};
+use super::first_objects;
 use super::installation::{Installation, Reached};
 use super::listeners::{self, Listeners, Told};
 use super::mounted::{self, Reader};
@@ -414,10 +416,10 @@ struct Part {
 
 impl Part {
     async fn run(self, shared: Arc<Shared>, served: watch::Receiver<Option<Served>>) {
-        tokio::select! {
+        let left = tokio::select! {
             () = self.context.stopping() => return,
-            () = self.prepare(&shared) => {}
-        }
+            left = self.prepare(&shared) => left,
+        };
         let requests = self.context.requests(MANAGER, Default::default());
         let unknown = match missing::of(&requests, self.operator.uses).await {
             Ok(unknown) => unknown,
@@ -427,24 +429,21 @@ impl Part {
                 self.operator.uses.to_vec()
             }
         };
-        self.work(&shared, unknown, served).await;
+        tokio::select! {
+            () = self.work(&shared, unknown, served) => {}
+            () = first_objects::make_rest(&requests, left) => {}
+        }
     }
 
-    async fn prepare(&self, shared: &Shared) {
+    /// Waits for what it needs, and returns what could not be made yet.
+    async fn prepare(&self, shared: &Shared) -> Vec<Value> {
         let requests = self.context.requests(MANAGER, Default::default());
         missing::wait(&requests, (self.family, self.operator), &shared.readiness).await;
-        if self.first_objects == FirstObjects::LeftOut {
-            return;
-        }
-        for object in self.family.first_objects(&[self.operator.name], Nodes::Images) {
-            let Some(kind) = definitions::kind_of(&object) else { continue };
-            match requests.create(kind, &object).await {
-                Ok(made) => info!(%kind, name = %made.name, "made"),
-                // It may have been changed since; that is whose it is.
-                Err(error) if error.is_conflict() => {}
-                Err(error) => warn!(error = %error.chain(), "not made"),
-            }
-        }
+        let wanted = match self.first_objects {
+            FirstObjects::LeftOut => Vec::new(),
+            FirstObjects::Made => self.family.first_objects(&[self.operator.name], Nodes::Images),
+        };
+        first_objects::make(&requests, wanted).await
     }
 
     /// Runs the operator; again when what it tells pods has changed, or what the cluster knows.

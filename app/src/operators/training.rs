@@ -98,7 +98,8 @@ impl Family for Training {
             authority_pem: entrance.authority_pem.clone(),
         });
         let enabled = these(&[operator.name]);
-        training::start(context, &Options { enabled, plugins: Settings { groups, status_server } })
+        let plugins = Settings { groups, status_server };
+        training::start(context, &Options { enabled, plugins, ..Options::default() })
     }
 
     async fn review(&self, context: &Context, path: &str, review: &Value) -> Option<Value> {

@@ -178,6 +178,11 @@ fn a_job_is_held_and_goes_on() {
     assert_eq!(train(&machine, &["sleeps.py", "--name", "sleeps"]).code, Some(0));
     let ready = "get trainjob sleeps -o jsonpath={.status.jobsStatus[0].ready}";
     machine.until(ready, |ready| ready == "1");
+    // Who has seen enough goes, and the job goes on.
+    let follows = machine.sandbox.start_command(&["train", "-o", "json", "logs", "-f", "sleeps"]);
+    assert_eq!(follows.ready["state"], "running");
+    follows.signal("INT");
+    assert_eq!(follows.wait().0, Some(130));
     assert_eq!(train(&machine, &["stop", "sleeps"]).stdout, "sleeps is held\n");
     machine.until("get pods -o name", str::is_empty);
     assert_eq!(train(&machine, &["resume", "sleeps"]).stdout, "sleeps goes on\n");

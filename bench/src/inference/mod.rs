@@ -2,7 +2,7 @@
 //! costs in writes and in looks, and in memory.
 
 mod looks;
-mod operator;
+pub mod operator;
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -80,7 +80,7 @@ impl Options {
         ];
         let target = Target::launch(self.program.as_deref(), directory, &arguments)?;
         let operator = match self.apart {
-            true => Some(Operator::start(self.program.as_deref(), &target)?),
+            true => Some(Operator::start(self.program.as_deref(), &target, "dynamo,lws")?),
             false => None,
         };
         let mut connection = Connection::open(&target, Http::One).await?;

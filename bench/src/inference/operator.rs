@@ -30,8 +30,8 @@ pub struct Operator {
 }
 
 impl Operator {
-    /// Starts it for a server that was started before.
-    pub fn start(program: Option<&Path>, server: &Target) -> Result<Operator> {
+    /// Starts these operators for a server that was started before.
+    pub fn start(program: Option<&Path>, server: &Target, enable: &str) -> Result<Operator> {
         let program = match program {
             Some(program) => program.canonicalize()?,
             None => std::env::current_exe()?.with_file_name("setpoint"),
@@ -40,7 +40,7 @@ impl Operator {
         let own = own_address()?;
         let [health, metrics, webhook] = [free(own)?, free(own)?, free(own)?];
         let mut command = Command::new(&program);
-        command.args(["operator", "--enable", "dynamo,lws", "--install", "-o", "json"]);
+        command.args(["operator", "--enable", enable, "--install", "-o", "json"]);
         command.arg("--kubeconfig").arg(started.directory.join("kubeconfig"));
         command.args(["--health-address", &health, "--metrics-address", &metrics]);
         command.args(["--webhook-address", &webhook]);

@@ -18,6 +18,7 @@ use crate::api::report::{Aim, Report, millis};
 use crate::api::target::Target;
 use crate::api::usage;
 use crate::cluster::{anchors, arrivals, objects};
+use crate::inference::operator::Operator;
 use crate::statistics::{Samples, now};
 use writes::Writes;
 
@@ -28,6 +29,8 @@ const LOOK: Duration = Duration::from_millis(20);
 const SETTLE: Duration = Duration::from_secs(5);
 /// Runs of the smallest job, of which the middle one counts.
 const SMALL_RUNS: usize = 5;
+/// What the memory for all jobs that are held should be, in MiB.
+const MEMORY_MAX: f64 = 60.0;
 /// A runtime that every installation has.
 const RUNTIME: &str = "torch-distributed";
 /// Where runtimes are, and how many are installed at least.
@@ -59,28 +62,45 @@ pub struct Options {
 
 impl Options {
     async fn cluster(&self) -> Result<Arc<Target>> {
+        let target = self.launch("all")?;
+        self.until_ready(&target).await?;
+        Ok(Arc::new(target))
+    }
+
+    /// The same with the operators as a process of their own.
+    async fn cluster_and_operator(&self) -> Result<(Arc<Target>, Operator)> {
+        let target = self.launch("api,controllers,scheduler")?;
+        let operator = Operator::start(self.program.as_deref(), &target, "trainer,jobset")?;
+        self.until_ready(&target).await?;
+        Ok((Arc::new(target), operator))
+    }
+
+    fn launch(&self, components: &str) -> Result<Target> {
         let directory = self.directory.join(format!(".bench-{:016x}", System.random()));
         let count = self.nodes.to_string();
         let arguments = [
             "--components",
-            "all",
+            components,
             "--fake-nodes",
             &count,
             "--fake-node-resources",
             "cpu=640,memory=5120Gi,pods=500",
         ];
-        let target = Target::launch(self.program.as_deref(), directory, &arguments)?;
-        let mut connection = Connection::open(&target, Http::One).await?;
+        Target::launch(self.program.as_deref(), directory, &arguments)
+    }
+
+    async fn until_ready(&self, target: &Target) -> Result<()> {
+        let mut connection = Connection::open(target, Http::One).await?;
         let nodes = ("/api/v1/nodes", usize::try_from(self.nodes)?);
         for (path, wanted) in [nodes, RUNTIMES] {
             let began = now();
-            while objects::count(&target, &mut connection, path).await.unwrap_or(0) < wanted {
+            while objects::count(target, &mut connection, path).await.unwrap_or(0) < wanted {
                 ensure!(began.elapsed() < PATIENCE, "{path} has not {wanted} objects");
                 tokio::time::sleep(LOOK).await;
             }
         }
-        objects::namespace(&target, &mut connection, &target.namespace).await?;
-        Ok(Arc::new(target))
+        objects::namespace(target, &mut connection, &target.namespace).await?;
+        Ok(())
     }
 }
 
@@ -90,7 +110,8 @@ pub async fn run(options: Options) -> Result<()> {
         one_job(&options, *size, &mut report).await?;
     }
     many_jobs(&options, &mut report).await?;
-    held_jobs(&options, &mut report).await
+    held_jobs(&options, &mut report).await?;
+    held_jobs_apart(&options, &mut report).await
 }
 
 fn path(target: &Target) -> String {
@@ -171,6 +192,33 @@ async fn held_jobs(options: &Options, report: &mut Report) -> Result<()> {
     let pid = target.pid.context("the server must be a process of this machine")?;
     tokio::time::sleep(SETTLE).await;
     let before = usage::resident(pid);
+    let begin = now();
+    hold(options, &target).await?;
+    let what = format!("{} TrainJobs that are held, until all have Jobs", options.held);
+    report.row(&what, millis(begin.elapsed()), Aim::None, "");
+    tokio::time::sleep(SETTLE).await;
+    let more = usage::resident(pid) - before;
+    let remark = "of the whole program, with their objects and history";
+    report.row("  memory for them", (more, "MiB"), Aim::AtMost(MEMORY_MAX), remark);
+    Ok(())
+}
+
+/// The same for operators alone, as beside a cluster of others.
+async fn held_jobs_apart(options: &Options, report: &mut Report) -> Result<()> {
+    let (target, operator) = options.cluster_and_operator().await?;
+    tokio::time::sleep(SETTLE).await;
+    let before = usage::resident(operator.pid());
+    hold(options, &target).await?;
+    tokio::time::sleep(SETTLE).await;
+    let what = format!("memory of the operators alone, {} TrainJobs held", options.held);
+    let remark = format!("{before:.0} MiB of it without any");
+    let memory = (usage::resident(operator.pid()), "MiB");
+    report.row(&what, memory, Aim::AtMost(MEMORY_MAX), &remark);
+    Ok(())
+}
+
+/// Makes jobs that are held, and waits until all have what they have then.
+async fn hold(options: &Options, target: &Arc<Target>) -> Result<()> {
     let owner = target.clone();
     let make = move |number: usize| {
         let object = job(&format!("held-{number}"), 1, true);
@@ -178,18 +226,12 @@ async fn held_jobs(options: &Options, report: &mut Report) -> Result<()> {
     };
     let load = Load { http: Http::One, connections: 8, streams: 1, count: options.held };
     let begin = now();
-    load::run(&target, load, Arc::new(make)).await?;
-    let mut connection = Connection::open(&target, Http::One).await?;
-    let jobs = objects::jobs(&target);
-    while objects::count(&target, &mut connection, &jobs).await? < options.held {
+    load::run(target, load, Arc::new(make)).await?;
+    let mut connection = Connection::open(target, Http::One).await?;
+    let jobs = objects::jobs(target);
+    while objects::count(target, &mut connection, &jobs).await? < options.held {
         ensure!(begin.elapsed() < PATIENCE, "not every TrainJob has its Job");
         tokio::time::sleep(LOOK).await;
     }
-    let what = format!("{} TrainJobs that are held, until all have Jobs", options.held);
-    report.row(&what, millis(begin.elapsed()), Aim::None, "");
-    tokio::time::sleep(SETTLE).await;
-    let more = usage::resident(pid) - before;
-    let remark = "of the whole program, with their objects and history";
-    report.row("  memory for them", (more, "MiB"), Aim::AtMost(60.0), remark);
     Ok(())
 }

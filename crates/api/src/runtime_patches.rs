@@ -21,28 +21,34 @@ pub fn patch() -> Value {
         ("metadata", core_types::shape("ObjectMeta")),
         ("spec", object([("replicatedJobs", list_by("name", job, Some(100)))])),
     ]);
-    let manager = rule(text(1, 253), "self == oldSelf", "field is immutable");
     object([
-        ("manager!", manager),
+        ("manager!", fixed(text(1, 253))),
         ("time", time()),
         ("trainingRuntimeSpec", object([("template", job_set)])),
     ])
 }
 
+/// What may not change once it is said.
+fn fixed(schema: Value) -> Value {
+    rule(schema, "self == oldSelf", "field is immutable")
+}
+
+/// What places a pod may change while nothing runs; what a pod is may not.
 fn pod() -> Value {
     let by_name = |of: &str, max: u64| list_by("name", core_types::of(of), Some(max));
+    let seconds = with(core_types::shape("int64"), json!({"minimum": 0}));
     object([
         ("affinity", core_types::of("Affinity")),
-        ("containers", list_by("name", container(), Some(64))),
-        ("imagePullSecrets", by_name("LocalObjectReference", 64)),
-        ("initContainers", list_by("name", container(), Some(64))),
+        ("containers", fixed(list_by("name", container(), Some(64)))),
+        ("imagePullSecrets", fixed(by_name("LocalObjectReference", 64))),
+        ("initContainers", fixed(list_by("name", container(), Some(64)))),
         ("nodeSelector", core_types::shape("map:string")),
         ("schedulingGates", by_name("PodSchedulingGate", 16)),
-        ("securityContext", core_types::of("PodSecurityContext")),
-        ("serviceAccountName", text(0, 253)),
-        ("terminationGracePeriodSeconds", with(core_types::shape("int64"), json!({"minimum": 0}))),
+        ("securityContext", fixed(core_types::of("PodSecurityContext"))),
+        ("serviceAccountName", fixed(text(0, 253))),
+        ("terminationGracePeriodSeconds", fixed(seconds)),
         ("tolerations", atomic_list(core_types::of("Toleration"), Some(128))),
-        ("volumes", by_name("Volume", 128)),
+        ("volumes", fixed(by_name("Volume", 128))),
     ])
 }
 

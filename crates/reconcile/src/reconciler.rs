@@ -84,6 +84,9 @@ pub trait Reconciler: Send + Sync + 'static {
         None
     }
 
+    /// A reconcile has ended, and how.
+    fn finished(&self, _name: &Name, _result: Result<(), &Error>) {}
+
     /// How long an object is left alone at least after a reconcile that failed so; a change of it
     /// ends that.
     fn pause_after(&self, _error: &Error) -> Duration {

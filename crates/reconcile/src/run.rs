@@ -235,6 +235,7 @@ impl<R: Reconciler> Runner<R> {
     }
 
     fn settle(&self, name: Name, outcome: Outcome) {
+        self.reconciler.finished(&name, outcome.result.as_ref().map(|_| ()));
         let mut waiting = self.shared.lock();
         waiting.queue.finish(&name);
         let now = Instant::now();

@@ -157,7 +157,8 @@ impl Blueprint {
         named.unwrap_or(job.name())
     }
 
-    /// The names of the pods of a set, in order.
+    /// The names of the pods of a set, in order. Whoever asks has made sure that they are not too
+    /// many.
     pub fn endpoints(&self, job: &TrainJob<'_>, set: usize) -> Vec<String> {
         let PodSet { name, replicas, count, .. } = &self.pod_sets[set];
         let (job_name, subdomain) = (job.name(), self.subdomain(job));
@@ -165,6 +166,16 @@ impl Blueprint {
             (0..*count).map(move |pod| format!("{job_name}-{name}-{replica}-{pod}.{subdomain}"))
         };
         (0..*replicas).flat_map(pods).collect()
+    }
+
+    /// The name of the last of the pods of a set, which is the longest: whoever wants no other must
+    /// not make as many names as a job has nodes.
+    pub fn last_endpoint(&self, job: &TrainJob<'_>, set: usize) -> Option<String> {
+        let PodSet { name, replicas, count, .. } = &self.pod_sets[set];
+        let (replica, pod) = (replicas - 1, count - 1);
+        let is_there = replica >= 0 && pod >= 0;
+        let subdomain = self.subdomain(job);
+        is_there.then(|| format!("{}-{name}-{replica}-{pod}.{subdomain}", job.name()))
     }
 
     /// The name of the first of the pods that train.

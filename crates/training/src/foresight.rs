@@ -26,12 +26,13 @@ pub fn made_of(settings: &Settings, job: &Value, runtime: &Value) -> Result<Vec<
     let object = Object::new(job.clone());
     let job = TrainJob::of(&object);
     let blueprint = plugins::enforce(settings, &job, &runtime["spec"])?;
-    let fresh = plugins::fresh(&blueprint)?;
+    let found = Found::new();
+    let fresh = plugins::fresh(&job, &blueprint, &found)?;
     let make = Make {
         settings,
         job: &job,
         blueprint: &blueprint,
-        found: &Found::new(),
+        found: &found,
         surroundings: &Surroundings::default(),
         fresh: &fresh,
     };

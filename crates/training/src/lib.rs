@@ -20,6 +20,8 @@ pub mod timers;
 pub mod train_job;
 pub mod training_runtime;
 
+use std::sync::Arc;
+
 pub use api::{field_error, value};
 use reconcile::entry::run_boxed;
 use reconcile::{Context, entry};
@@ -35,6 +37,8 @@ pub struct Options {
     /// Which operators run: on a cluster that has JobSet already, ours stays off.
     pub enabled: Enabled,
     pub plugins: plugin::Settings,
+    /// Who is told how TrainJobs change, and of every look at them.
+    pub watchers: Vec<Arc<dyn train_job::Watcher>>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

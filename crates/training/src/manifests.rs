@@ -75,7 +75,12 @@ fn trainer_rules() -> Value {
         rule(&[""], &["events"], &TELL),
         rule(&[""], &["limitranges"], &FOLLOW),
         rule(&["authentication.k8s.io"], &["tokenreviews"], &["create"]),
-        rule(&["jobset.x-k8s.io"], &["jobsets"], &["create", "get", "list", "patch", "watch"]),
+        // A job whose time is over loses its JobSet, whoever makes something of JobSets.
+        rule(
+            &["jobset.x-k8s.io"],
+            &["jobsets"],
+            &["create", "delete", "get", "list", "patch", "watch"]
+        ),
         rule(&["node.k8s.io"], &["runtimeclasses"], &FOLLOW),
         rule(&["scheduling.k8s.io"], &["priorityclasses"], &["list"]),
         rule(&["scheduling.x-k8s.io", "scheduling.volcano.sh"], &["podgroups"], &APPLY),

@@ -121,7 +121,12 @@ pub trait Plugin: Send + Sync {
     fn enforce_pods(&self, _settings: &Settings, _job: &TrainJob<'_>, _blueprint: &mut Blueprint) {}
 
     /// What cannot be decided by a pure function, for objects that are not there.
-    fn fresh(&self, _blueprint: &Blueprint) -> Result<Value, String> {
+    fn fresh(
+        &self,
+        _job: &TrainJob<'_>,
+        _blueprint: &Blueprint,
+        _found: &Found,
+    ) -> Result<Value, String> {
         Ok(Value::Null)
     }
 
@@ -140,12 +145,6 @@ pub struct Make<'a> {
     pub surroundings: &'a Surroundings,
     /// What each plugin made up, by its name.
     pub fresh: &'a BTreeMap<&'static str, Value>,
-}
-
-impl Make<'_> {
-    pub fn is_there(&self, kind: Kind, name: &str) -> bool {
-        self.found.contains_key(&(kind, name.to_owned()))
-    }
 }
 
 /// The name of the annotation with the index of a pod, as an environment variable's source.

@@ -1,11 +1,12 @@
 //! The cluster that trains, as far as these commands ask it.
 
 use std::fmt;
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use futures::AsyncBufReadExt;
+use futures::{AsyncBufRead, AsyncBufReadExt};
 use http::Request;
 use reconcile::plan::Target as Seen;
 use reconcile::requests::Requests;
@@ -83,10 +84,21 @@ impl Cluster {
     pub async fn job(&self, name: &str) -> Result<Object> {
         let found = self.requests.get(TRAIN_JOB, &self.name(name)).await;
         let found = found.map_err(|error| self.explained(&error))?;
-        found.ok_or_else(|| {
-            let place = &self.namespace;
-            not_found(format!("there is no TrainJob {name:?} in {place}; see `setpoint train ls`"))
-        })
+        found.ok_or_else(|| self.no_job(name))
+    }
+
+    pub fn no_job(&self, name: &str) -> anyhow::Error {
+        let place = &self.namespace;
+        not_found(format!("there is no TrainJob {name:?} in {place}; see `setpoint train ls`"))
+    }
+
+    /// A job, if it is there, with its pods: for whoever decides which errors to bear.
+    pub async fn look(&self, name: &str) -> Result<Option<(Object, Vec<Value>)>, Error> {
+        let Some(job) = self.requests.get(TRAIN_JOB, &self.name(name)).await? else {
+            return Ok(None);
+        };
+        let pods = self.read_pods(name).await?;
+        Ok(Some((job, pods)))
     }
 
     pub async fn jobs(&self) -> Result<Vec<Value>> {
@@ -98,9 +110,13 @@ impl Cluster {
 
     /// The pods of a job, in the order of their names.
     pub async fn pods(&self, job: &str) -> Result<Vec<Value>> {
+        self.read_pods(job).await.context("could not ask for pods")
+    }
+
+    async fn read_pods(&self, job: &str) -> Result<Vec<Value>, Error> {
         let collection = POD.collection(&self.namespace);
         let path = format!("{collection}?labelSelector={}%3D{job}", escaped(JOB_SET_NAME));
-        let mut list = self.requests.read(&path).await.context("could not ask for pods")?;
+        let mut list = self.requests.read(&path).await?;
         Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
     }
 
@@ -110,21 +126,13 @@ impl Cluster {
         pod: &str,
         container: &str,
         query: &str,
-        mut line_of: impl FnMut(&str),
+        line_of: impl FnMut(&str),
     ) -> Result<()> {
         let path = format!("{}/log?container={container}{query}", POD.path(&self.namespace, pod));
         let request = Request::get(path).body(Vec::new())?;
         let stream = self.requests.client.request_stream(request).await;
-        let mut stream = std::pin::pin!(stream.context("could not ask for the output")?);
-        let mut line = String::new();
-        loop {
-            line.clear();
-            match stream.read_line(&mut line).await {
-                Ok(0) => return Ok(()),
-                Ok(_) => line_of(line.trim_end_matches('\n')),
-                Err(error) => return Err(error).context("the output broke off"),
-            }
-        }
+        let stream = std::pin::pin!(stream.context("could not ask for the output")?);
+        lines(stream, line_of).await.context("the output broke off")
     }
 
     /// What stands in the way of a job, as far as anybody has noticed: one line each.
@@ -164,6 +172,20 @@ impl Cluster {
     }
 }
 
+/// Hands every line to a function. What a program prints need not be text.
+async fn lines(
+    mut stream: impl AsyncBufRead + Unpin,
+    mut line_of: impl FnMut(&str),
+) -> io::Result<()> {
+    let mut line = Vec::new();
+    while stream.read_until(b'\n', &mut line).await? > 0 {
+        let text = line.strip_suffix(b"\n").unwrap_or(&line);
+        line_of(&String::from_utf8_lossy(text));
+        line.clear();
+    }
+    Ok(())
+}
+
 #[derive(Serialize)]
 struct Suspended {
     name: String,
@@ -194,4 +216,17 @@ fn obstacle(pod: &Value) -> Option<String> {
 
 fn escaped(text: &str) -> String {
     text.replace('/', "%2F")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn output_that_is_no_text_is_shown_as_far_as_it_is() {
+        let mut seen = Vec::new();
+        let bytes: &[u8] = b"one\nt\xffo\n\nlast";
+        lines(bytes, |line| seen.push(line.to_owned())).await.expect("read");
+        assert_eq!(seen, ["one", "t\u{fffd}o", "", "last"]);
+    }
 }

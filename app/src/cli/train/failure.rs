@@ -20,6 +20,9 @@ pub struct Failure {
     pub pod: String,
     #[serde(skip)]
     pub container: String,
+    /// Whether its container has been started again since, so that its output is the one before.
+    #[serde(skip)]
+    pub is_previous: bool,
     /// How often everything had begun again.
     #[serde(skip)]
     pub attempt: u64,
@@ -40,7 +43,8 @@ pub struct Failures {
 impl Failures {
     pub fn look_at(&mut self, pod: &Value) {
         let Some(failure) = of(pod) else { return };
-        let earlier = self.by_pod.get(&failure.pod).is_some_and(|one| one.ended <= failure.ended);
+        // The same end is looked at again: the container may have been started again since.
+        let earlier = self.by_pod.get(&failure.pod).is_some_and(|one| one.ended < failure.ended);
         if !earlier {
             self.by_pod.insert(failure.pod.clone(), failure);
         }
@@ -60,16 +64,20 @@ fn of(pod: &Value) -> Option<Failure> {
     let statuses = ["initContainerStatuses", "containerStatuses"];
     let containers = statuses.iter().flat_map(|field| pod["status"][*field].as_array()).flatten();
     let ends = containers.flat_map(|one| {
-        let states = [&one["state"]["terminated"], &one["lastState"]["terminated"]];
-        states.into_iter().map(move |state| (&one["name"], state))
+        let states = [("state", false), ("lastState", true)];
+        states
+            .into_iter()
+            .map(move |(field, is_previous)| (&one["name"], &one[field]["terminated"], is_previous))
     });
-    let bad = ends.filter(|(_, state)| state["exitCode"].as_i64().unwrap_or(0) != 0);
-    let (container, state) = bad.min_by_key(|(_, state)| text(&state["finishedAt"]))?;
+    let bad = ends.filter(|(_, state, _)| state["exitCode"].as_i64().unwrap_or(0) != 0);
+    let (container, state, is_previous) =
+        bad.min_by_key(|(_, state, _)| text(&state["finishedAt"]))?;
     Some(Failure {
         rank: rank(pod),
         exit_code: state["exitCode"].as_i64()?,
         pod: text(&pod["metadata"]["name"]),
         container: text(container),
+        is_previous,
         attempt: text(&pod["metadata"]["labels"][ATTEMPT]).parse().unwrap_or(0),
         was_deleted: pod["metadata"]["deletionTimestamp"].is_string(),
         ended: text(&state["finishedAt"]),
@@ -121,10 +129,15 @@ mod tests {
 
     #[test]
     fn a_container_that_was_started_again_tells_how_it_failed_before() {
+        let mut failures = Failures::default();
+        let seen = |failures: &Failures| {
+            failures.first().map(|one| (one.exit_code, one.is_previous)).expect("a failure")
+        };
+        failures.look_at(&pod("0", ended(5, "T1")));
+        assert_eq!(seen(&failures), (5, false));
         let mut again = pod("0", json!({"running": {}}));
         again["status"]["containerStatuses"][0]["lastState"] = ended(5, "T1");
-        let mut failures = Failures::default();
         failures.look_at(&again);
-        assert_eq!(failures.first().map(|one| one.exit_code), Some(5));
+        assert_eq!(seen(&failures), (5, true));
     }
 }

@@ -6,10 +6,11 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
-use reconcile::{Object, conditions};
+use reconcile::{Error, Object, conditions};
 use serde::Serialize;
 use serde_json::Value;
 use tokio::task::JoinSet;
+use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::failure::{Failure, Failures};
@@ -24,6 +25,8 @@ const POLL: Duration = Duration::from_millis(500);
 const LAST_LINES: u32 = 20;
 /// How long output may still come after the end.
 const REST_MAX: Duration = Duration::from_secs(5);
+/// How long a cluster may not answer before it is given up: it may be starting again.
+const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Looks at a job that waits before anybody is told why.
 const LOOKS_BEFORE_ASKING: u32 = 4;
 
@@ -62,7 +65,11 @@ impl fmt::Display for Told<'_> {
                 }
             }
             Told::Gone { job, .. } => {
-                write!(formatter, "[{job}] goes on; see `setpoint train logs -f {job}`")
+                write!(
+                    formatter,
+                    "[{job}] goes on; see `setpoint train show {job}` or \
+                     `setpoint train logs -f {job}`"
+                )
             }
         }
     }
@@ -98,8 +105,9 @@ pub async fn follow(
             Err(anyhow!(exit::Failure::new(exit::TIMED_OUT, what).hint(hint)))
         }
         _ = enough => {
-            output.print(&Told::Gone { job: name, detached: true })?;
-            Ok(ExitCode::SUCCESS)
+            // Whoever read this may have been interrupted too.
+            let _ = output.print(&Told::Gone { job: name, detached: true });
+            Ok(ExitCode::from(exit::INTERRUPTED))
         }
     }
 }
@@ -114,18 +122,27 @@ async fn until_ended(
     let mut readers = JoinSet::new();
     let mut failures = Failures::default();
     let mut obstacles = Obstacles::default();
+    let mut silence = Silence::default();
     let mut said = String::new();
     let voice = Voice { output, is_aside: !manner.shows_output };
     loop {
-        let job = cluster.job(name).await?;
-        let pods = cluster.pods(name).await?;
+        let (job, pods) = match cluster.look(name).await {
+            Ok(found) => found.ok_or_else(|| cluster.no_job(name))?,
+            Err(error) => {
+                if !silence.is_borne(&error) {
+                    return Err(cluster.explained(&error));
+                }
+                obstacles.say(name, &cluster.explained(&error).to_string(), voice)?;
+                tokio::time::sleep(POLL).await;
+                continue;
+            }
+        };
+        silence = Silence::default();
         say_state(&mut said, (name, &job), voice)?;
         for pod in &pods {
             failures.look_at(pod);
-            let key = text(&pod["metadata"]["name"]);
-            if manner.shows_output && has_started(pod) && following.insert(key.clone()) {
-                let (cluster, rank, container) = (cluster.clone(), rank(pod), container_of(pod));
-                let pod = Place { pod: key, rank, container };
+            if manner.shows_output && has_started(pod) && following.insert(start_of(pod)) {
+                let (cluster, pod) = (cluster.clone(), Place::of(pod));
                 readers.spawn(async move { pod.read(&cluster, "&follow=true", output).await });
             }
         }
@@ -142,6 +159,21 @@ async fn until_ended(
         }
         obstacles.tell(cluster, (name, &job.value), &pods, voice).await?;
         tokio::time::sleep(POLL).await;
+    }
+}
+
+/// For how long nothing was heard of the cluster.
+#[derive(Default)]
+struct Silence {
+    since: Option<Instant>,
+}
+
+impl Silence {
+    /// Whether an error may pass by itself: nobody answered, or somebody who cannot.
+    fn is_borne(&mut self, error: &Error) -> bool {
+        let is_refusal = matches!(error.code(), Some(400..=499)) && error.code() != Some(429);
+        let since = *self.since.get_or_insert_with(Instant::now);
+        !is_refusal && since.elapsed() < SILENCE_MAX
     }
 }
 
@@ -205,12 +237,18 @@ impl Obstacles {
         if self.looks < LOOKS_BEFORE_ASKING {
             return Ok(());
         }
-        for line in cluster.obstacles(name, pods).await? {
-            if self.told.insert(line.clone()) {
-                voice.say(&Told::Waits { job: name, waits: &line })?;
-            }
+        // Who cannot be asked now is asked at the next look.
+        for line in cluster.obstacles(name, pods).await.unwrap_or_default() {
+            self.say(name, &line, voice)?;
         }
         Ok(())
+    }
+
+    fn say(&mut self, name: &str, line: &str, voice: Voice) -> Result<()> {
+        match self.told.insert(line.to_owned()) {
+            true => voice.say(&Told::Waits { job: name, waits: line }),
+            false => Ok(()),
+        }
     }
 }
 
@@ -218,9 +256,7 @@ impl Obstacles {
 pub async fn print_logs(cluster: &Cluster, name: &str, context: &Context) -> Result<ExitCode> {
     cluster.job(name).await?;
     for pod in cluster.pods(name).await?.iter().filter(|pod| has_started(pod)) {
-        let (rank, container) = (rank(pod), container_of(pod));
-        let place = Place { pod: text(&pod["metadata"]["name"]), rank, container };
-        place.read(cluster, "", context.output).await;
+        Place::of(pod).read(cluster, "", context.output).await;
     }
     Ok(ExitCode::SUCCESS)
 }
@@ -233,6 +269,11 @@ struct Place {
 }
 
 impl Place {
+    fn of(pod: &Value) -> Place {
+        let (rank, container) = (rank(pod), container_of(pod));
+        Place { pod: text(&pod["metadata"]["name"]), rank, container }
+    }
+
     /// Prints the output, each line with its rank.
     async fn read(&self, cluster: &Cluster, query: &str, output: Output) {
         let Place { pod, rank, container } = self;
@@ -259,8 +300,9 @@ async fn explain(
     let (reason, message) = (text(&failed["reason"]), text(&failed["message"]));
     let failed = Ended { reason: &reason, message: &message, first };
     output.print(&Told::Failed { job: name, failed })?;
-    if let Some(Failure { pod, rank, container, .. }) = first.cloned() {
-        let query = format!("&tailLines={LAST_LINES}");
+    if let Some(Failure { pod, rank, container, is_previous, .. }) = first.cloned() {
+        let previous = if is_previous { "&previous=true" } else { "" };
+        let query = format!("&tailLines={LAST_LINES}{previous}");
         Place { pod, rank, container }.read(cluster, &query, output).await;
     }
     Ok(())
@@ -283,10 +325,55 @@ fn container_of(pod: &Value) -> String {
     found.map(|one| text(&one["name"])).unwrap_or_default()
 }
 
+/// Which start of its container a pod is at: one that is started again in its place has output of
+/// its own.
+fn start_of(pod: &Value) -> (String, i64) {
+    let container = container_of(pod);
+    let statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+    let mut own = statuses.filter(|one| one["name"] == container.as_str());
+    let restarts = own.next().and_then(|one| one["restartCount"].as_i64());
+    (text(&pod["metadata"]["name"]), restarts.unwrap_or(0))
+}
+
 fn has_started(pod: &Value) -> bool {
     matches!(pod["status"]["phase"].as_str(), Some("Running" | "Succeeded" | "Failed"))
 }
 
 fn text(value: &Value) -> String {
     value.as_str().unwrap_or_default().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_container_that_is_started_again_in_its_place_is_followed_again() {
+        let pod = |restarts: i64| {
+            json!({"metadata": {"name": "p"}, "spec": {"containers": [{"name": "node"}]},
+                "status": {"containerStatuses": [{"name": "beside", "restartCount": 7},
+                    {"name": "node", "restartCount": restarts}]}})
+        };
+        assert_eq!(start_of(&pod(0)), ("p".to_owned(), 0));
+        assert_eq!(start_of(&pod(2)), ("p".to_owned(), 2));
+        assert_eq!(start_of(&json!({"metadata": {"name": "p"}})), ("p".to_owned(), 0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_cluster_may_be_silent_for_a_while_but_what_it_refuses_is_refused() {
+        let answer = |code: u16| {
+            let status = json!({"status": "Failure", "message": "m", "reason": "", "code": code});
+            let status = serde_json::from_value(status).expect("a status");
+            Error::request("read".to_owned(), kube::Error::Api(Box::new(status)))
+        };
+        let mut silence = Silence::default();
+        assert!(!silence.is_borne(&answer(403)));
+        assert!(silence.is_borne(&answer(503)));
+        assert!(silence.is_borne(&answer(429)));
+        tokio::time::advance(SILENCE_MAX).await;
+        assert!(!silence.is_borne(&answer(503)));
+        assert!(Silence::default().is_borne(&Error::Other { reason: "broken".to_owned() }));
+    }
 }

@@ -27,9 +27,10 @@ Examples:
   setpoint train stop NAME                    hold it; `resume` lets it go on
 
 Exit codes with --wait, --watch and logs -f:
-  0  it completed
-  3  it did not end within --timeout; it goes on
-  4  it failed; the rank that failed, its exit code and its last lines are shown
+    0  it completed
+    3  it did not end within --timeout; it goes on
+    4  it failed; the rank that failed, its exit code and its last lines are shown
+  130  Ctrl-C; it goes on
 
 With -o json, --watch and logs print one object a line, with one of: state, line, waits, failed.";
 

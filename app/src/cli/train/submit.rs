@@ -218,6 +218,13 @@ fn sort(objects: Vec<Value>, file: &Path) -> Result<(Value, Runtimes)> {
         }
     }
     let job = job.with_context(|| format!("{} holds no TrainJob", file.display()))?;
+    if !job["spec"]["podTemplateOverrides"].is_null() {
+        bail!(
+            "{} says spec.podTemplateOverrides, which older trainers had; say it in \
+             spec.runtimePatches",
+            file.display()
+        );
+    }
     Ok((job, runtimes))
 }
 
@@ -243,5 +250,8 @@ mod tests {
         assert_eq!(said(&["TrainingRuntime"]), "f.yaml holds no TrainJob");
         assert!(said(&["TrainJob", "TrainJob"]).contains("more than one"));
         assert!(said(&["Pod"]).starts_with("f.yaml holds Pod"));
+        let old = json!({"kind": "TrainJob", "spec": {"podTemplateOverrides": []}});
+        let refused = sort(vec![old], Path::new("f.yaml")).expect_err("refused").to_string();
+        assert!(refused.ends_with("say it in spec.runtimePatches"), "{refused}");
     }
 }

@@ -2,9 +2,11 @@
 //!
 //! Upstream: kubernetes-sigs/jobset, pkg/webhooks/jobset_webhook.go
 
+use reconcile::requests::Requests;
 use regex::Regex;
 use serde_json::{Value, json};
 
+use super::job_set_claims;
 use super::job_set_update;
 use super::{Answer, Question};
 use crate::field_error::{FieldError, Problem};
@@ -64,7 +66,16 @@ pub fn default(question: &Question<'_>) -> Answer {
     }
 }
 
-pub fn validate(question: &Question<'_>) -> Answer {
+pub async fn validate(requests: &Requests, question: &Question<'_>) -> Answer {
+    let mut answer = judge(question);
+    if question.old.is_null() && answer.refusal.is_none() {
+        let found = job_set_claims::found(requests, question.new).await;
+        answer = Answer::judge_by(422, &job_set_claims::judge(question.new, &found));
+    }
+    answer
+}
+
+pub fn judge(question: &Question<'_>) -> Answer {
     let mut errors = Vec::new();
     let (name, spec) = (text(&question.new["metadata"]["name"]), &question.new["spec"]);
     if question.old.is_null() {

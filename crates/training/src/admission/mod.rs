@@ -5,6 +5,7 @@
 //! other over HTTPS.
 
 mod job_set;
+mod job_set_claims;
 mod job_set_update;
 mod runtime;
 #[cfg(test)]
@@ -39,7 +40,7 @@ async fn answer(
         webhooks::VALIDATE_RUNTIME => runtime::validate(question, runtime::Scope::Namespace),
         webhooks::VALIDATE_CLUSTER_RUNTIME => runtime::validate(question, runtime::Scope::Cluster),
         webhooks::DEFAULT_JOB_SET => job_set::default(question),
-        webhooks::VALIDATE_JOB_SET => job_set::validate(question),
+        webhooks::VALIDATE_JOB_SET => job_set::validate(requests, question).await,
         _ => return None,
     })
 }

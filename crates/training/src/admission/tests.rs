@@ -157,12 +157,12 @@ fn a_set_that_cannot_work_is_refused() {
     let nothing = Value::Null;
     for (spec, expected) in cases {
         let new = set(spec);
-        let answer = job_set::validate(&question(&nothing, &new, &nothing));
+        let answer = job_set::judge(&question(&nothing, &new, &nothing));
         assert!(refusal(&answer).contains(expected), "{expected}: {}", refusal(&answer));
         assert_eq!(answer.refusal.map(|refusal| refusal.code), Some(422));
     }
     let good = set(json!({}));
-    assert!(job_set::validate(&question(&nothing, &good, &nothing)).refusal.is_none());
+    assert!(job_set::judge(&question(&nothing, &good, &nothing)).refusal.is_none());
 }
 
 #[test]
@@ -174,8 +174,7 @@ fn of_a_set_only_what_places_pods_may_change_and_only_while_it_is_held() {
         set
     };
     let nothing = Value::Null;
-    let judge =
-        |old: &Value, new: &Value| refusal(&job_set::validate(&question(&nothing, new, old)));
+    let judge = |old: &Value, new: &Value| refusal(&job_set::judge(&question(&nothing, new, old)));
     let selector = || json!({"zone": "a"});
     let held = set(json!({"suspend": true}));
     assert_eq!(judge(&held, &pod("nodeSelector", selector(), true)), "");
@@ -185,4 +184,26 @@ fn of_a_set_only_what_places_pods_may_change_and_only_while_it_is_held() {
     assert!(why.contains("spec.replicatedJobs") && why.ends_with("field is immutable"), "{why}");
     let image = json!([{"name": "c", "image": "other"}]);
     assert!(judge(&held, &pod("containers", image, true)).ends_with("field is immutable"));
+}
+
+#[test]
+fn a_claim_that_is_there_is_taken_if_it_is_the_same_and_kept() {
+    let claim = |storage: &str| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}});
+    let wants = |policy: &str, spec: Value| {
+        set(json!({"volumeClaimPolicies": [{"retentionPolicy": {"whenDeleted": policy},
+            "templates": [{"metadata": {"name": "v"}, "spec": spec}]}]}))
+    };
+    let mut there = json!({"metadata": {"name": "v-s"}, "spec": claim("1Gi")});
+    there["spec"]["volumeName"] = json!("given");
+    let judge = |set: &Value, found: &[Value]| {
+        let errors = job_set_claims::judge(set, found);
+        refusal(&Answer::judge_by(422, &errors))
+    };
+    let there = [there];
+    assert_eq!(judge(&wants("Delete", claim("1Gi")), &[]), "");
+    assert_eq!(judge(&wants("Retain", claim("1024Mi")), &there), "");
+    let why = judge(&wants("Delete", claim("1Gi")), &there);
+    assert!(why.contains("only a policy that says Retain takes it"), "{why}");
+    let why = judge(&wants("Retain", claim("2Gi")), &there);
+    assert!(why.contains("the claim v-s exists and has another specification"), "{why}");
 }

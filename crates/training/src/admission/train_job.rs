@@ -13,7 +13,7 @@ use crate::field_error::FieldError;
 use crate::kinds::{CONFIG_MAP, JOB_SET, TRAINING_RUNTIME};
 use crate::plugin::{Review, Settings};
 use crate::plugins;
-use crate::train_job::{TrainJob, runtime_kind, snapshot_name};
+use crate::train_job::{TTL, TrainJob, runtime_kind, snapshot_name};
 use crate::value::{find, list, text};
 
 const PRIORITY_CLASS: Kind =
@@ -48,6 +48,19 @@ pub fn default(question: &Question<'_>, now: Timestamp) -> Answer {
 }
 
 pub async fn validate(requests: &Requests, question: &Question<'_>) -> Answer {
+    // What goes must be let go, though its runtime has gone before it.
+    if question.new["metadata"]["deletionTimestamp"].is_string() {
+        return Answer::default();
+    }
+    let mut answer = judge(requests, question).await;
+    if question.old.is_object() && question.old["spec"] == question.new["spec"] {
+        // Who asks for nothing else than before is warned and not refused.
+        answer.refusal = None;
+    }
+    answer
+}
+
+async fn judge(requests: &Requests, question: &Question<'_>) -> Answer {
     let (new, old) = (Object::new(question.new.clone()), Object::new(question.old.clone()));
     let job = TrainJob::of(&new);
     let before = question.old.is_object().then(|| TrainJob::of(&old));
@@ -127,13 +140,19 @@ fn warnings(job: &TrainJob<'_>, kind: Kind, runtime: &Value, blueprint: &Bluepri
         ));
     }
     let longest = (0..blueprint.pod_sets.len())
-        .flat_map(|set| blueprint.endpoints(job, set).pop())
+        .filter_map(|set| blueprint.last_endpoint(job, set))
         .filter_map(|host| host.split('.').next().map(str::len))
         .max();
     if longest.is_some_and(|length| length > POD_NAME_LENGTH_MAX) {
         warnings.push(format!(
             "the name {:?} is too long for the pods of this runtime: they will not be made",
             job.name()
+        ));
+    }
+    if let Some(said) = job.object.annotation(TTL).filter(|said| said.parse::<u64>().is_err()) {
+        warnings.push(format!(
+            "the annotation {TTL} is {said:?} and no number of seconds: the job is kept when it \
+             has ended"
         ));
     }
     warnings

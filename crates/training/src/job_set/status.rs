@@ -46,9 +46,10 @@ impl<'a> Status<'a> {
 
     fn set(&mut self, kind: &'static str, status: Truth, (reason, message): (&str, &str)) {
         let found = self.conditions.iter().find(|one| one["type"] == kind);
-        // A restart that follows another one is a fact of its own.
+        // A restart that follows another one is a fact of its own, also for the same reason.
         let is_same = found.is_some_and(|one| {
-            one["status"] == status.name() && (kind != RESTARTING || one["reason"] == reason)
+            let says_same = one["reason"] == reason && one["message"] == message;
+            one["status"] == status.name() && (kind != RESTARTING || says_same)
         });
         if is_same {
             return;

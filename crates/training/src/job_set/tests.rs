@@ -336,3 +336,18 @@ fn a_set_may_have_its_racks_to_itself() {
     assert_eq!(pod["nodeSelector"]["alpha.jobset.sigs.k8s.io/namespaced-job"], "d_s-a-0");
     assert!(pod["affinity"].is_null());
 }
+
+#[test]
+fn a_restart_after_another_of_the_same_reason_is_told_too() {
+    let status = json!({"restarts": 1, "restartsCountTowardsMax": 1, "conditions": [
+        {"type": "RestartingJobSet", "status": "True", "reason": "DefaultFailurePolicy",
+            "message": "restarting jobset, attempt 1 (first failed job: s-a-1)"}]});
+    let set = set(json!({"failurePolicy": {"maxRestarts": 3}}), status);
+    let observed = observed(vec![job("a-0", 1, ended("Failed", 7))]);
+    let plan = plan::plan(&set, &observed, Timestamp::UNIX_EPOCH);
+    let message = "restarting jobset, attempt 2 (first failed job: s-a-0)";
+    let status = plan.status.unwrap_or_default();
+    assert_eq!(status["conditions"][0]["message"], message);
+    let told: Vec<&str> = plan.notices.iter().map(|one| one.message.as_str()).collect();
+    assert_eq!(told, [message]);
+}

@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 use crate::blueprint::Blueprint;
-use crate::plugin::{Plugin, Settings};
+use crate::plugin::{Found, Plugin, Settings};
 use crate::train_job::TrainJob;
 
 /// Every plugin, one line each. The JobSet comes last: what it mounts is there before it.
@@ -57,7 +57,11 @@ pub fn enforce(
 }
 
 /// What plugins make up for objects that are not there.
-pub fn fresh(blueprint: &Blueprint) -> Result<BTreeMap<&'static str, Value>, String> {
-    let made = ALL.iter().map(|plugin| Ok((plugin.name(), plugin.fresh(blueprint)?)));
+pub fn fresh(
+    job: &TrainJob<'_>,
+    blueprint: &Blueprint,
+    found: &Found,
+) -> Result<BTreeMap<&'static str, Value>, String> {
+    let made = ALL.iter().map(|one| Ok((one.name(), one.fresh(job, blueprint, found)?)));
     made.collect()
 }

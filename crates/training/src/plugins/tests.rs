@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use super::torch::tune::{Mode, model, recipe};
 use crate::plugin::{Settings, StatusServer};
 use crate::runtimes::{self, Choice};
-use crate::train_job::{self, Observed, Runtime};
+use crate::train_job::{self, Observed, Runtime, TrainJob};
 use crate::value::text;
 
 const SEPARATOR: &str = "---\n";
@@ -97,7 +97,7 @@ fn jobs_become_what_their_goldens_say() {
         let expected: Value = serde_saphyr::from_str(answer).expect("an answer is YAML");
         assert_eq!(Value::Array(found), expected, "{}", file.display());
     }
-    assert!(files().len() >= 15);
+    assert!(files().len() >= 20);
 }
 
 #[test]
@@ -148,4 +148,22 @@ fn a_worker_stays_when_the_launcher_trains_alone() {
     let jobs = &set["spec"]["replicatedJobs"];
     assert_eq!(jobs[0]["template"]["spec"]["parallelism"], 1);
     assert_eq!(jobs[1]["template"]["spec"]["parallelism"], 1);
+}
+
+/// A number that would take all memory if every name was made.
+#[test]
+fn more_nodes_than_can_be_listed_are_refused_and_not_listed() {
+    let many = json!({"trainer": {"numNodes": 2_000_000_000}});
+    let built = |runtime: &str| {
+        let runtime = runtime_of(&json!({"runtime": runtime}));
+        let object = job_of(&json!({"job": many}), &runtime);
+        let job = TrainJob::of(&object);
+        let blueprint = super::enforce(&Settings::default(), &job, &runtime["spec"])?;
+        let set = blueprint.trainer_set().expect("pods that train");
+        Ok::<_, String>(blueprint.last_endpoint(&job, set))
+    };
+    let last = built("torch-distributed").expect("built");
+    assert_eq!(last.as_deref(), Some("tj-node-0-1999999999.tj"));
+    let why = built("mpi-local").expect_err("refused");
+    assert!(why.starts_with("MPI takes at most 100000 nodes"), "{why}");
 }

@@ -12,6 +12,7 @@ mod status;
 mod tests;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
@@ -26,6 +27,7 @@ use crate::plugin::Settings;
 use crate::plugins;
 use crate::timers::Timers;
 
+pub use deadline::TTL;
 pub use job::{RUNTIMES, TrainJob, runtime_kind};
 pub use observe::{Observed, Runtime};
 #[cfg(test)]
@@ -37,12 +39,15 @@ pub const NAME: &str = "trainjob_controller";
 const MANAGER: &str = "trainer";
 
 /// Whoever wants to know how jobs change.
-pub trait Watcher: Send + Sync {
+pub trait Watcher: fmt::Debug + Send + Sync {
     /// A job was made, changed or went; a finished reconcile that reported is a change.
-    fn changed(&self, old: Option<&Object>, new: Option<&Object>);
+    fn changed(&self, _old: Option<&Object>, _new: Option<&Object>) {}
+
+    /// A job was looked at to the end, whether there was anything to report or not.
+    fn reconciled(&self, _job: &Name, _result: Result<(), &Error>) {}
 }
 
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Controller {
     settings: Settings,
     timers: Timers,
@@ -51,11 +56,8 @@ pub struct Controller {
 
 impl Controller {
     pub fn new(options: &Options) -> Controller {
-        Controller { settings: options.plugins.clone(), ..Controller::default() }
-    }
-
-    pub fn with_watchers(self, watchers: Vec<Arc<dyn Watcher>>) -> Controller {
-        Controller { watchers, ..self }
+        let (settings, watchers) = (options.plugins.clone(), options.watchers.clone());
+        Controller { settings, watchers, timers: Timers::default() }
     }
 
     /// The kinds of objects that plugins make, as far as the cluster has them.
@@ -81,7 +83,8 @@ impl Reconciler for Controller {
         for kind in self.kinds() {
             watches.owned(kind, TRAIN_JOB);
             // What stands in the way of a job may belong to another.
-            watches.by(kind, in_the_way);
+            let endings = endings(kind);
+            watches.by(kind, move |change| in_the_way(&endings, change));
         }
         for plugin in plugins::ALL {
             plugin.watches(&self.settings, watches);
@@ -117,27 +120,40 @@ impl Reconciler for Controller {
         Ok(plan::plan(&self.settings, object, observed, now))
     }
 
-    fn refused(&self, _: &Object, _: &Observed, error: &Error, _: Timestamp) -> Option<Plan> {
-        let notices = vec![plan::failure(&error.said())];
-        Some(Plan { notices, ..Plan::nothing() })
+    /// How the job is does not depend on what could not be done for it.
+    fn refused(
+        &self,
+        object: &Object,
+        observed: &Observed,
+        error: &Error,
+        now: Timestamp,
+    ) -> Option<Plan> {
+        let mut report = plan::plan(&self.settings, object, observed, now);
+        report.steps.clear();
+        report.notices.push(plan::failure(&error.said()));
+        Some(report)
+    }
+
+    fn finished(&self, job: &Name, result: Result<(), &Error>) {
+        for watcher in &self.watchers {
+            watcher.reconciled(job, result);
+        }
     }
 }
 
-/// The job whose object an object of another owner has the name of.
-fn in_the_way(change: &Change) -> Vec<Name> {
-    let object = change.object();
-    let name: &str = &object.name.name;
-    let ends = [
-        "-runtime-snapshot",
-        "-mpi-ssh-auth",
-        "-mpi-hostfile",
-        "-flux-entrypoint",
-        "-flux-curve",
-        "-tls-config",
-    ];
-    let job = ends.iter().find_map(|end| name.strip_suffix(end));
-    match (change.new.is_none(), job) {
-        (true, Some(job)) => vec![Name::new(object.name.namespace.clone(), job)],
-        _ => Vec::new(),
+/// What the names of the objects of a kind have after the name of their job.
+fn endings(kind: Kind) -> Vec<String> {
+    let made = plugins::ALL.iter().flat_map(|plugin| plugin.makes(""));
+    let made = made.chain([(CONFIG_MAP, snapshot::name(""))]);
+    made.filter(|(one, _)| *one == kind).map(|(_, ending)| ending).collect()
+}
+
+/// The jobs whose object an object of another owner had the name of, when it has gone.
+fn in_the_way(endings: &[String], change: &Change) -> Vec<Name> {
+    if change.new.is_some() {
+        return Vec::new();
     }
+    let object = &change.object().name;
+    let jobs = endings.iter().filter_map(|ending| object.name.strip_suffix(ending.as_str()));
+    jobs.map(|job| Name::new(object.namespace.clone(), job)).collect()
 }

@@ -58,7 +58,8 @@ pub async fn observe(
     let fresh = match &runtime {
         Runtime::Kept(runtime) | Runtime::Live(runtime) => {
             let blueprint = plugins::enforce(means.settings, &job, &runtime["spec"]);
-            blueprint.and_then(|blueprint| plugins::fresh(&blueprint)).unwrap_or_default()
+            let fresh = blueprint.and_then(|blueprint| plugins::fresh(&job, &blueprint, &found));
+            fresh.unwrap_or_default()
         }
         _ => BTreeMap::new(),
     };

@@ -23,19 +23,21 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
     if object.is_terminating() || job.is_managed_elsewhere() {
         return plan;
     }
-    let is_late = observed.until_deadline.is_some_and(|left| left.is_zero());
+    let set = job_set(&job, observed);
+    // What has ended in time, or before anybody looked, has ended as its JobSet says.
+    let has_ended = set.is_some_and(status::has_ended);
+    let is_late = !has_ended && observed.until_deadline.is_some_and(|left| left.is_zero());
     match build(settings, &job, observed) {
         _ if is_late => {}
         Ok(wanted) => apply(&mut plan, &job, observed, wanted),
         Err(why) => plan.notices.push(failure(&why)),
     }
-    let set = job_set(&job, observed);
     if is_late || job.has_exceeded_deadline() {
         // Until it is gone: a deletion that failed is tried again.
         if let Some(set) = set.filter(|set| !set.is_terminating()) {
             plan.delete(Target::of(JOB_SET, set));
         }
-    } else if let Some(left) = observed.until_deadline {
+    } else if let Some(left) = observed.until_deadline.filter(|_| !has_ended) {
         plan.wake = Wake::After(left);
     }
     expire(&mut plan, object, observed);

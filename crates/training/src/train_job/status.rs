@@ -73,22 +73,30 @@ fn end(
         };
         return conditions::set(conditions, &condition, now);
     }
-    let Some(set) = set else { return };
-    let status = &set.value["status"];
-    for (theirs, ours) in [("Completed", COMPLETE), ("Failed", FAILED)] {
-        let found = conditions::find(status, theirs).filter(|one| one["status"] == "True");
-        let Some(found) = found else { continue };
-        let condition = Condition {
-            kind: ours,
-            status: Truth::True,
-            reason: text(&found["reason"]),
-            message: text(&found["message"]),
-            observed_generation: generation,
-        };
-        // The job ended when its JobSet did.
-        let since = text(&found["lastTransitionTime"]).parse().unwrap_or(now);
-        return conditions::set(conditions, &condition, since);
-    }
+    let Some((kind, found)) = set.and_then(end_of) else { return };
+    let condition = Condition {
+        kind,
+        status: Truth::True,
+        reason: text(&found["reason"]),
+        message: text(&found["message"]),
+        observed_generation: generation,
+    };
+    // The job ended when its JobSet did.
+    let since = text(&found["lastTransitionTime"]).parse().unwrap_or(now);
+    conditions::set(conditions, &condition, since);
+}
+
+/// Whether a JobSet says that it is over.
+pub fn has_ended(set: &Object) -> bool {
+    end_of(set).is_some()
+}
+
+/// How a JobSet has ended, if it has: what its job calls that, and what it says.
+fn end_of(set: &Object) -> Option<(&'static str, &Value)> {
+    [("Completed", COMPLETE), ("Failed", FAILED)].into_iter().find_map(|(theirs, ours)| {
+        let found = conditions::find(&set.value["status"], theirs)?;
+        (found["status"] == "True").then_some((ours, found))
+    })
 }
 
 fn jobs(set: &Object) -> Value {

@@ -182,6 +182,45 @@ fn a_job_whose_time_is_over_fails_and_loses_its_set() {
 }
 
 #[test]
+fn a_set_that_has_ended_is_not_late_however_late_it_is_seen() {
+    let plain = job(json!({"activeDeadlineSeconds": 10}), json!({}));
+    for (theirs, expected) in [
+        ("Completed", "Complete=True Done 3 at 1970-01-01T00:00:42Z"),
+        ("Failed", "Failed=True Done 3 at 1970-01-01T00:00:42Z"),
+    ] {
+        let status = json!({"conditions": [{"type": theirs, "status": "True", "reason": "Done",
+            "message": "m", "lastTransitionTime": "1970-01-01T00:00:42Z"}]});
+        let late = Observed {
+            until_deadline: Some(Duration::ZERO),
+            ..seen(Runtime::Kept(runtime()), Some(set(json!({}), status, "u")))
+        };
+        assert_eq!(outcome(&plain, &late), [expected]);
+    }
+}
+
+#[test]
+fn a_refused_step_does_not_hide_how_the_job_is() {
+    let why = Error::Other { reason: "no right to do that".to_owned() };
+    let refused = |job: &Object, observed: &Observed| {
+        let now = Timestamp::from_second(100).expect("a time");
+        let plan = Controller::default().refused(job, observed, &why, now).expect("a report");
+        assert!(plan.steps.is_empty());
+        let told = plan.notices.iter().any(|one| one.message.ends_with("no right to do that"));
+        assert!(told, "{plan}");
+        let status = plan.status.unwrap_or_default();
+        list(&status["conditions"]).iter().map(|one| text(&one["reason"]).to_owned()).collect()
+    };
+    let runs = || Some(set(json!({"suspend": false}), json!({}), "u"));
+    let late =
+        Observed { until_deadline: Some(Duration::ZERO), ..seen(Runtime::Kept(runtime()), runs()) };
+    let reasons: Vec<String> = refused(&job(json!({}), json!({})), &late);
+    assert_eq!(reasons, ["DeadlineExceeded"]);
+    let held = job(json!({"suspend": true}), json!({}));
+    let reasons: Vec<String> = refused(&held, &seen(Runtime::Kept(runtime()), runs()));
+    assert_eq!(reasons, ["Suspended"]);
+}
+
+#[test]
 fn time_is_counted_from_the_last_resume_and_not_while_held() {
     let timers = Timers::default();
     let at = |second| Timestamp::from_second(second).expect("a time");

@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 use training::kinds::{
-    CLUSTER_TRAINING_RUNTIME, JOB_SET, TRAIN_JOB, TRAINING_RUNTIME, VOLCANO_GROUP,
+    CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, JOB_SET, TRAIN_JOB, TRAINING_RUNTIME, VOLCANO_GROUP,
 };
 
 use crate::world::{World, has_condition, job, runtime};
@@ -153,6 +153,37 @@ async fn a_queue_has_a_name_and_classes_are_there() {
     assert_eq!(group.value["spec"]["priorityClassName"], "absent");
 }
 
+/// Whoever measured the names by making them would take all memory.
+#[tokio::test]
+async fn a_great_number_of_nodes_is_judged_at_once() {
+    let world = World::start().await;
+    let many = json!({"suspend": true, "trainer": {"numNodes": 2_000_000_000}});
+    let why = refused(&world, with(cluster("mpi-local"), many.clone())).await;
+    assert!(why.contains("MPI takes at most 100000 nodes"), "{why}");
+    world.create(TRAIN_JOB, job("many", with(cluster("torch-distributed"), many))).await;
+}
+
+#[tokio::test]
+async fn a_time_to_live_that_is_no_number_is_warned_of() {
+    let world = World::start().await;
+    let warnings = async |seconds: &str| {
+        let mut asked = job("asked", cluster("torch-distributed"));
+        asked["metadata"]["annotations"] =
+            json!({"trainer.kubeflow.org/ttl-seconds-after-finished": seconds});
+        let review = json!({"request": {"uid": "r", "operation": "CREATE", "object": asked}});
+        let path = training::admission::webhooks::VALIDATE_TRAIN_JOB;
+        let answer = training::admission::review(&world.context, path, &review).await;
+        let response = answer.expect("answered")["response"].clone();
+        assert_eq!(response["allowed"], true, "{response}");
+        response["warnings"].clone()
+    };
+    assert_eq!(warnings("60").await, Value::Null);
+    for wrong in ["1h", "-1", ""] {
+        let said = warnings(wrong).await;
+        assert!(said[0].as_str().is_some_and(|one| one.contains("no number of seconds")), "{said}");
+    }
+}
+
 fn patch(manager: &str, pod: Value) -> Value {
     json!({"manager": manager, "trainingRuntimeSpec": {"template": {"spec": {"replicatedJobs": [
         {"name": "node", "template": {"spec": {"template": {"spec": pod}}}}]}}}})
@@ -259,6 +290,26 @@ async fn a_job_may_change_after_its_runtime_has_gone() {
     world.patch(TRAIN_JOB, "left", json!({"metadata": {"labels": {"a": "b"}}})).await;
     world.patch(TRAIN_JOB, "left", json!({"spec": {"suspend": false}})).await;
     world.until(JOB_SET, "left", |set| set["spec"]["suspend"] == false).await;
+}
+
+#[tokio::test]
+async fn a_job_that_goes_is_let_go_after_its_runtime_and_what_was_kept_of_it() {
+    let world = World::start().await;
+    world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    let mut held = job("left", json!({"suspend": true}));
+    held["metadata"]["finalizers"] = json!(["acme.io/waits"]);
+    world.create(TRAIN_JOB, held).await;
+    world.until_set("left", "Suspended").await;
+    world.delete(TRAINING_RUNTIME, "own").await;
+    world.delete(CONFIG_MAP, "left-runtime-snapshot").await;
+    // What asks for nothing is allowed; what asks for something cannot be judged.
+    world.patch(TRAIN_JOB, "left", json!({"metadata": {"labels": {"a": "b"}}})).await;
+    let resume = json!({"spec": {"suspend": false}});
+    let error = world.try_patch(TRAIN_JOB, "left", resume).await.expect_err("refused");
+    assert_eq!(error.code(), Some(403), "{}", error.said());
+    world.delete(TRAIN_JOB, "left").await;
+    world.patch(TRAIN_JOB, "left", json!({"metadata": {"finalizers": null}})).await;
+    world.until_gone(TRAIN_JOB, "left").await;
 }
 
 #[tokio::test]

@@ -178,6 +178,19 @@ async fn a_set_may_share_claims_and_keep_them() {
     let goes = |claim: &Value| claim["metadata"]["deletionTimestamp"].is_string();
     world.until(PERSISTENT_VOLUME_CLAIM, "data-s", goes).await;
     assert!(world.get(PERSISTENT_VOLUME_CLAIM, "kept-s").await.is_some());
+    // What was kept is taken by who keeps it, and by nobody else.
+    world.until_gone(JOB_SET, "s").await;
+    let mount = json!({"template": {"spec": {"template": {"spec": {"containers": [
+        {"name": "c", "image": "i", "volumeMounts": [{"name": "kept", "mountPath": "/k"}]}]}}}}});
+    let again = |policy: &str| {
+        let claims = json!({"volumeClaimPolicies": [{"templates": [claim("kept")],
+            "retentionPolicy": {"whenDeleted": policy}}]});
+        set("s", vec![replicated("a", json!({}), mount.clone())], claims)
+    };
+    let error = world.try_create(JOB_SET, again("Delete")).await.expect_err("refused");
+    assert!(error.code() == Some(422) && error.said().contains("kept-s exists"), "{error:?}");
+    world.create(JOB_SET, again("Retain")).await;
+    world.until(JOB, "s-a-0", |_| true).await;
 }
 
 #[tokio::test]

@@ -320,7 +320,9 @@ fn completes_in_one_attempt(case: &Case<'_>) -> Vec<Violation> {
                 && label(job, SET_UID) == text(&set["metadata"]["uid"])
                 && number(job, ATTEMPT) == attempt
         });
-        let jobs = list(&set["spec"]["replicatedJobs"]).iter();
+        let targets = list(&set["spec"]["successPolicy"]["targetReplicatedJobs"]);
+        let is_target = |job: &&Value| targets.is_empty() || targets.contains(&job["name"]);
+        let jobs = list(&set["spec"]["replicatedJobs"]).iter().filter(is_target);
         let wanted: i64 = jobs.map(|job| job["replicas"].as_i64().unwrap_or(1)).sum();
         if (succeeded.count() as i64) < wanted {
             let what = format!("{} completes by Jobs of another attempt", change.key);

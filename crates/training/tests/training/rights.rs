@@ -8,13 +8,14 @@ use reconcile::{Context, Kind};
 use serde_json::{Value, json};
 use testkit::Cluster;
 use testkit::cluster::until;
+use testkit::manifests::DEFINITION;
 use testkit::rights::{Right, granted};
 use testkit::users::Users;
 use training::kinds::{
     CLUSTER_TRAINING_RUNTIME, COSCHEDULING_GROUP, JOB, JOB_SET, PERSISTENT_VOLUME_CLAIM, SECRET,
     TRAIN_JOB, TRAINING_RUNTIME, VOLCANO_GROUP,
 };
-use training::plugin::{Settings, StatusServer};
+use training::plugin::{Groups, Settings, StatusServer};
 use training::{Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, admission, manifests, status_server};
 
 use crate::world::{has_condition, install, job, play, runtime};
@@ -178,4 +179,28 @@ async fn the_role_of_the_operators_says_exactly_what_they_ask_for() {
         |rights: Vec<&Right>| -> Vec<String> { rights.iter().map(ToString::to_string).collect() };
     assert_eq!(shown(granted.difference(&seen).collect()), [""; 0], "granted and not used");
     assert_eq!(shown(seen.difference(&granted).collect()), [""; 0], "used and not granted");
+}
+
+/// On a cluster that has JobSet already.
+#[tokio::test]
+async fn the_role_of_the_trainer_alone_suffices_to_end_what_is_late() {
+    let mut cluster = Cluster::start().await;
+    let enabled = Enabled { trainer: true, job_set: false };
+    cluster.install(DEFINITION, &api::job_set::definition()).await;
+    cluster.install_all(&[], &api::training::definitions()).await;
+    cluster.install_all(&[], &manifests::roles(enabled)).await;
+    let (client, asked) = cluster.noted_account(NAMESPACE, SERVICE_ACCOUNT);
+    let groups = Groups { coscheduling: false, volcano: false };
+    let plugins = Settings { groups, ..Settings::default() };
+    let options = Options { enabled, plugins, ..Options::default() };
+    let mut running = training::start(&cluster.context_of(client), &options);
+    cluster.run(async move { while running.join_next().await.is_some() {} });
+    cluster.run(play(cluster.context()));
+    let users = Users { context: cluster.context() };
+    users.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    users.create(TRAIN_JOB, job("late", json!({"activeDeadlineSeconds": 1}))).await;
+    users.until(JOB_SET, "late", |_| true).await;
+    users.until(TRAIN_JOB, "late", |job| has_condition(job, "Failed")).await;
+    users.until_gone(JOB_SET, "late").await;
+    assert_eq!(asked.refused(), BTreeSet::new(), "the role must suffice");
 }

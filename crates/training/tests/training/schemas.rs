@@ -82,6 +82,55 @@ async fn what_may_not_change_does_not() {
     }
 }
 
+/// What a patch says of pods stays as it was said, apart from where they go; and where they go by
+/// affinity, as soon as there is a JobSet, which takes no other.
+#[tokio::test]
+async fn what_a_patch_says_of_pods_may_not_change() {
+    let world = World::start().await;
+    world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    let patches = |pod: Value| {
+        json!({"runtimePatches": [{"manager": "a.io/b", "trainingRuntimeSpec": {"template":
+            {"spec": {"replicatedJobs": [{"name": "node", "template": {"spec": {"template":
+                {"spec": pod}}}}]}}}}]})
+    };
+    let fields = |name: &str, number: i64| {
+        let size = format!("{number}Gi");
+        json!({"serviceAccountName": name,
+            "volumes": [{"name": "data", "emptyDir": {"sizeLimit": size}}],
+            "containers": [{"name": "node", "volumeMounts": [
+                {"name": "data", "mountPath": format!("/{name}")}]}],
+            "imagePullSecrets": [{"name": name}], "securityContext": {"runAsUser": number},
+            "terminationGracePeriodSeconds": number, "nodeSelector": {"zone": name}})
+    };
+    let mut held = job("fixed", patches(fields("a", 1)));
+    held["spec"]["suspend"] = json!(true);
+    world.create(TRAIN_JOB, held).await;
+    world.until_set("fixed", "Suspended").await;
+    let other = fields("b", 2);
+    for (field, value) in other.as_object().expect("fields") {
+        let mut pod = fields("a", 1);
+        pod[field] = value.clone();
+        let patch = json!({"spec": patches(pod)});
+        let changed = world.try_patch(TRAIN_JOB, "fixed", patch).await;
+        if field == "nodeSelector" {
+            changed.expect("it may change");
+            continue;
+        }
+        let error = changed.expect_err("refused");
+        assert!(error.code() == Some(422), "{field}: {}", error.said());
+        assert!(error.said().contains("field is immutable"), "{}", error.said());
+    }
+    let term = json!({"weight": 1, "preference": {"matchExpressions": [
+        {"key": "zone", "operator": "Exists"}]}});
+    let mut pod = fields("a", 1);
+    pod["affinity"] =
+        json!({"nodeAffinity": {"preferredDuringSchedulingIgnoredDuringExecution": [term]}});
+    let error = world.try_patch(TRAIN_JOB, "fixed", json!({"spec": patches(pod)})).await;
+    let error = error.expect_err("refused");
+    assert_eq!(error.code(), Some(403), "{}", error.said());
+    assert!(error.said().contains("the affinity of the ReplicatedJob node"), "{}", error.said());
+}
+
 #[tokio::test]
 async fn a_runtime_has_one_policy_and_its_defaults() {
     let world = World::start().await;

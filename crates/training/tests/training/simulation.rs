@@ -13,12 +13,13 @@ use testkit::faults::Pattern;
 use testkit::oracle::{Case, Check, Violation};
 use testkit::record::Change;
 use testkit::simulation::{self, Also, Trial};
+use training::Enabled;
 use training::kinds::{TRAIN_JOB, TRAINING_RUNTIME};
 use training::plugin::{Groups, Settings};
 use training::value::text;
 
 use crate::oracles::{self, FOREIGN};
-use crate::world::{install_bare, install_groups, job, play, runtime};
+use crate::world::{install_bare, install_bare_for, install_groups, job, play, runtime};
 
 /// Trials are named after the user that the operators are.
 macro_rules! concat_name {
@@ -52,9 +53,13 @@ const fn trial(name: &'static str, workload: Workload) -> Trial {
 }
 
 async fn operators(context: Context, coscheduling: bool) {
+    run(context, Enabled::default(), coscheduling).await;
+}
+
+async fn run(context: Context, enabled: Enabled, coscheduling: bool) {
     let plugins =
         Settings { groups: Groups { coscheduling, volcano: false }, ..Settings::default() };
-    let options = training::Options { plugins, ..Default::default() };
+    let options = training::Options { enabled, plugins, ..Default::default() };
     let mut running = training::start(&context, &options);
     while running.join_next().await.is_some() {}
 }
@@ -250,4 +255,141 @@ fn no_fault_changes_how_large_a_gang_is() {
     let usual = trial(concat_name!("gang"), workload);
     let with_gangs = Trial { component: |context| Box::pin(operators(context, true)), ..usual };
     try_everything(with_gangs, 50);
+}
+
+const TRAINER: Enabled = Enabled { trainer: true, job_set: false };
+const JOB_SETS: Enabled = Enabled { trainer: false, job_set: true };
+
+/// On a cluster that has JobSet already: with its own rights alone the trainer ends what is late.
+#[test]
+fn no_fault_changes_what_the_trainer_does_with_sets_of_others() {
+    let workload: Workload = |cluster, _| {
+        Box::pin(async move {
+            install_bare_for(&cluster, TRAINER).await;
+            cluster.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+            let limit = json!({"activeDeadlineSeconds": DEADLINE_SECONDS});
+            cluster.create(TRAIN_JOB, job("late", limit)).await;
+        })
+    };
+    let usual = trial(concat_name!("trainer-alone"), workload);
+    let alone = Trial {
+        component: |context| Box::pin(run(context, TRAINER, false)),
+        play: |context| {
+            Box::pin(async move {
+                tokio::join!(play(context.clone()), run(context, JOB_SETS, false));
+            })
+        },
+        ..usual
+    };
+    try_with(alone, 20, TIMED);
+}
+
+const TTL_SECONDS: u64 = 300;
+
+/// A job that is to go goes with all that it has, and not before its time.
+fn goes_in_time(case: &Case<'_>) -> Vec<Violation> {
+    let is_it =
+        |object: &Value| object["kind"] == "TrainJob" && object["metadata"]["name"] == "short";
+    let mut violations = Vec::new();
+    let is_left = case.run.objects.values().any(|object| {
+        is_it(object) || (object["kind"] == "JobSet" && object["metadata"]["name"] == "short")
+    });
+    if is_left && case.run.is_settled {
+        violations.push(Violation::new("TTL", "it is still there".to_owned()));
+    }
+    let is_clock = case.run.planned.iter().any(|one| one.fault.pattern() == Pattern::Clock);
+    let goes = |change: &Change| change.new.is_none() && change.old.as_ref().is_some_and(is_it);
+    let gone = oracles::moment(case, goes);
+    if gone.is_some_and(|at| at < TTL_SECONDS) && !is_clock {
+        violations.push(Violation::new("TTL", format!("it went after {gone:?} s")));
+    }
+    violations
+}
+
+#[test]
+fn no_fault_changes_that_a_job_goes_some_time_after_its_end() {
+    const ORACLES: &[Check] = &[every_usual_oracle, goes_in_time];
+    let workload: Workload = |cluster, _| {
+        Box::pin(async move {
+            install_bare(&cluster).await;
+            let own = runtime("own", json!({"play/ends": "Succeeded"}));
+            cluster.create(TRAINING_RUNTIME, own).await;
+            // The time until it goes begins when the time that it has ends.
+            let mut short = job("short", json!({"activeDeadlineSeconds": DEADLINE_SECONDS}));
+            short["metadata"]["annotations"] = json!(
+                {"trainer.kubeflow.org/ttl-seconds-after-finished": TTL_SECONDS.to_string()});
+            cluster.create(TRAIN_JOB, short).await;
+        })
+    };
+    try_with(trial(concat_name!("ttl"), workload), 50, ORACLES);
+}
+
+/// What completes as its time ends has ended one way or the other.
+#[test]
+fn no_fault_lets_a_job_complete_and_be_late() {
+    let workload: Workload = |cluster, _| {
+        Box::pin(async move {
+            install_bare(&cluster).await;
+            let after = (DEADLINE_SECONDS - 1).to_string();
+            let plays = json!({"play/ends": "Succeeded", "play/ends-after": after});
+            cluster.create(TRAINING_RUNTIME, runtime("own", plays)).await;
+            let limit = json!({"activeDeadlineSeconds": DEADLINE_SECONDS});
+            cluster.create(TRAIN_JOB, job("close", limit)).await;
+        })
+    };
+    try_unlike(concat_name!("late-complete"), workload, oracles::ALL);
+}
+
+/// Trials whose worlds may end in several ways, whatever the fault.
+fn try_unlike(name: &'static str, workload: Workload, oracles: &'static [Check]) {
+    const EVERY: &[Pattern] = &[
+        Pattern::Intermediate,
+        Pattern::Stale,
+        Pattern::Unobserved,
+        Pattern::Ambiguous,
+        Pattern::Duplicate,
+        Pattern::Zombie,
+        Pattern::Clock,
+        Pattern::Refused,
+        Pattern::Lasting,
+    ];
+    let also = Also { oracles, incomparable: EVERY, samples_max: SAMPLES_MAX };
+    let plans = simulation::try_with(trial(name, workload), also);
+    assert!(plans > 50, "{plans}");
+}
+
+/// The key that ranks reach each other with stays: who mounted it has it.
+fn a_key_stays(case: &Case<'_>) -> Vec<Violation> {
+    let changed = case.run.history.iter().filter(|change| match (&change.old, &change.new) {
+        (Some(old), Some(new)) => new["kind"] == "Secret" && old["data"] != new["data"],
+        _ => false,
+    });
+    changed.map(|change| Violation::new("MPI", format!("{} changed", change.key))).collect()
+}
+
+/// A launcher that comes after its workers, and whose end is the end.
+#[test]
+fn no_fault_changes_the_key_of_a_job_of_mpi() {
+    const ORACLES: &[Check] = &[every_usual_oracle, a_key_stays];
+    let workload: Workload = |cluster, _| {
+        Box::pin(async move {
+            install_bare(&cluster).await;
+            let mut own = runtime("own", json!({}));
+            own["spec"]["mlPolicy"] = json!({"mpi": {"runLauncherAsNode": true}});
+            let spec = &mut own["spec"]["template"]["spec"];
+            spec["successPolicy"] =
+                json!({"operator": "All", "targetReplicatedJobs": ["launcher"]});
+            let mut launcher = spec["replicatedJobs"][0].clone();
+            launcher["name"] = json!("launcher");
+            launcher["dependsOn"] = json!([{"name": "node", "status": "Ready"}]);
+            launcher["template"]["spec"]["template"]["metadata"]["annotations"] =
+                json!({"play/ends": "Succeeded"});
+            spec["replicatedJobs"][0]["template"]["metadata"]["labels"] = json!({});
+            spec["replicatedJobs"].as_array_mut().expect("a list").push(launcher);
+            cluster.create(TRAINING_RUNTIME, own).await;
+            cluster.create(TRAIN_JOB, job("mpi", json!({"trainer": {"numNodes": 2}}))).await;
+        })
+    };
+    // Each run makes a key of its own.
+    try_unlike(concat_name!("mpi"), workload, ORACLES);
 }

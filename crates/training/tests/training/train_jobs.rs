@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use reconcile::Object;
+use reconcile::{Error, Name, Object};
 use serde_json::{Value, json};
 use testkit::cluster::until;
 use training::kinds::{
@@ -137,6 +137,38 @@ async fn what_another_made_stands_in_the_way_and_is_told() {
 }
 
 #[tokio::test]
+async fn a_set_or_a_key_of_another_is_not_used_and_the_job_goes_on_without_it() {
+    let world = World::start().await;
+    world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+        "metadata": {"namespace": "default", "name": "plain"}, "spec": {"suspend": true,
+        "replicatedJobs": [{"name": "a", "template": {"spec": {"template": {"spec":
+            {"containers": [{"name": "c", "image": "i"}]}}}}}]}});
+    let key = json!({"metadata": {"namespace": "default", "name": "mpi-mpi-ssh-auth"},
+        "stringData": {"ssh-privatekey": "theirs", "ssh-publickey": "theirs"}});
+    let foreign = world.create(JOB_SET, set).await.uid;
+    world.create(SECRET, key).await;
+    let mpi = json!({"runtimeRef": {"name": "mpi-local", "kind": "ClusterTrainingRuntime"}});
+    world.create(TRAIN_JOB, job("plain", json!({}))).await;
+    world.create(TRAIN_JOB, job("mpi", mpi)).await;
+    for of in ["plain", "mpi"] {
+        let told = |event: &Arc<Object>| {
+            event.value["involvedObject"]["name"] == of
+                && text(&event.value["message"]).contains("belongs to another owner")
+        };
+        until(&world.context, EVENT, |events| events.iter().any(told)).await;
+    }
+    assert!(world.get(JOB_SET, "mpi").await.is_none());
+    world.delete(JOB_SET, "plain").await;
+    let is_own = |set: &Value| set["metadata"]["uid"] != foreign.as_str();
+    world.until(JOB_SET, "plain", is_own).await;
+    world.delete(SECRET, "mpi-mpi-ssh-auth").await;
+    world.until(JOB_SET, "mpi", |_| true).await;
+    let key = world.get(SECRET, "mpi-mpi-ssh-auth").await.expect("a key");
+    assert_eq!(key.value["type"], "kubernetes.io/ssh-auth");
+}
+
+#[tokio::test]
 async fn the_set_belongs_to_the_trainer_and_is_left_alone_while_it_runs() {
     let world = World::start().await;
     world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
@@ -208,6 +240,7 @@ async fn a_job_goes_some_time_after_its_end_if_it_says_so() {
 }
 
 /// Tells what it is told.
+#[derive(Debug)]
 struct Listener(tokio::sync::mpsc::UnboundedSender<String>);
 
 impl Watcher for Listener {
@@ -222,11 +255,35 @@ impl Watcher for Listener {
     }
 }
 
+/// Tells which looks ended.
+#[derive(Debug)]
+struct Counter(tokio::sync::mpsc::UnboundedSender<(String, bool)>);
+
+impl Watcher for Counter {
+    fn reconciled(&self, job: &Name, result: Result<(), &Error>) {
+        let _ = self.0.send((job.to_string(), result.is_ok()));
+    }
+}
+
+#[tokio::test]
+async fn watchers_are_told_of_every_look_that_has_ended() {
+    let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
+    let watchers: Vec<Arc<dyn Watcher>> = vec![Arc::new(Counter(tell))];
+    let options = training::Options { watchers, ..training::Options::default() };
+    let world = World::start_with(Controller::new(&options)).await;
+    // There is nothing to report of it, and it was looked at.
+    let theirs = json!({"managedBy": "kueue.x-k8s.io/multikueue"});
+    world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
+    world.create(TRAIN_JOB, job("theirs", theirs)).await;
+    assert_eq!(told.recv().await, Some(("default/theirs".to_owned(), true)));
+}
+
 #[tokio::test]
 async fn watchers_are_told_how_jobs_change() {
     let (tell, mut told) = tokio::sync::mpsc::unbounded_channel();
-    let controller = Controller::new(&training::Options::default());
-    let world = World::start_with(controller.with_watchers(vec![Arc::new(Listener(tell))])).await;
+    let watchers: Vec<Arc<dyn Watcher>> = vec![Arc::new(Listener(tell))];
+    let options = training::Options { watchers, ..training::Options::default() };
+    let world = World::start_with(Controller::new(&options)).await;
     world.create(TRAINING_RUNTIME, runtime("own", json!({}))).await;
     world.create(TRAIN_JOB, job("seen", json!({"suspend": true}))).await;
     assert_eq!(told.recv().await.as_deref(), Some("nothing to there"));

@@ -51,10 +51,15 @@ pub async fn install_groups(cluster: &Cluster) {
 /// Installs the kinds without what their schemas say, and the rights of the operators: a world for
 /// each of many plans must be made quickly.
 pub async fn install_bare(cluster: &Cluster) {
+    install_bare_for(cluster, Enabled::default()).await;
+}
+
+/// The same with the rights of these operators alone.
+pub async fn install_bare_for(cluster: &Cluster, enabled: Enabled) {
     let definitions = std::iter::once(api::job_set::definition());
     let all: Vec<Value> = definitions.chain(api::training::definitions()).map(bare).collect();
     cluster.install_all(&[], &all).await;
-    cluster.install_all(&[], &manifests::roles(Enabled::default())).await;
+    cluster.install_all(&[], &manifests::roles(enabled)).await;
 }
 
 /// The definitions of PodGroups, as far as tests look at them.

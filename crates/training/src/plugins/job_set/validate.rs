@@ -1,5 +1,6 @@
 //! What a job may not ask of its runtime.
 
+use reconcile::Object;
 use serde_json::Value;
 
 use crate::blueprint::{Blueprint, DATASET_INITIALIZER, MODEL_INITIALIZER, NODE};
@@ -69,6 +70,7 @@ fn changes(review: &Review<'_>) -> Vec<FieldError> {
                       or after the update";
         return vec![FieldError::forbidden(PATCHES, detail)];
     }
+    let mut errors = affinity(review, old);
     let status = review.job_set.map(|set| &set.value["status"]["replicatedJobsStatus"]);
     let jobs = status.into_iter().flat_map(list);
     let active = jobs.filter(|job| job["active"].as_i64().unwrap_or(0) > 0);
@@ -79,7 +81,29 @@ fn changes(review: &Review<'_>) -> Vec<FieldError> {
              active"
         )
     };
-    active.map(|job| FieldError::forbidden(PATCHES, detail(job))).collect()
+    errors.extend(active.map(|job| FieldError::forbidden(PATCHES, detail(job))));
+    errors
+}
+
+/// A JobSet that is there takes no other affinity, so the job must not either: nobody would see
+/// that it was not heeded.
+fn affinity(review: &Review<'_>, old: &TrainJob<'_>) -> Vec<FieldError> {
+    let is_own = |set: &&Object| set.controller() == Some(review.job.uid());
+    if review.job_set.filter(is_own).is_none() {
+        return Vec::new();
+    }
+    let [before, after] = [old, review.job].map(|job| Blueprint::begin(job, review.runtime));
+    let of =
+        |blueprint: &Blueprint, set: usize| blueprint.template(set)["spec"]["affinity"].clone();
+    let sets = before.pod_sets.iter().enumerate();
+    let changed = sets.filter(|(set, _)| of(&before, *set) != of(&after, *set));
+    let detail = |name: &str| {
+        format!(
+            "the affinity of the ReplicatedJob {name} cannot be modified once its JobSet exists; \
+             nodeSelector, tolerations and schedulingGates can"
+        )
+    };
+    changed.map(|(_, set)| FieldError::forbidden(PATCHES, detail(&set.name))).collect()
 }
 
 fn patched_job(runtime: &Value, patch: &Value) -> Vec<FieldError> {

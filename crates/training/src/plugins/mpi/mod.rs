@@ -5,10 +5,10 @@ mod ssh_key;
 use reconcile::Kind;
 use serde_json::{Value, json};
 
-use crate::blueprint::{Blueprint, LAUNCHER, NODE, set_variable};
+use crate::blueprint::{Blueprint, LAUNCHER, NODE, PodSet, set_variable};
 use crate::field_error::FieldError;
 use crate::kinds::{CONFIG_MAP, SECRET};
-use crate::plugin::{Make, Plugin, Review, Unless, Wanted};
+use crate::plugin::{Found, Make, Plugin, Review, Unless, Wanted};
 use crate::plugins::torch::reserved;
 use crate::resources;
 use crate::train_job::TrainJob;
@@ -23,6 +23,8 @@ const RESERVED: [&str; 4] = [
 const AUTH_VOLUME: &str = "mpi-ssh-auth";
 const HOSTS_VOLUME: &str = "mpi-hostfile";
 const HOSTS_DIRECTORY: &str = "/etc/mpi";
+/// Each has a line of the hosts' file, which is made at once; a map holds fewer still.
+const NODES_MAX: i64 = 100_000;
 
 pub struct Mpi;
 
@@ -56,6 +58,12 @@ impl Plugin for Mpi {
                           does not have either launcher and node";
             errors.push(FieldError::invalid("spec.trainer.numNodes", nodes, detail));
         }
+        // What cannot be built is judged as it began, without the number that the job says.
+        let mut counted = blueprint.clone();
+        count(job, &mut counted);
+        if let Err(detail) = check_nodes(&counted) {
+            errors.push(FieldError::invalid("spec.trainer.numNodes", nodes, detail));
+        }
         errors.extend(reserved(job, &RESERVED));
         errors
     }
@@ -66,6 +74,7 @@ impl Plugin for Mpi {
             return Ok(());
         }
         count(job, blueprint);
+        check_nodes(blueprint)?;
         let slots = slots(job, blueprint);
         for name in [NODE, LAUNCHER] {
             let Some(set) = blueprint.find(name) else { continue };
@@ -86,8 +95,14 @@ impl Plugin for Mpi {
         Ok(())
     }
 
-    fn fresh(&self, blueprint: &Blueprint) -> Result<Value, String> {
-        match blueprint.policy["mpi"].is_object() {
+    fn fresh(
+        &self,
+        job: &TrainJob<'_>,
+        blueprint: &Blueprint,
+        found: &Found,
+    ) -> Result<Value, String> {
+        let is_there = found.contains_key(&(SECRET, secret_name(job.name())));
+        match blueprint.policy["mpi"].is_object() && !is_there {
             true => ssh_key::make(),
             false => Ok(Value::Null),
         }
@@ -98,19 +113,16 @@ impl Plugin for Mpi {
         if !blueprint.policy["mpi"].is_object() {
             return Ok(Vec::new());
         }
-        let mut wanted = Vec::new();
-        let name = secret_name(job.name());
-        if !make.is_there(SECRET, &name) {
-            let mut secret = job.child(SECRET, &name);
-            secret["type"] = json!("kubernetes.io/ssh-auth");
-            secret["immutable"] = json!(true);
-            secret["data"] = make.fresh.get(self.name()).cloned().unwrap_or_default();
-            wanted.push(Wanted { kind: SECRET, object: secret, unless: Unless::There });
-        }
+        let mut secret = job.child(SECRET, &secret_name(job.name()));
+        secret["type"] = json!("kubernetes.io/ssh-auth");
+        secret["immutable"] = json!(true);
+        secret["data"] = make.fresh.get(self.name()).cloned().unwrap_or_default();
         let mut hosts = job.child(CONFIG_MAP, &hosts_name(job.name()));
         hosts["data"] = json!({"hostfile": hosts_file(job, blueprint)});
-        wanted.push(Wanted { kind: CONFIG_MAP, object: hosts, unless: Unless::Same });
-        Ok(wanted)
+        Ok(vec![
+            Wanted { kind: SECRET, object: secret, unless: Unless::There },
+            Wanted { kind: CONFIG_MAP, object: hosts, unless: Unless::Same },
+        ])
     }
 }
 
@@ -134,6 +146,21 @@ fn count(job: &TrainJob<'_>, blueprint: &mut Blueprint) {
     }
 }
 
+fn is_host(pods: &PodSet, blueprint: &Blueprint) -> bool {
+    pods.name == NODE || (pods.name == LAUNCHER && blueprint.launcher_is_node())
+}
+
+/// That the file of the hosts can be made.
+fn check_nodes(blueprint: &Blueprint) -> Result<(), String> {
+    let hosts = blueprint.pod_sets.iter().filter(|pods| is_host(pods, blueprint));
+    let nodes =
+        hosts.fold(0_i64, |sum, pods| sum.saturating_add(pods.count.saturating_mul(pods.replicas)));
+    match nodes > NODES_MAX {
+        true => Err(format!("MPI takes at most {NODES_MAX} nodes, and these are {nodes}")),
+        false => Ok(()),
+    }
+}
+
 fn slots(job: &TrainJob<'_>, blueprint: &Blueprint) -> i64 {
     let runtime = blueprint.policy["mpi"]["numProcPerNode"].as_i64().unwrap_or(1);
     let gpus = resources::gpus(blueprint.resources_per_node());
@@ -148,8 +175,7 @@ fn hosts_file(job: &TrainJob<'_>, blueprint: &Blueprint) -> String {
     let slots = slots(job, blueprint);
     let mut text = String::new();
     for (set, pods) in blueprint.pod_sets.iter().enumerate() {
-        let is_host = pods.name == NODE || (pods.name == LAUNCHER && blueprint.launcher_is_node());
-        if is_host {
+        if is_host(pods, blueprint) {
             for host in blueprint.endpoints(job, set) {
                 text.push_str(&format!("{host} slots={slots}\n"));
             }

@@ -40,7 +40,7 @@ impl Plugin for XgBoost {
         blueprint.count_nodes(job);
         let tracker = blueprint.first_node(job);
         let per_node = resources::gpus(blueprint.resources_per_node()).max(1);
-        let workers = blueprint.pod_sets[set].count * per_node;
+        let workers = blueprint.pod_sets[set].count.saturating_mul(per_node);
         if job.trainer().is_object()
             && let Some(node) = blueprint.container_mut(set, NODE)
         {
