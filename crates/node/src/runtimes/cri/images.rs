@@ -9,7 +9,7 @@ use super::Inner;
 use super::client::is_missing;
 use super::messages::{
     AuthConfig, Empty, ImageFsInfoResponse, ImageSpec, ImageStatusRequest, ImageStatusResponse,
-    PullImageRequest, PullImageResponse, RemoveImageRequest,
+    PullImageRequest, RemoveImageRequest,
 };
 use crate::image::{Credentials, Found, ImageName, ImageStore, Usage};
 use crate::machine;
@@ -31,8 +31,8 @@ impl ImageStore for Inner {
         });
         let image = Some(ImageSpec { image: name.full() });
         let request = PullImageRequest { image, auth, sandbox_config: None };
-        let pulled = self.client.images("PullImage", request).await;
-        let _: PullImageResponse = pulled.map_err(|status| status.message().to_owned())?;
+        let pulled = self.client.pull(request).await;
+        pulled.map_err(|status| status.message().to_owned())?;
         self.look_at_images().await;
         Ok(())
     }
