@@ -17,6 +17,7 @@ mod demo;
 mod documents;
 mod dynamo_operator;
 mod engine_faults;
+mod engine_pods;
 mod engines;
 mod foreground;
 mod history;
