@@ -5,6 +5,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use ::machines::roles;
@@ -33,6 +34,7 @@ use crate::machines;
 use crate::node_agent::{self, Closing, Settings};
 use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
+use crate::podman;
 use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
@@ -355,7 +357,9 @@ fn start_node(
     let installer = shared.context(user, alone());
     let reader = shared.context(User::authenticated(CONTROLLERS_USER, [""; 0]), alone());
     tasks.spawn_until_stop(node::agent::NAME, async move {
-        let chosen = asked.wanted.choose_after(former::of(&asked.data)).await;
+        let podman = podman::serve(&asked.wanted, &asked.data).await;
+        let wanted = podman.as_ref().map_or(asked.wanted, podman::Service::wanted);
+        let chosen = wanted.choose_after(former::of(&asked.data)).await;
         tracing::info!(runtime = %chosen, "RuntimeController({})", chosen.runtime.name());
         let _ = asked.chosen.set(chosen.clone());
         let settings = settings(chosen);
@@ -365,6 +369,7 @@ fn start_node(
         };
         let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
+        let mut podman = pin!(podman::supervise(podman));
         loop {
             let mut options = match node_agent::open(&settings, api, network.clone()).await {
                 Ok(options) => options,
@@ -380,6 +385,7 @@ fn start_node(
             tokio::select! {
                 _ = async { tokio::join!(run, answering) } => return,
                 () = node_agent::appears(&settings), if is_absent => {}
+                () = &mut podman => return,
             }
         }
     });

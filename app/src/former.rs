@@ -13,6 +13,7 @@ use node::runtimes::process;
 use serde_json::{Value, json};
 
 use crate::node_agent::{DIRECTORY, open_engine, open_process, stop_all};
+use crate::podman;
 use crate::runtimes::{Chosen, Runtime, Wanted};
 
 /// In the node's directory: which engine has its containers, and where that listens.
@@ -88,6 +89,7 @@ pub async fn leave(data: &Path, chosen: &Chosen, network: Option<Arc<Network>>) 
             record.display()
         )
     };
+    let _podman = podman::serve_again(&engine, &directory).await;
     let former = open_engine(&engine, &directory, network).await.with_context(silent)?;
     tracing::info!(engine = name, "what ran there is ended");
     end(&*former).await?;

@@ -30,6 +30,7 @@ mod operators;
 mod output;
 mod page;
 mod parts;
+mod podman;
 mod preload;
 mod process;
 mod ready;

@@ -22,6 +22,7 @@ use reconcile::{Context, Kind, Name};
 
 use crate::former::{self, Engine};
 use crate::listener;
+use crate::podman;
 use crate::preload;
 use crate::runtimes::{self, Chosen, Runtime};
 
@@ -199,7 +200,12 @@ async fn preload(settings: &Settings, store: &dyn ImageStore) {
 /// How many containers of a data directory run. Nothing is changed.
 pub async fn count_containers(data: &Path) -> usize {
     let directory = data.join(DIRECTORY);
-    let of_engine = match former::recorded(&directory) {
+    let recorded = former::recorded(&directory);
+    let _podman = match &recorded {
+        Some(engine) => podman::serve_again(engine, &directory).await,
+        None => None,
+    };
+    let of_engine = match recorded {
         Some(engine) if speaks_cri(&engine) => {
             cri::count_running(&of_cri(&directory, &engine.socket, None)).await
         }
@@ -224,6 +230,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     let network = Network::open(options).map(Arc::new).ok();
     let mut count = stop_all(&*open_process(&directory, network.clone())?).await?;
     if let Some(engine) = former::recorded(&directory) {
+        let _podman = podman::serve_again(&engine, &directory).await;
         let opened = open_engine(&engine, &directory, network.clone()).await;
         let opened = opened.context("the engine that has its containers does not answer")?;
         count += stop_all(&*opened).await?;

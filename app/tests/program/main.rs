@@ -35,6 +35,7 @@ mod network;
 mod node;
 mod operator;
 mod operator_logs;
+mod podman_service;
 mod pods;
 mod proxied;
 mod refusals;

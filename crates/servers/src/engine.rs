@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::clock::Look;
+use crate::containerd::shell_archive;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::program;
@@ -158,7 +159,14 @@ impl Engine {
 
     /// The same, asked to end by a signal of its own: `SIGUSR1`.
     pub fn make_stopped_by(&self, name: &str, signal: &str) -> Result<(), Error> {
-        self.make_image(name, &format!("&changes=STOPSIGNAL%20{signal}"))
+        let doing = "make an image of busybox";
+        let more = format!(",\"StopSignal\":\"{signal}\"");
+        let archive = shell_archive(&self.path().join("image"), (name, &more));
+        let bytes = archive.and_then(fs::read).map_err(Error::io(doing))?;
+        match self.ask(("POST", "/images/load?quiet=1"), &bytes).map_err(Error::io(doing))? {
+            (200, _) => Ok(()),
+            (_, answer) => Err(Error::io(doing)(io::Error::other(answer))),
+        }
     }
 
     fn make_image(&self, name: &str, changes: &str) -> Result<(), Error> {
