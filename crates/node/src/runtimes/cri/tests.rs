@@ -13,7 +13,7 @@ use super::{Cri, Options};
 use crate::confinement::Processes;
 use crate::contract::{self, IMAGE, PATIENCE, ended, has_written, shell};
 use crate::image::ImageName;
-use crate::runtime::{ContainerSpec, PodRuntime, Refusal, START_MAX};
+use crate::runtime::{ContainerSpec, Mount, PodRuntime, Refusal, START_MAX};
 
 struct World {
     containerd: Containerd,
@@ -128,10 +128,19 @@ async fn what_goes_wrong_is_told_and_comes_right_again() {
     assert!(store.pull(&missing, None).await.is_err());
     let found = store.find(&ImageName::parse(IMAGE).unwrap()).await.unwrap().expect("it is here");
     assert!(found.bytes > 0 && found.id.starts_with("sha256:"), "{found:?}");
-    let absent = ContainerSpec { image: missing.full(), ..shell("absent", "true") };
-    let Refusal { reason, message } = runtime.start(&absent).await.expect_err("no image");
-    assert_eq!(reason, "CreateContainerError");
-    assert!(message.contains("missing"), "{message}");
+    let mut absent = ContainerSpec { image: missing.full(), ..shell("absent", "true") };
+    let (source, within) = (world.directory.join("volume"), Some("file".into()));
+    std::fs::create_dir_all(&source).unwrap();
+    std::fs::write(source.join("file"), "kept").unwrap();
+    absent.mounts =
+        vec![Mount { source: source.clone(), target: "/f".into(), within, ..Mount::default() }];
+    for _ in 0..2 {
+        let Refusal { reason, message } = runtime.start(&absent).await.expect_err("no image");
+        assert_eq!(reason, "CreateContainerError");
+        assert!(message.contains("missing"), "{message}");
+    }
+    assert_eq!(std::fs::read_to_string(source.join("file")).unwrap(), "kept");
+    assert!(!world.directory.join("subpaths/absent/main-0").exists(), "nothing stays mounted");
     runtime.remove_pod("absent").await;
 
     let spec = shell("lives", "trap 'exit 5' TERM; echo on; while :; do sleep 0.05; done");
