@@ -70,7 +70,9 @@ pub fn other(data: &Path, chosen: &Chosen) -> Option<Engine> {
 fn resolved(socket: &Path) -> PathBuf {
     let whole = fs::canonicalize(socket).ok();
     let folder = || fs::canonicalize(socket.parent()?).ok().zip(socket.file_name());
-    whole.or_else(|| folder().map(|(folder, name)| folder.join(name))).unwrap_or(socket.to_owned())
+    whole
+        .or_else(|| folder().map(|(folder, name)| folder.join(name)))
+        .unwrap_or_else(|| socket.to_owned())
 }
 
 /// Ends what others than the chosen one run for this node. An error is for people.

@@ -128,6 +128,12 @@ async fn what_goes_wrong_is_told_and_comes_right_again() {
     assert!(store.pull(&missing, None).await.is_err());
     let found = store.find(&ImageName::parse(IMAGE).unwrap()).await.unwrap().expect("it is here");
     assert!(found.bytes > 0 && found.id.starts_with("sha256:"), "{found:?}");
+    let packed = ("setpoint.test/packed:1", "");
+    let archive = servers::shell_archive(&world.directory.join("image"), packed).unwrap();
+    let gzip = std::process::Command::new("gzip").arg(&archive).status();
+    assert!(gzip.expect("gzip runs").success());
+    let loaded = store.load(&archive.with_extension("tar.gz")).await;
+    assert_eq!(loaded, Ok(vec![packed.0.to_owned()]));
     let mut absent = ContainerSpec { image: missing.full(), ..shell("absent", "true") };
     let (source, within) = (world.directory.join("volume"), Some("file".into()));
     std::fs::create_dir_all(&source).unwrap();
