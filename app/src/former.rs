@@ -1,6 +1,6 @@
 //! What has run the containers of this node until now. Under `auto` it goes on to do so, also while
-//! it does not answer; where another is named, what it runs is ended first. Else the same pods would
-//! run twice, once in each.
+//! it does not answer; where another is named, what it runs is ended first. Else the same pods
+//! would run twice, once in each.
 
 use std::fs;
 use std::path::{Path, PathBuf};
