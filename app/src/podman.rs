@@ -22,7 +22,7 @@ const SOCKET: &str = "podman.sock";
 /// The longest path that a socket can have.
 const SOCKET_BYTES_MAX: usize = 107;
 /// How long it may take to answer, and how often it is asked.
-const APPEARS_MAX: Duration = Duration::from_secs(10);
+const APPEARS_MAX: Duration = Duration::from_secs(30);
 const LOOK: Duration = Duration::from_millis(100);
 /// How often it is looked whether it goes on.
 const CHECK: Duration = Duration::from_secs(1);

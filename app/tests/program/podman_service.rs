@@ -71,7 +71,8 @@ fn podman_needs_no_service_of_the_machine() {
     machine.begin();
     let version = "get nodes -o jsonpath={.items[0].status.nodeInfo.containerRuntimeVersion}";
     machine.until(version, |version| version.starts_with("podman://"));
-    machine.kubectl(&["apply", "-f", "-"], &pod("hello", "echo hi; exec sleep 1000"));
+    let script = "trap 'exit 0' TERM; echo hi; while :; do sleep 0.1; done";
+    machine.kubectl(&["apply", "-f", "-"], &pod("hello", script));
     machine.kubectl(&["wait", "pod/hello", "--for=condition=Ready", "--timeout=60s"], "");
     machine.until("logs hello", |log| log == "hi");
     // It is started again when it ends, and its containers do not end with it.
