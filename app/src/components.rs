@@ -4,6 +4,8 @@
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::pin::pin;
 use std::sync::{Arc, OnceLock};
 
 use ::machines::roles;
@@ -26,11 +28,13 @@ use tokio::sync::watch;
 use crate::config::{self, StoreKind};
 use crate::definitions;
 use crate::foresight::Foresight;
+use crate::former;
 use crate::installed::{self, Found, Record};
 use crate::machines;
 use crate::node_agent::{self, Closing, Settings};
 use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
+use crate::podman;
 use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
@@ -145,7 +149,8 @@ pub fn start(
         let resources = plan.components.node_resources.clone();
         let domain = plan.loaded.config.cluster.domain.clone();
         let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
-        let asked = Asked { wanted: wanted.clone(), chosen: chosen.clone() };
+        let data_of_node = plan.data.clone();
+        let asked = Asked { wanted: wanted.clone(), data: data_of_node, chosen: chosen.clone() };
         let settings = move |runtime| Settings {
             node,
             data,
@@ -334,6 +339,7 @@ fn answer_for_others(plan: &Plan, shared: &Shared) {
 /// What is asked to run containers, and where to say what does.
 struct Asked {
     wanted: Wanted,
+    data: PathBuf,
     chosen: Arc<OnceLock<Chosen>>,
 }
 
@@ -351,7 +357,9 @@ fn start_node(
     let installer = shared.context(user, alone());
     let reader = shared.context(User::authenticated(CONTROLLERS_USER, [""; 0]), alone());
     tasks.spawn_until_stop(node::agent::NAME, async move {
-        let chosen = asked.wanted.choose().await;
+        let podman = podman::serve(&asked.wanted, &asked.data).await;
+        let wanted = podman.as_ref().map_or(asked.wanted, podman::Service::wanted);
+        let chosen = wanted.choose_after(former::of(&asked.data)).await;
         tracing::info!(runtime = %chosen, "RuntimeController({})", chosen.runtime.name());
         let _ = asked.chosen.set(chosen.clone());
         let settings = settings(chosen);
@@ -361,6 +369,7 @@ fn start_node(
         };
         let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
+        let mut podman = pin!(podman::supervise(podman));
         loop {
             let mut options = match node_agent::open(&settings, api, network.clone()).await {
                 Ok(options) => options,
@@ -376,6 +385,7 @@ fn start_node(
             tokio::select! {
                 _ = async { tokio::join!(run, answering) } => return,
                 () = node_agent::appears(&settings), if is_absent => {}
+                () = &mut podman => return,
             }
         }
     });

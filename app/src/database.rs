@@ -6,7 +6,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 use std::time::Duration;
 
-use node::runtimes::docker::service::{self, Service};
+use node::runtimes::docker::service::{self, Begun, Service};
 use tokio::net::TcpStream;
 use tokio::time::{Instant, timeout};
 use tracing::{info, warn};
@@ -84,10 +84,23 @@ pub async fn start_if_missing(
         return;
     };
     let (container, image) = (&service.name, &service.image);
-    info!(%address, container, image, "no {kind} server answers: one is started");
-    *started = Some(Started { socket: socket.clone(), name: service.name.clone() });
-    if let Err(error) = service::start(socket, &service).await {
+    let begun = match service::is_running(socket, &service).await {
+        Ok(true) => {
+            info!(%address, container, "a {kind} server that others started is waited for");
+            Ok(Begun::Elsewhere)
+        }
+        Ok(false) => {
+            info!(%address, container, image, "no {kind} server answers: one is started");
+            *started = Some(Started { socket: socket.clone(), name: service.name.clone() });
+            service::start(socket, &service).await
+        }
+        Err(error) => Err(error),
+    };
+    if begun != Ok(Begun::Here) {
+        // It is not ours to stop.
         *started = None;
+    }
+    if let Err(error) = begun {
         warn!(error, "no {kind} server was started");
         return;
     }

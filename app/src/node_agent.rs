@@ -20,16 +20,17 @@ use node::runtimes::process::{self, Process};
 use node::simulated::NODE;
 use reconcile::{Context, Kind, Name};
 
+use crate::former::{self, Engine};
 use crate::listener;
+use crate::podman;
+use crate::preload;
 use crate::runtimes::{self, Chosen, Runtime};
 
 const ENDPOINTS: Kind = Kind::namespaced("", "v1", "Endpoints", "endpoints");
 /// In the data directory: records of containers, their logs, volumes.
-const DIRECTORY: &str = "node";
-/// In the data directory: archives of images that are loaded at the start.
-const IMAGES: &str = "images";
-/// In the node's directory: which engine has its containers, and where that listens.
-const RECORD: &str = "engine.json";
+pub const DIRECTORY: &str = "node";
+/// In the node's directory: which images were loaded at the start.
+const PRELOADED: &str = "preloaded.json";
 /// What containers get to end when all are asked to.
 const STOP_GRACE: Duration = Duration::from_secs(30);
 /// How long until a runtime that did not answer is asked again.
@@ -124,6 +125,10 @@ async fn open_runtime(
     let directory = settings.data.join(DIRECTORY);
     let Chosen { runtime, socket, .. } = &settings.runtime;
     let absent = |why: String| Unopened::Absent(format!("{}: {why}", runtime.name()));
+    if *runtime != Runtime::None {
+        let left = former::leave(&settings.data, &settings.runtime, network.clone()).await;
+        left.map_err(|error| Unopened::Absent(format!("{error:#}")))?;
+    }
     match (runtime, socket) {
         (Runtime::Process | Runtime::Auto, _) => {
             open_process(&directory, network).map_err(Unopened::Failed)
@@ -131,14 +136,14 @@ async fn open_runtime(
         (Runtime::Docker | Runtime::Podman, Some(socket)) => {
             let options = docker::Options { directory, socket: socket.clone(), network };
             let opened = docker::Docker::open(options).await.map_err(absent)?;
-            keep_record(settings);
+            former::keep(&settings.data.join(DIRECTORY), &settings.runtime);
             preload(settings, &docker::images(socket)).await;
             Ok(opened)
         }
         (Runtime::Containerd | Runtime::CriO, Some(socket)) => {
             let options = of_cri(&directory, socket, network);
             let opened = Cri::open(options).await.map_err(absent)?;
-            keep_record(settings);
+            former::keep(&directory, &settings.runtime);
             if let Some(store) = opened.image_store() {
                 preload(settings, store).await;
             }
@@ -188,22 +193,23 @@ async fn image_store(chosen: &Chosen) -> Result<Box<dyn ImageStore>> {
 
 /// Loads what lies in the directory of images to begin with.
 async fn preload(settings: &Settings, store: &dyn ImageStore) {
-    let entries = std::fs::read_dir(settings.data.join(IMAGES)).into_iter().flatten().flatten();
-    let archives = entries.map(|entry| entry.path());
-    for archive in archives.filter(|path| path.extension().is_some_and(|it| it == "tar")) {
-        match store.load(&archive).await {
-            Ok(names) => tracing::info!(archive = %archive.display(), ?names, "images loaded"),
-            Err(error) => tracing::warn!(archive = %archive.display(), error, "images not loaded"),
-        }
-    }
+    let record = settings.data.join(DIRECTORY).join(PRELOADED);
+    preload::load(&settings.data, &record, store).await;
 }
 
 /// How many containers of a data directory run. Nothing is changed.
 pub async fn count_containers(data: &Path) -> usize {
     let directory = data.join(DIRECTORY);
-    let of_engine = match engine_of(&directory) {
-        Some((Engine::Cri, socket)) => cri::count_running(&of_cri(&directory, &socket, None)).await,
-        Some((Engine::Docker, socket)) => docker::count_running(&directory, &socket).await,
+    let recorded = former::recorded(&directory);
+    let _podman = match &recorded {
+        Some(engine) => podman::serve_again(engine, &directory).await,
+        None => None,
+    };
+    let of_engine = match recorded {
+        Some(engine) if speaks_cri(&engine) => {
+            cri::count_running(&of_cri(&directory, &engine.socket, None)).await
+        }
+        Some(engine) => docker::count_running(&directory, &engine.socket).await,
         None => 0,
     };
     process::count_running(&directory) + of_engine
@@ -223,13 +229,18 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     };
     let network = Network::open(options).map(Arc::new).ok();
     let mut count = stop_all(&*open_process(&directory, network.clone())?).await?;
-    if let Some((engine, socket)) = engine_of(&directory) {
-        let engine = open_engine(engine, (&directory, socket), network.clone()).await;
-        let engine = engine.context("the engine that has its containers does not answer")?;
-        count += stop_all(&*engine).await?;
-        for pod in engine.containers().into_keys() {
-            engine.remove_pod(&pod).await;
+    if let Some(engine) = former::recorded(&directory) {
+        let _podman = podman::serve_again(&engine, &directory).await;
+        let opened = open_engine(&engine, &directory, network.clone()).await;
+        let opened = opened.context("the engine that has its containers does not answer")?;
+        count += stop_all(&*opened).await?;
+        for pod in opened.containers().into_keys() {
+            opened.remove_pod(&pod).await;
         }
+        if speaks_cri(&engine) {
+            cri::clear(&of_cri(&directory, &engine.socket, None)).await;
+        }
+        former::forget(&directory);
     }
     if let Some(network) = network {
         network.remove_all();
@@ -238,7 +249,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     Ok(count)
 }
 
-async fn stop_all(runtime: &dyn PodRuntime) -> Result<usize> {
+pub async fn stop_all(runtime: &dyn PodRuntime) -> Result<usize> {
     let all = runtime.containers().into_values().flatten();
     let running: Vec<_> = all.filter(|container| container.is_running()).collect();
     let stops = running.iter().map(|container| runtime.stop(&container.id, STOP_GRACE));
@@ -248,49 +259,25 @@ async fn stop_all(runtime: &dyn PodRuntime) -> Result<usize> {
     Ok(running.len())
 }
 
-/// Remembers which engine has the containers, for whoever is to stop them.
-fn keep_record(settings: &Settings) {
-    let Some(socket) = &settings.runtime.socket else { return };
-    let record = serde_json::json!({"runtime": settings.runtime.runtime.name(), "socket": socket});
-    let path = settings.data.join(DIRECTORY).join(RECORD);
-    if let Err(error) = std::fs::write(&path, record.to_string()) {
-        tracing::warn!(path = %path.display(), %error, "it is not kept which engine is used");
-    }
+fn speaks_cri(engine: &Engine) -> bool {
+    matches!(engine.runtime, Runtime::Containerd | Runtime::CriO)
 }
 
-/// What an engine speaks.
-enum Engine {
-    Docker,
-    Cri,
-}
-
-fn engine_of(directory: &Path) -> Option<(Engine, PathBuf)> {
-    let text = std::fs::read_to_string(directory.join(RECORD)).ok()?;
-    let record: serde_json::Value = serde_json::from_str(&text).ok()?;
-    let engine = match Runtime::parse(record["runtime"].as_str()?)? {
-        Runtime::Containerd | Runtime::CriO => Engine::Cri,
-        _ => Engine::Docker,
-    };
-    Some((engine, PathBuf::from(record["socket"].as_str()?)))
-}
-
-async fn open_engine(
-    engine: Engine,
-    (directory, socket): (&Path, PathBuf),
+/// Opens an engine that has containers of a node.
+pub async fn open_engine(
+    engine: &Engine,
+    directory: &Path,
     network: Option<Arc<Network>>,
 ) -> Result<Arc<dyn PodRuntime>> {
-    match engine {
-        Engine::Docker => {
-            let options = docker::Options { directory: directory.to_owned(), socket, network };
-            let opened = docker::Docker::open(options).await.map_err(anyhow::Error::msg)?;
-            Ok(opened)
-        }
-        Engine::Cri => {
-            let options = of_cri(directory, &socket, network);
-            let opened = Cri::open(options).await.map_err(anyhow::Error::msg)?;
-            Ok(Arc::new(opened))
-        }
+    if speaks_cri(engine) {
+        let options = of_cri(directory, &engine.socket, network);
+        let opened = Cri::open(options).await.map_err(anyhow::Error::msg)?;
+        return Ok(Arc::new(opened));
     }
+    let (directory, socket) = (directory.to_owned(), engine.socket.clone());
+    let options = docker::Options { directory, socket, network };
+    let opened = docker::Docker::open(options).await.map_err(anyhow::Error::msg)?;
+    Ok(opened)
 }
 
 /// Opens the network of pods, and what answers for names in it. What cannot be had is done without:
@@ -352,7 +339,10 @@ impl Drop for Closing {
     }
 }
 
-fn open_process(directory: &Path, network: Option<Arc<Network>>) -> Result<Arc<dyn PodRuntime>> {
+pub fn open_process(
+    directory: &Path,
+    network: Option<Arc<Network>>,
+) -> Result<Arc<dyn PodRuntime>> {
     let shim = vec![PROGRAM.into(), SHIM.into()];
     let options =
         process::Options { directory: directory.to_owned(), shim, start_max: START_MAX, network };
@@ -361,14 +351,20 @@ fn open_process(directory: &Path, network: Option<Arc<Network>>) -> Result<Arc<d
     Ok(Arc::new(process))
 }
 
-/// Returns when a runtime that did not answer does.
+/// Returns when a runtime that did not answer does: the chosen one, or one that was used before and
+/// has to be left first.
 pub async fn appears(settings: &Settings) {
-    let Chosen { runtime, socket: Some(socket), .. } = &settings.runtime else {
+    let chosen = &settings.runtime;
+    if chosen.runtime == Runtime::None {
         return std::future::pending().await;
-    };
+    }
     loop {
         tokio::time::sleep(LOOK_AGAIN).await;
-        if runtimes::ask(*runtime, socket.clone()).await.is_ok() {
+        let other = former::other(&settings.data, chosen);
+        let other = other.map(|engine| (engine.runtime, engine.socket));
+        let own = || chosen.socket.clone().map(|socket| (chosen.runtime, socket));
+        let Some((runtime, socket)) = other.or_else(own) else { return };
+        if runtimes::ask(runtime, socket).await.is_ok() {
             return;
         }
     }

@@ -117,6 +117,25 @@ impl fmt::Display for Chosen {
 }
 
 impl Wanted {
+    /// The same where something has containers already: unless another is named, it goes on.
+    pub async fn choose_after(&self, former: Option<Wanted>) -> Chosen {
+        let is_open = |former: &Wanted| {
+            let is_same = self.socket.is_none() || self.socket == former.socket;
+            self.runtime == Runtime::Auto && is_same
+        };
+        let why = "it has the containers of this node";
+        match former.filter(is_open) {
+            None => self.choose().await,
+            Some(Wanted { runtime: Runtime::Process, .. }) => Chosen {
+                runtime: Runtime::Process,
+                socket: None,
+                version: None,
+                why: "containers of this node run so".to_owned(),
+            },
+            Some(former) => former.ask_for(former.runtime, why).await,
+        }
+    }
+
     /// Asks who is there.
     pub async fn choose(&self) -> Chosen {
         match self.runtime {
@@ -129,12 +148,12 @@ impl Wanted {
                 Chosen { runtime: Runtime::Process, socket: None, version: None, why }
             }
             Runtime::Auto => self.look(Runtime::sockets).await,
-            named => self.ask_for(named).await,
+            named => self.ask_for(named, "as asked").await,
         }
     }
 
     /// One that was named is chosen even if it does not answer: it may yet.
-    async fn ask_for(&self, runtime: Runtime) -> Chosen {
+    async fn ask_for(&self, runtime: Runtime, why: &str) -> Chosen {
         let sockets = match &self.socket {
             Some(socket) => vec![socket.clone()],
             None => runtime.sockets(),
@@ -142,12 +161,12 @@ impl Wanted {
         let mut silent = String::new();
         for socket in &sockets {
             match ask(runtime, socket.clone()).await {
-                Ok(answer) => return Chosen::answered(runtime, socket.clone(), answer, "as asked"),
+                Ok(answer) => return Chosen::answered(runtime, socket.clone(), answer, why),
                 Err(why) => silent = why,
             }
         }
         let socket = sockets.iter().find(|socket| socket.exists()).or(sockets.first()).cloned();
-        let why = format!("as asked, but it does not answer yet: {silent}");
+        let why = format!("{why}, but it does not answer yet: {silent}");
         Chosen { runtime, socket, version: None, why }
     }
 

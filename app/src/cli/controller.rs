@@ -18,7 +18,6 @@ use crate::database::Databases;
 use crate::directories;
 use crate::listener::Listen;
 use crate::node_name;
-use crate::runtimes::Runtime;
 use crate::server::Plan;
 
 /// The command, and the name under which the program is that command.
@@ -28,7 +27,7 @@ const AFTER_HELP: &str = "\
 Examples:
   setpoint controller                               on the store of the configuration
   NODE_NAME=node-2 setpoint controller --config node-2.yaml
-  setpoint controller --runtime none                controllers and scheduler only
+  setpoint controller --runtime none                no pods run here; its node says so
 
 The API is served to nobody but this process: no port is opened. Others reach the same objects
 through a `setpoint start` on the same mysql or etcd store; of several processes one leads. Both
@@ -65,8 +64,11 @@ impl Controller {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let plan = self.plan(context)?;
         let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
-        if plan.loaded.config.storage.kind == StoreKind::Memory {
-            warn!("memory storage is private to this process: nobody can give it work");
+        if let kind @ (StoreKind::Memory | StoreKind::Embedded) = plan.loaded.config.storage.kind {
+            warn!(
+                "{kind} storage is private to this process: nobody can give it work; processes \
+                 share a store of type mysql or etcd"
+            );
         }
         start::serve(plan)
     }
@@ -87,7 +89,6 @@ impl Controller {
         let operators = serving::families(&loaded, &[Component::All]);
         let fake_nodes = simulated::Options { count: 0, resources: Resources::default() };
         let wanted = self.runtime.wanted(&loaded);
-        let node_runtime = (wanted.runtime != Runtime::None).then_some(wanted);
         Ok(Plan {
             began: context.began,
             data,
@@ -101,7 +102,7 @@ impl Controller {
                 controllers: true,
                 scheduler: true,
                 operators,
-                node: node_runtime,
+                node: Some(wanted),
                 fake_nodes,
                 node_resources: self.node_resources.named.clone(),
             },

@@ -11,6 +11,8 @@ use serde::Serialize;
 use super::runtime::RuntimeOptions;
 use super::{Context, small_runtime};
 use crate::config;
+use crate::directories;
+use crate::former;
 use crate::node_agent;
 
 const AFTER_HELP: &str = "\
@@ -18,7 +20,8 @@ Examples:
   setpoint image load app.tar                    what `docker save` or `podman save` wrote
   setpoint image load app.tar --runtime podman   to the runtime that is named
 
-Archives (*.tar) in the directory `images` of the data directory are loaded whenever the node starts.";
+Archives (*.tar, *.tar.gz) in the directory `images` of the data directory are loaded when the node
+starts, unless they were before.";
 
 /// Give the runtime of this machine images without a registry.
 #[derive(Args)]
@@ -57,7 +60,9 @@ impl Image {
             bail!("{} is no file; name an archive that `docker save` wrote", load.file.display());
         }
         let (runtime, images) = small_runtime()?.block_on(async {
-            let chosen = wanted.choose().await;
+            // Where pods look for images, if they run already.
+            let former = directories::data(None).ok().and_then(|data| former::of(&data));
+            let chosen = wanted.choose_after(former).await;
             let images = node_agent::load_image(&chosen, &load.file).await?;
             anyhow::Ok((chosen.to_string(), images))
         })?;

@@ -241,7 +241,9 @@ fn unit(whose: Whose, program: &Path, data: &Path, config: Option<&Path>) -> Str
          Description=Setpoint, an embedded control plane compatible with Kubernetes\n\
          Documentation=man:setpoint(1)\n\
          Wants=network-online.target\n\
-         After=network-online.target\n\n\
+         # Those that are there begin first: one of them may have the containers.\n\
+         After=network-online.target docker.service podman.socket containerd.service \
+         crio.service\n\n\
          [Service]\n\
          # The program says when it is ready.\n\
          Type=notify\n\
@@ -288,6 +290,8 @@ mod tests {
             "WatchdogSec=60",
             "ExecReload=/bin/kill -HUP $MAINPID",
             "WantedBy=default.target",
+            "After=network-online.target docker.service podman.socket containerd.service \
+             crio.service",
             "ExecStart=\"/a b/setpoint\" start --data-dir \"/d%%1\"",
         ];
         for line in lines {

@@ -2,6 +2,7 @@
 
 use servers::Containerd;
 
+use crate::engine_pods::{mounts, whole_pod};
 use crate::engines::{
     IMAGE, PROGRAM, commands, machine_at, pod, ports, refusals, services, streams, training,
 };
@@ -31,6 +32,8 @@ fn pods_run_in_containers_of_containerd() {
     machine.until("exec hello -- echo again", |said| said == "again");
     assert_eq!(machine.until(told, |told| !told.is_empty()), before);
     training(&machine);
+    whole_pod(&machine);
     machine.kubectl(&["delete", "trainjob,deployment,pod", "--all", "--timeout=60s"], "");
     machine.until("get pods -o name", |pods| pods.is_empty() && !list().contains(IMAGE));
+    machine.until("get pods -o name", |_| mounts(&machine).is_empty());
 }

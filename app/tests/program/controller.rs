@@ -51,12 +51,30 @@ fn it_serves_nobody_and_its_node_is_in_the_store() {
 }
 
 #[test]
-fn memory_is_said_to_be_private() {
+fn a_store_that_nobody_shares_is_said_to_be_private() {
     let sandbox = Sandbox::new();
-    let started = sandbox.start_command(&["controller", "-o", "json", "--store", "memory"]);
-    let (code, stderr) = started.stop();
-    assert_eq!(code, Some(0));
-    assert!(stderr.contains("memory storage is private to this process"), "{stderr}");
+    for kind in ["memory", "embedded"] {
+        let started = sandbox.start_command(&["controller", "-o", "json", "--store", kind]);
+        let (code, stderr) = started.stop();
+        assert_eq!(code, Some(0));
+        let said = format!("{kind} storage is private to this process");
+        assert!(stderr.contains(&said) && stderr.contains("mysql or etcd"), "{stderr}");
+    }
+}
+
+#[test]
+fn without_a_runtime_its_node_says_why_nothing_runs_there() {
+    let mut sandbox = Sandbox::new();
+    sandbox.set("NODE_NAME", "bare");
+    sandbox.set("SETPOINT_RUNTIME", "none");
+    let started = sandbox.start_command(&["controller", "-o", "json"]);
+    assert_eq!(started.stop().0, Some(0));
+    let server = sandbox.start(&["--components", "api"]);
+    let ready = "jsonpath={.items[0].status.conditions[?(@.type=='Ready')]['status','message']}";
+    let kubeconfig = text(&server.ready, "kubeconfig");
+    let nodes = sandbox.kubectl(&["--kubeconfig", &kubeconfig, "get", "nodes", "-o", ready], "");
+    assert!(nodes.stdout.contains("container runtime is not available"), "{nodes:?}");
+    assert_eq!(server.stop().0, Some(0));
 }
 
 #[test]

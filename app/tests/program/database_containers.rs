@@ -63,8 +63,8 @@ impl World {
         assert_eq!(code, Some(0), "{stderr}");
     }
 
-    /// What holds for either database.
-    fn prove(&self, name: &str) {
+    /// What holds for either database. `during` is called while it runs.
+    fn prove(&self, name: &str, during: impl Fn(&World)) {
         let refused = self.sandbox.run(&["controller"]);
         assert_ne!(refused.code, Some(0), "{refused:?}");
         assert!(!self.containers().contains(name), "a controller starts none");
@@ -72,6 +72,8 @@ impl World {
         self.during(&["storage"], |kubectl| {
             assert!(self.runs(name));
             kubectl(&["create", "configmap", "kept", "--from-literal=k=v"]);
+            during(self);
+            assert!(self.runs(name));
             // Who finds it running does not stop it.
             let data = self.sandbox.work().join("second").display().to_string();
             let second =
@@ -109,7 +111,16 @@ fn an_etcd_that_is_missing_is_started_and_its_data_are_kept() {
     );
     let world = World::start(&settings);
     world.engine.make_etcd("quay.io/coreos/etcd:v3.5.0").expect("an image is made");
-    world.prove(ETCD);
+    // One that runs for others is not taken away from them.
+    let elsewhere = settings.replace(&port.to_string(), &free_port().to_string());
+    world.prove(ETCD, |world| {
+        world.sandbox.write("elsewhere.yaml", &format!("storage:\n{elsewhere}"));
+        let data = world.sandbox.work().join("third").display().to_string();
+        let more = ["--listen", "127.0.0.1:0", "--data-dir", &data, "--config", "elsewhere.yaml"];
+        let refused = world.sandbox.run(&[&["storage"], &more[..]].concat());
+        assert_ne!(refused.code, Some(0), "{refused:?}");
+        assert!(refused.stderr.contains("runs with other settings"), "{refused:?}");
+    });
 }
 
 #[test]
@@ -121,7 +132,7 @@ fn a_mysql_that_is_missing_is_started_and_its_data_are_kept() {
     let settings = format!("  type: mysql\n  mysql: {{host: localhost, port: {port}}}\n");
     let world = World::start(&settings);
     world.engine.make_mysql("mysql:8.0").expect("an image is made");
-    world.prove(MYSQL);
+    world.prove(MYSQL, |_| {});
 }
 
 #[test]

@@ -9,6 +9,7 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use servers::Engine;
 
+use crate::engine_pods::{mounts, whole_pod};
 use crate::node::Machine;
 use crate::sandbox::Sandbox;
 
@@ -83,9 +84,11 @@ fn everything(engine: &Engine, name: &str) {
     machine.until("exec hello -- echo again", |said| said == "again");
     assert_eq!(machine.until(&told, |told| !told.is_empty()), before);
     training(&machine);
+    whole_pod(&machine);
     machine.kubectl(&["delete", "trainjob,deployment,pod", "--all", "--timeout=60s"], "");
     let left = || engine.ask(("GET", "/containers/json?all=1"), b"").expect("it answers").1;
     machine.until("get pods -o name", |pods| pods.is_empty() && !left().contains("k8s_"));
+    machine.until("get pods -o name", |_| mounts(&machine).is_empty());
 }
 
 /// logs, exec, attach, cp, port-forward.

@@ -72,6 +72,17 @@ fn docker_pulls_with_a_secret_and_into_a_full_store_when_there_is_room_again() {
 }
 
 #[test]
+fn podman_pulls_with_a_secret() {
+    if !Engine::is_possible() {
+        return;
+    }
+    let registry = Registry::start(0, Some(("me", "open"))).expect("a registry starts");
+    let engine = Engine::podman_trusting(&registry.address.to_string()).expect("podman starts");
+    let machine = machine_at(engine.socket(), "podman");
+    secrets(&machine, &registry);
+}
+
+#[test]
 fn containerd_pulls_with_a_secret() {
     let containerd = Containerd::start().expect("containerd starts");
     let machine = machine_at(containerd.socket(), "containerd");

@@ -225,6 +225,7 @@ fn program(pod: &str, script: &str, behaviour: &str) -> ContainerSpec {
         security: Security::default(),
         stop_signal: None,
         input: Input::default(),
+        gpus: Vec::new(),
         failures: 0,
     }
 }

@@ -18,6 +18,26 @@ const KUBELET_VERSION: &str = "v1.36.4+setpoint";
 /// An address outside, to see which of ours would reach it; nothing is sent.
 const OUTSIDE: (Ipv4Addr, u16) = (Ipv4Addr::new(192, 0, 2, 1), 9);
 
+/// The capability without which nobody lowers a score.
+const SYS_RESOURCE: u32 = 24;
+/// The lowest that the kernel knows.
+pub const OOM_SCORE_MIN: i32 = -1000;
+
+/// How low a score a container can be given here: who may not lower its own may not give a lower
+/// one either.
+pub fn oom_score_min() -> i32 {
+    match may_lower_scores(&read("/proc/self/status")) {
+        true => OOM_SCORE_MIN,
+        false => read("/proc/self/oom_score_adj").parse().unwrap_or(0),
+    }
+}
+
+fn may_lower_scores(status: &str) -> bool {
+    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let held = line.and_then(|held| u64::from_str_radix(held.trim(), 16).ok());
+    held.is_some_and(|held| held & (1 << SYS_RESOURCE) != 0)
+}
+
 /// How much there is of each resource.
 pub fn capacity(directory: &Path) -> Value {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
@@ -142,5 +162,16 @@ fn file_system(directory: &Path) -> Option<libc::statvfs> {
             return None;
         }
         Some(told.assume_init())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_may_lower_scores_has_the_capability() {
+        assert!(may_lower_scores("CapEff:\t0000000001000000\n"));
+        assert!(!may_lower_scores("CapEff:\t0000000000ffffff\n"));
     }
 }

@@ -13,8 +13,9 @@ use k8s_openapi::jiff::Timestamp;
 use link::{Duplex, Program, Streams};
 use serde::{Deserialize, Serialize};
 
-use crate::confinement::{Limits, Security};
+use crate::confinement::{Limits, Processes, Security};
 use crate::image::ImageStore;
+use crate::machine::OOM_SCORE_MIN;
 
 /// How long a call to start a container may take.
 pub const START_MAX: Duration = Duration::from_secs(120);
@@ -35,6 +36,12 @@ pub struct SandboxSpec {
     /// Settings of the kernel for all containers.
     #[serde(default)]
     pub sysctls: Vec<(String, String)>,
+    /// Which processes its containers see.
+    #[serde(default)]
+    pub processes: Processes,
+    /// System V and POSIX message queues are the machine's.
+    #[serde(default)]
+    pub host_ipc: bool,
 }
 
 /// A port of the machine that leads to one of the pod.
@@ -104,6 +111,9 @@ pub struct ContainerSpec {
     pub stop_signal: Option<i32>,
     #[serde(default)]
     pub input: Input,
+    /// The numbers of GPUs of this machine that are its own, for a runtime that hands them over.
+    #[serde(default)]
+    pub gpus: Vec<u32>,
     /// Failures in a row before this run, for the delay before the next.
     pub failures: u32,
 }
@@ -251,6 +261,11 @@ pub trait PodRuntime: Send + Sync + 'static {
     /// the files of the machine, and an image is but a name.
     fn image_store(&self) -> Option<&dyn ImageStore> {
         None
+    }
+
+    /// The lowest score for the killer of processes that its containers can be given.
+    fn oom_score_min(&self) -> i32 {
+        OOM_SCORE_MIN
     }
 
     /// Why nothing can be started or stopped for the time being, if that is so: whoever does the

@@ -11,6 +11,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::clock::Look;
+use crate::containerd::shell_archive;
 use crate::directory::Directory;
 use crate::error::Error;
 use crate::program;
@@ -80,7 +81,18 @@ impl Engine {
     }
 
     pub fn podman() -> Result<Engine, Error> {
+        Engine::podman_trusting("")
+    }
+
+    /// A Podman that takes images of a registry without TLS, which it does not by itself.
+    pub fn podman_trusting(registry: &str) -> Result<Engine, Error> {
         let directory = Directory::create("podman")?;
+        let registries = match registry {
+            "" => String::new(),
+            named => format!("[[registry]]\nlocation = \"{named}\"\ninsecure = true\n"),
+        };
+        let configured = fs::write(directory.path().join("registries.conf"), registries);
+        configured.map_err(Error::io("tell podman of registries"))?;
         let below = |name: &str| directory.path().join(name).display().to_string();
         let runtime = program::find("runc")?;
         let arguments = vec![
@@ -91,6 +103,7 @@ impl Engine {
             "--cgroup-manager=cgroupfs".to_owned(),
             "--events-backend=file".to_owned(),
             format!("--runtime={}", runtime.display()),
+            format!("--registries-conf={}", below("registries.conf")),
             "system".to_owned(),
             "service".to_owned(),
             "--time=0".to_owned(),
@@ -142,6 +155,18 @@ impl Engine {
         let entrypoint = "ENTRYPOINT%20%5B%22echo%22%2C%22entry%22%5D";
         let command = "CMD%20%5B%22usual%22%5D";
         self.make_image(name, &format!("&changes={entrypoint}&changes={command}"))
+    }
+
+    /// The same, asked to end by a signal of its own: `SIGUSR1`.
+    pub fn make_stopped_by(&self, name: &str, signal: &str) -> Result<(), Error> {
+        let doing = "make an image of busybox";
+        let more = format!(",\"StopSignal\":\"{signal}\"");
+        let archive = shell_archive(&self.path().join("image"), (name, &more));
+        let bytes = archive.and_then(fs::read).map_err(Error::io(doing))?;
+        match self.ask(("POST", "/images/load?quiet=1"), &bytes).map_err(Error::io(doing))? {
+            (200, _) => Ok(()),
+            (_, answer) => Err(Error::io(doing)(io::Error::other(answer))),
+        }
     }
 
     fn make_image(&self, name: &str, changes: &str) -> Result<(), Error> {

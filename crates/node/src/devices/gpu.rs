@@ -13,7 +13,7 @@ use std::sync::{OnceLock, mpsc};
 use std::thread;
 use std::time::Duration;
 
-use super::DEVICES_MAX;
+use super::{DEVICES_MAX, Sight};
 use crate::runtimes::process::system;
 
 pub const RESOURCE: &str = "nvidia.com/gpu";
@@ -136,14 +136,19 @@ fn label(text: &str) -> String {
 }
 
 /// What CUDA and the tools of NVIDIA read. Numbers follow the order of the bus, as the driver's.
-pub fn variables(numbers: &[u32]) -> Vec<(&'static str, String)> {
+/// Who hands over GPUs to a container reads the last, and CUDA counts anew what it finds there.
+pub fn variables(numbers: &[u32], sight: Sight) -> Vec<(&'static str, String)> {
     let list = numbers.iter().map(u32::to_string).collect::<Vec<_>>().join(",");
     let tools = if numbers.is_empty() { "void".to_owned() } else { list.clone() };
-    vec![
-        ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
-        ("CUDA_VISIBLE_DEVICES", list),
-        ("NVIDIA_VISIBLE_DEVICES", tools),
-    ]
+    let tools = ("NVIDIA_VISIBLE_DEVICES", tools);
+    match sight {
+        Sight::Own => vec![tools],
+        Sight::All => vec![
+            ("CUDA_DEVICE_ORDER", "PCI_BUS_ID".to_owned()),
+            ("CUDA_VISIBLE_DEVICES", list),
+            tools,
+        ],
+    }
 }
 
 #[cfg(test)]

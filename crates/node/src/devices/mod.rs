@@ -30,6 +30,24 @@ pub struct Devices {
     held: Mutex<Held>,
 }
 
+/// What a container sees of the devices of the machine.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Sight {
+    /// All of them, by the numbers that they have on the machine.
+    All,
+    /// What it is given, by numbers that begin anew: a container with a root of its own.
+    Own,
+}
+
+/// What a container is given.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Given {
+    /// What tells it which devices are its own.
+    pub variables: Vec<(&'static str, String)>,
+    /// The numbers of GPUs that are there, and not only counted.
+    pub gpus: Vec<u32>,
+}
+
 /// By resource and number: the pod's UID and the container that has it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Held(BTreeMap<String, BTreeMap<u32, (String, String)>>);
@@ -65,19 +83,15 @@ impl Devices {
         }
     }
 
-    /// The variables that tell a container which devices are its own. Where there are devices, who
-    /// asks for none is told so.
-    pub fn variables(
-        &self,
-        (pod, container): (&str, &Value),
-    ) -> Result<Vec<(&'static str, String)>, Refusal> {
-        let Some(count) = self.counts.get(gpu::RESOURCE) else { return Ok(Vec::new()) };
+    /// Gives a container what it asks for. Where there are devices, who asks for none is told so.
+    pub fn give(&self, (pod, container): (&str, &Value), sight: Sight) -> Result<Given, Refusal> {
+        let Some(count) = self.counts.get(gpu::RESOURCE) else { return Ok(Given::default()) };
         let limits = &container["resources"]["limits"];
         let wanted = quantity(&limits[gpu::RESOURCE]).unwrap_or(0) / BILLION;
         let wanted = usize::try_from(wanted).unwrap_or(0);
         let name = container["name"].as_str().unwrap_or_default();
         if wanted == 0 {
-            return Ok(gpu::variables(&[]));
+            return Ok(Given { variables: gpu::variables(&[], sight), gpus: Vec::new() });
         }
         let mut held = self.lock();
         let of_kind = held.0.entry(gpu::RESOURCE.to_owned()).or_default();
@@ -91,7 +105,9 @@ impl Devices {
             ),
         })?;
         self.keep(&held);
-        Ok(gpu::variables(&given))
+        let variables = gpu::variables(&given, sight);
+        let is_there = |number: &u32| gpu::found().iter().any(|gpu| gpu.number == *number);
+        Ok(Given { variables, gpus: given.into_iter().filter(is_there).collect() })
     }
 
     /// What the pod had is free for others.
@@ -195,13 +211,19 @@ mod tests {
         let named = parse("nvidia.com/gpu=3").unwrap();
         let devices = Devices::open(&directory, &named);
         let visible = |devices: &Devices, pod: &str, container: &Value| {
-            let told = devices.variables((pod, container)).map_err(|refusal| refusal.message)?;
+            let given = devices.give((pod, container), Sight::All);
+            let told = given.map_err(|refusal| refusal.message)?.variables;
             let cuda = told.iter().find(|(name, _)| *name == "CUDA_VISIBLE_DEVICES");
             Ok::<_, String>(cuda.unwrap().1.clone())
         };
         assert_eq!(visible(&devices, "a", &asks("x", "2")).unwrap(), "0,1");
         assert_eq!(visible(&devices, "b", &asks("x", "1")).unwrap(), "2");
         assert_eq!(visible(&devices, "c", &json!({"name": "x"})).unwrap(), "");
+        // In a root of its own the first of what it has is 0, whatever that is on the machine.
+        let own = devices.give(("b", &asks("x", "1")), Sight::Own).unwrap();
+        assert_eq!(own.variables, [("NVIDIA_VISIBLE_DEVICES", "2".to_owned())]);
+        let none = devices.give(("c", &json!({"name": "x"})), Sight::Own).unwrap();
+        assert_eq!(none.variables, [("NVIDIA_VISIBLE_DEVICES", "void".to_owned())]);
         let refusal = visible(&devices, "c", &asks("x", "1")).unwrap_err();
         assert!(refusal.ends_with("Requested: 1, Available: 0"), "{refusal}");
         // A restart takes nothing away, and nobody gets more by asking twice.

@@ -66,6 +66,15 @@ impl ImageName {
         Ok(ImageName { written: text.to_owned(), domain: domain.to_owned(), path, tag, digest })
     }
 
+    /// `localhost/busybox:latest` for one that names no registry: what Podman calls an image that
+    /// was made on the machine.
+    pub fn local(&self) -> Option<ImageName> {
+        let is_short = self.domain == DOMAIN
+            && !["docker.io/", "index.docker.io/"].iter().any(|it| self.written.starts_with(it));
+        let name = ImageName::parse(&format!("localhost/{}", self.written));
+        name.ok().filter(|_| is_short)
+    }
+
     /// `docker.io/library/busybox`.
     pub fn repository(&self) -> String {
         format!("{}/{}", self.domain, self.path)
@@ -131,6 +140,16 @@ mod tests {
         }
         let name = ImageName::parse(&format!("a/b:1@{digest}")).unwrap();
         assert_eq!(name.full(), format!("docker.io/a/b:1@{digest}"));
+    }
+
+    #[test]
+    fn what_names_no_registry_may_be_of_this_machine() {
+        let local = |text: &str| ImageName::parse(text).unwrap().local().map(|it| it.full());
+        assert_eq!(local("app").as_deref(), Some("localhost/app:latest"));
+        assert_eq!(local("me/app:1").as_deref(), Some("localhost/me/app:1"));
+        for named in ["docker.io/app", "localhost/app", "registry.example/app:1"] {
+            assert_eq!(local(named), None, "{named}");
+        }
     }
 
     #[test]

@@ -135,11 +135,6 @@ pub fn security(pod: &Value, container: &Value, hostname: String) -> Security {
         let list = list(&own["capabilities"][field]);
         list.filter_map(Value::as_str).map(str::to_owned).collect()
     };
-    let processes = match (spec["hostPID"] == true, spec["shareProcessNamespace"] == true) {
-        (true, _) => Processes::OfHost,
-        (false, true) => Processes::OfPod,
-        (false, false) => Processes::Own,
-    };
     Security {
         privileged: own["privileged"] == true,
         no_new_privileges: own["allowPrivilegeEscalation"] == false,
@@ -150,13 +145,23 @@ pub fn security(pod: &Value, container: &Value, hostname: String) -> Security {
         filter: filter(if own["seccompProfile"].is_object() { own } else { of_pod }),
         unmasked: own["procMount"] == "Unmasked",
         sysctls: sysctls(pod),
-        processes,
+        processes: processes(pod),
         processes_of: container["targetContainerName"]
             .as_str()
             .filter(|name| !name.is_empty())
             .map(str::to_owned),
         host_ipc: spec["hostIPC"] == true,
         hostname: (spec["hostNetwork"] != true).then_some(hostname),
+    }
+}
+
+/// Which processes the containers of a pod see.
+pub fn processes(pod: &Value) -> Processes {
+    let spec = &pod["spec"];
+    match (spec["hostPID"] == true, spec["shareProcessNamespace"] == true) {
+        (true, _) => Processes::OfHost,
+        (false, true) => Processes::OfPod,
+        (false, false) => Processes::Own,
     }
 }
 
@@ -223,7 +228,11 @@ pub fn identity(pod: &Value, container: &Value, (users, groups): (&str, &str)) -
 
 /// The number of the signal that asks a container to end, if it names one.
 pub fn stop_signal(container: &Value) -> Option<i32> {
-    let name = container["lifecycle"]["stopSignal"].as_str()?;
+    signal(container["lifecycle"]["stopSignal"].as_str()?)
+}
+
+/// The number of a signal: `SIGTERM`, `SIGRTMIN+3`.
+pub fn signal(name: &str) -> Option<i32> {
     let known = SIGNALS.iter().find(|(known, _)| *known == name).map(|(_, number)| *number);
     let real_time = || {
         let (from, sign) = match name.strip_prefix("SIGRTMIN") {

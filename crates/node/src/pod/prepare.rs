@@ -146,8 +146,8 @@ pub fn container(
     };
     let users = (read("/etc/passwd"), read("/etc/group"));
     let identity = confinement::identity(&pod.value, container, (&users.0, &users.1));
-    let user = identity.user;
-    not_root(pod, container, (user, image))?;
+    not_root(pod, container, (identity.user, image))?;
+    let user = user((identity.user, identity.group), image)?;
     let mut mounts = volumes::mounts(container, &prepared.volumes, &variables)?;
     let last_words = termination::mount(&prepared.directory, &id, container);
     mounts.extend(last_words.map_err(|error| Refusal {
@@ -179,10 +179,29 @@ pub fn container(
             is_once: container["stdinOnce"] == true,
             is_terminal: container["tty"] == true,
         },
+        gpus: Vec::new(),
         failures,
         env: variables.into_list(),
         id,
     })
+}
+
+/// Who a container runs as. A group alone goes with the user of the image: runtimes are told both
+/// or neither, and by number.
+fn user(
+    (user, group): (Option<u32>, Option<u32>),
+    image: Option<&Found>,
+) -> Result<Option<u32>, Refusal> {
+    match (user, group, image.map(Found::user_number)) {
+        (None, Some(_), Some(Ok(number))) => Ok(Some(number)),
+        (None, Some(_), Some(Err(name))) => Err(Refusal {
+            reason: "CreateContainerConfigError",
+            message: format!(
+                "container has runAsGroup and image has non-numeric user ({name}); set runAsUser"
+            ),
+        }),
+        (user, ..) => Ok(user),
+    }
 }
 
 fn not_root(
@@ -296,4 +315,25 @@ fn references(pod: &Object) -> BTreeSet<Key> {
 pub fn is_name(text: &str) -> bool {
     let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'.';
     !text.is_empty() && !text.starts_with('.') && text.bytes().all(is_plain)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_group_alone_goes_with_the_user_of_the_image() {
+        let image = |user: &str| Found { user: user.to_owned(), ..Found::default() };
+        let (numbered, named, roots) = (image("1000:1000"), image("web"), image(""));
+        let group = (None, Some(7));
+        assert_eq!(user(group, Some(&numbered)), Ok(Some(1000)));
+        assert_eq!(user(group, Some(&roots)), Ok(Some(0)));
+        let refusal = user(group, Some(&named)).unwrap_err();
+        assert_eq!(refusal.reason, "CreateContainerConfigError");
+        assert!(refusal.message.contains("non-numeric user (web)"), "{refusal}");
+        // The pod's own word comes first, and who has no image has no user of it.
+        assert_eq!(user((Some(5), Some(7)), Some(&named)), Ok(Some(5)));
+        assert_eq!(user((None, None), Some(&named)), Ok(None));
+        assert_eq!(user(group, None), Ok(None));
+    }
 }

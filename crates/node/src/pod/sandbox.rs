@@ -151,6 +151,8 @@ fn spec(pod: &Object, dns: Dns) -> SandboxSpec {
         host_ports: if is_host_network(pod) { Vec::new() } else { host_ports(pod) },
         dns,
         sysctls: confinement::sysctls(&pod.value),
+        processes: confinement::processes(&pod.value),
+        host_ipc: pod.value["spec"]["hostIPC"] == true,
     }
 }
 
@@ -189,6 +191,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::confinement::Processes;
 
     #[test]
     fn a_pod_says_its_name_and_the_ports_it_wants_of_the_machine() {
@@ -199,6 +202,7 @@ mod tests {
             {"containerPort": 81}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"},
         ]}]}}));
         let spec = spec(&pod, Dns::default());
+        assert_eq!((spec.processes, spec.host_ipc), (Processes::Own, false));
         assert_eq!(spec.hostname, "a".repeat(62));
         assert!(!spec.host_network);
         let ports: Vec<_> =

@@ -168,7 +168,13 @@ pub fn unmount_all(directory: &Path) -> io::Result<()> {
     for pod in fs::read_dir(directory.join("volumes")).into_iter().flatten().flatten() {
         memory::unmount(&pod.path())?;
     }
-    Ok(())
+    let pins = directory.join(pinned::DIRECTORY);
+    pinned::remove(&pins);
+    // Whoever removes the directory next would remove what is mounted there.
+    match pins.exists() {
+        true => Err(io::Error::other(format!("{} is still in use", pins.display()))),
+        false => Ok(()),
+    }
 }
 
 /// Removes a pod's directory with all that is in it.

@@ -9,12 +9,13 @@ use reconcile::{Object, Wake};
 use tokio::sync::Semaphore;
 
 use super::Worker;
+use crate::devices::Sight;
 use crate::image::Found;
 use crate::pod::lifecycle::{Deed, Refused, Why};
 use crate::pod::restart::between;
 use crate::pod::spec::{self, Spec};
 use crate::pod::{ephemeral, hooks, images, prepare, sandbox, termination};
-use crate::runtime::{ContainerId, Refusal};
+use crate::runtime::{ContainerId, ContainerSpec, Refusal};
 
 /// How long a start keeps others waiting, where many start at once.
 const PLACE_MAX: Duration = Duration::from_secs(2);
@@ -157,13 +158,19 @@ impl Worker<'_> {
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
         let mut container = prepare::container(pod, spec.value, (prepared, image), (id, failures))?;
-        for (name, value) in self.shared.options.devices.variables((self.uid, spec.value))? {
+        let sight = if image.is_some() { Sight::Own } else { Sight::All };
+        let given = self.shared.options.devices.give((self.uid, spec.value), sight)?;
+        container.gpus = given.gpus;
+        for (name, value) in given.variables {
             if !container.env.iter().any(|(known, _)| known == name) {
                 container.env.push((name.to_owned(), value));
             }
         }
         sandbox::add_files(self.shared, pod, &mut container);
         in_turn(&self.shared.starts, self.shared.runtime.start(&container)).await?;
+        if let (0, Some(message)) = (container.id.attempt, self.said_of_score(&container)) {
+            self.say(pod, Notice::warning("OOMScoreRaised", message)).await;
+        }
         let hook = &spec.value["lifecycle"]["postStart"];
         if hook.is_object() {
             self.hooked.insert(container.id.clone());
@@ -171,6 +178,18 @@ impl Worker<'_> {
             self.hooks.spawn(hooks::after_start(shared, container.id, own));
         }
         Ok(())
+    }
+
+    /// What is said of a container that is killed more willingly than it should be.
+    fn said_of_score(&self, container: &ContainerSpec) -> Option<String> {
+        let (wanted, lowest) = (container.limits.oom_score, self.shared.runtime.oom_score_min());
+        let name = &container.id.name;
+        (wanted < lowest).then(|| {
+            format!(
+                "Container {name} has oom_score_adj {lowest} in place of {wanted}, which this node \
+                 may not give"
+            )
+        })
     }
 
     /// A hook after the start has ended: its container counts as started, or has to go.

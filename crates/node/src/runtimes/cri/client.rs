@@ -85,22 +85,21 @@ impl Client {
         Q: prost::Message + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
-        let late = || {
-            let what = format!("{method} did not answer within {} s", limit.as_secs());
-            Status::deadline_exceeded(what)
-        };
-        let path = format!("{RUNTIME}{method}");
-        let call = self.call(&path, request);
-        tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
+        within((method, limit), self.call(&format!("{RUNTIME}{method}"), request)).await
     }
 
-    /// Asks the service that keeps images; for as long as it takes.
+    /// Asks the service that keeps images.
     pub async fn images<Q, A>(&self, method: &str, request: Q) -> Result<A, Status>
     where
         Q: prost::Message + Send + Sync + 'static,
         A: prost::Message + Default + Send + Sync + 'static,
     {
-        self.call(&format!("{IMAGES}{method}"), request).await
+        within((method, CALL_MAX), self.call(&format!("{IMAGES}{method}"), request)).await
+    }
+
+    /// Has an image pulled, for as long as it takes.
+    pub async fn pull(&self, request: PullImageRequest) -> Result<PullImageResponse, Status> {
+        self.call(&format!("{IMAGES}PullImage"), request).await
     }
 
     async fn call<Q, A>(&self, path: &str, request: Q) -> Result<A, Status>
@@ -140,6 +139,17 @@ impl Client {
         grpc.ready().await.map_err(|error| Status::unavailable(error.to_string()))?;
         Ok(grpc)
     }
+}
+
+async fn within<A>(
+    (method, limit): (&str, Duration),
+    call: impl Future<Output = Result<A, Status>>,
+) -> Result<A, Status> {
+    let late = || {
+        let what = format!("{method} did not answer within {} s", limit.as_secs());
+        Status::deadline_exceeded(what)
+    };
+    tokio::time::timeout(limit, call).await.unwrap_or_else(|_| Err(late()))
 }
 
 fn path_of(text: &str) -> Result<PathAndQuery, Status> {

@@ -21,7 +21,10 @@ const LOOK: Duration = Duration::from_millis(100);
 const PLUGIN: &str = "setpoint";
 /// Every sandbox has it besides; ours brings that interface up itself.
 const LOOPBACK: &str = "loopback";
-const LIST: &str = "10-setpoint.conflist";
+/// The last of all, so that whatever else is put there comes first.
+const LIST: &str = "99-setpoint.conflist";
+/// What it was called before.
+const FORMER_LIST: &str = "10-setpoint.conflist";
 const LIST_TEXT: &str = r#"{"cniVersion": "0.4.0", "name": "setpoint",
  "plugins": [{"type": "setpoint"}]}
 "#;
@@ -49,20 +52,8 @@ struct Told {
 /// Makes what is missing.
 pub async fn prepare(inner: &Inner) -> Result<(), String> {
     let told = ask(inner).await?;
-    if !told.image.is_empty() && inner.find_image(&told.image).await?.is_none() {
-        let file = inner.options.directory.join("pause.tar");
-        let write = || -> io::Result<()> {
-            fs::create_dir_all(&inner.options.directory)?;
-            fs::write(&file, archive::pause(&told.image).ok_or(io::ErrorKind::Unsupported)?)
-        };
-        write().map_err(|error| {
-            format!(
-                "the image of sandboxes, {}, is not there and could not be made: {error}",
-                told.image
-            )
-        })?;
-        inner.load_archive(&file).await?;
-        let _ = fs::remove_file(&file);
+    if !told.image.is_empty() {
+        make_image(inner, &told.image).await?;
     }
     if told.is_connected || inner.network().is_none() {
         return Ok(());
@@ -91,6 +82,32 @@ pub async fn prepare(inner: &Inner) -> Result<(), String> {
     Ok(())
 }
 
+/// Makes the image of sandboxes, unless it is there.
+pub async fn make_image(inner: &Inner, name: &str) -> Result<(), String> {
+    if inner.find_image(name).await?.is_some() {
+        return Ok(());
+    }
+    let file = inner.options.directory.join("pause.tar");
+    let write = || -> io::Result<()> {
+        fs::create_dir_all(&inner.options.directory)?;
+        fs::write(&file, archive::pause(name).ok_or(io::ErrorKind::Unsupported)?)
+    };
+    write().map_err(|error| {
+        format!("the image of sandboxes, {name}, is not there and could not be made: {error}")
+    })?;
+    inner.load_archive(&file).await?;
+    let _ = fs::remove_file(&file);
+    Ok(())
+}
+
+/// The image of sandboxes that a runtime lacks, as it complains of that. Not every runtime tells
+/// its name before: containerd 2 does not.
+pub fn image_in(complaint: &str) -> Option<&str> {
+    let (_, rest) = complaint.split_once("sandbox image \"")?;
+    let (name, _) = rest.split_once('"')?;
+    (!name.is_empty()).then_some(name)
+}
+
 async fn ask(inner: &Inner) -> Result<Told, String> {
     let request = StatusRequest { verbose: true };
     let status: StatusResponse = inner
@@ -113,6 +130,25 @@ async fn ask(inner: &Inner) -> Result<Told, String> {
     })
 }
 
+/// Takes away what was put beside the runtime here; what others put there stays.
+pub async fn remove_plugin(inner: &Inner) {
+    let Ok(told) = ask(inner).await else { return };
+    if let (Some(programs), Some(lists)) = (&told.programs, &told.lists) {
+        uninstall(programs, lists);
+    }
+}
+
+fn uninstall(programs: &Path, lists: &Path) {
+    let list = |name: &str| (lists.join(name), LIST_TEXT);
+    let program = |name: &str| (programs.join(name), PLUGIN_TEXT);
+    // The list first: a plugin that is named must be there.
+    for (path, text) in [list(LIST), list(FORMER_LIST), program(PLUGIN), program(LOOPBACK)] {
+        if fs::read(&path).is_ok_and(|found| found == text.as_bytes()) {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 fn install(programs: &Path, lists: &Path) -> io::Result<()> {
     fs::create_dir_all(programs)?;
     fs::create_dir_all(lists)?;
@@ -127,4 +163,44 @@ fn install(programs: &Path, lists: &Path) -> io::Result<()> {
         }
     }
     fs::write(lists.join(LIST), LIST_TEXT)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::runtimes::process::tests::directory;
+
+    #[test]
+    fn the_image_that_a_runtime_lacks_is_read_from_its_complaint() {
+        let complaint = "failed to start sandbox \"a\": failed to get sandbox image \
+                         \"registry.k8s.io/pause:3.10\": failed to pull image \
+                         \"registry.k8s.io/pause:3.10\": not found";
+        assert_eq!(image_in(complaint), Some("registry.k8s.io/pause:3.10"));
+        assert_eq!(image_in("failed to setup network for sandbox \"a\""), None);
+    }
+
+    #[test]
+    fn what_was_put_beside_a_runtime_goes_and_the_rest_stays() {
+        let directory = directory("cni");
+        let (programs, lists) = (directory.0.join("bin"), directory.0.join("conf"));
+        fs::create_dir_all(&programs).unwrap();
+        fs::write(programs.join(LOOPBACK), "of others").unwrap();
+        install(&programs, &lists).unwrap();
+        fs::write(lists.join("10-other.conflist"), "{}").unwrap();
+        fs::write(lists.join(FORMER_LIST), LIST_TEXT).unwrap();
+        uninstall(&programs, &lists);
+        let names = |path: &Path| -> Vec<String> {
+            let entries = fs::read_dir(path).unwrap().flatten();
+            entries.map(|entry| entry.file_name().to_string_lossy().into_owned()).collect()
+        };
+        assert_eq!(
+            (names(&programs), names(&lists)),
+            (vec![LOOPBACK.to_owned()], vec!["10-other.conflist".to_owned()])
+        );
+        install(&programs, &lists).unwrap();
+        // What somebody changed is not ours any more.
+        fs::write(lists.join(LIST), "{}").unwrap();
+        uninstall(&programs, &lists);
+        assert!(lists.join(LIST).exists() && !programs.join(PLUGIN).exists());
+    }
 }

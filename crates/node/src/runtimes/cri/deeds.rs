@@ -15,10 +15,11 @@ use super::messages::{
     ContainerRequest, ContainerStatusRequest, ContainerStatusResponse, CreateContainerRequest,
     CreateContainerResponse, Empty, ExecSyncRequest, ExecSyncResponse, StopContainerRequest,
 };
+use crate::machine;
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Mount, Refusal, SandboxSpec,
 };
-use crate::runtimes::process::system;
+use crate::runtimes::process::{remove_logs, system};
 use crate::volumes::pinned;
 
 /// What a runtime gets to stop a container, besides what the container gets.
@@ -52,6 +53,15 @@ impl Inner {
         if found.as_ref().is_some_and(|run| run.container.is_some()) {
             return Ok(());
         }
+        let started = self.try_start(spec, found).await;
+        // One that is there after all keeps what it uses.
+        if started.is_err() && self.run(&spec.id).is_none() {
+            pinned::remove(&self.pins(&spec.id));
+        }
+        started
+    }
+
+    async fn try_start(&self, spec: &ContainerSpec, found: Option<Run>) -> Result<(), Refusal> {
         if let Some(made) = found {
             // It was made and never started, by one of us who is gone.
             self.remove_native(&made.native).await.map_err(|status| failed(&status))?;
@@ -80,6 +90,8 @@ impl Inner {
             namespace: spec.namespace.clone(),
             pod_name: spec.pod_name.clone(),
             hostname: spec.security.hostname.clone().unwrap_or_default(),
+            processes: spec.security.processes,
+            host_ipc: spec.security.host_ipc,
             ..SandboxSpec::default()
         };
         let held = self.lock().pods.get(&spec.id.pod).and_then(|pod| pod.sandbox().cloned());
@@ -92,15 +104,11 @@ impl Inner {
             reason: "CreateContainerError",
             message: format!("could not make {}: {error}", logs.display()),
         })?;
-        let target = spec.security.processes_of.as_ref().and_then(|name| {
-            let held = self.lock();
-            let runs = held.pods.get(&spec.id.pod)?.runs.iter();
-            let mut latest = runs.rev().filter(|(id, _)| id.name == *name);
-            latest.next().map(|(_, run)| run.native.clone())
-        });
-        let target = target.unwrap_or_default();
+        let target = self.target(spec)?;
         let reason = "CreateContainerError";
-        let pinned = self.pin(spec).map_err(|message| Refusal { reason, message })?;
+        let mut pinned = self.pin(spec).map_err(|message| Refusal { reason, message })?;
+        // A score that nobody here may give would fail the start, and not say why.
+        pinned.limits.oom_score = pinned.limits.oom_score.max(machine::oom_score_min());
         let cluster = &self.options.cluster;
         let config = container::config(cluster, &pinned, sandbox.host_network, &target);
         let mut of_pod = self.sandbox_config(&pod, (sandbox.attempt, sandbox.host_network));
@@ -120,6 +128,21 @@ impl Inner {
         Ok(container_id)
     }
 
+    /// The container whose processes it is to see; empty if that is none.
+    fn target(&self, spec: &ContainerSpec) -> Result<String, Refusal> {
+        let Some(name) = &spec.security.processes_of else { return Ok(String::new()) };
+        let held = self.lock();
+        let runs = held.pods.get(&spec.id.pod).into_iter().flat_map(|pod| &pod.runs);
+        let runs = runs.filter(|(id, run)| {
+            id.name == *name && run.container.as_ref().is_some_and(Container::is_running)
+        });
+        let message = || format!("container {name:?} does not run");
+        match runs.last() {
+            Some((_, run)) => Ok(run.native.clone()),
+            None => Err(Refusal { reason: "CreateContainerError", message: message() }),
+        }
+    }
+
     /// The same with mounts that the runtime can be told: paths whose meaning cannot change.
     fn pin(&self, spec: &ContainerSpec) -> Result<ContainerSpec, String> {
         let mut mounts = Vec::new();
@@ -127,9 +150,7 @@ impl Inner {
             if mount.optional && !mount.source.exists() {
                 continue;
             }
-            let place = self
-                .pins(&spec.id.pod)
-                .join(format!("{}-{}-{index}", spec.id.name, spec.id.attempt));
+            let place = self.pins(&spec.id).join(index.to_string());
             let source = pinned::pin(mount, &place)
                 .map_err(|error| format!("could not mount {}: {error}", mount.target.display()))?;
             mounts.push(Mount { source, within: None, ..mount.clone() });
@@ -138,8 +159,12 @@ impl Inner {
     }
 
     /// Where places within volumes are, for the runtime to find.
-    fn pins(&self, pod: &str) -> PathBuf {
-        self.options.directory.join("subpaths").join(pod)
+    fn pins(&self, id: &ContainerId) -> PathBuf {
+        self.pins_of_pod(&id.pod).join(format!("{}-{}", id.name, id.attempt))
+    }
+
+    fn pins_of_pod(&self, pod: &str) -> PathBuf {
+        self.options.directory.join(pinned::DIRECTORY).join(pod)
     }
 
     pub async fn stop(&self, id: &ContainerId, grace: Duration) -> Result<(), Refusal> {
@@ -147,15 +172,18 @@ impl Inner {
         if !run.container.as_ref().is_some_and(Container::is_running) {
             return Ok(());
         }
-        let grace = match run.stop_signal {
-            // The runtime knows the image's signal only.
-            Some(signal) => {
-                if let Some(process) = self.process(&run.native).await {
-                    let _ = system::signal(&process, signal);
-                    let _ = tokio::time::timeout(grace, self.ended(id)).await;
-                }
+        // The runtime knows the image's signal only.
+        let signalled = match run.stop_signal {
+            Some(signal) => self.process(&run.native).await.map(|process| (process, signal)),
+            None => None,
+        };
+        let grace = match signalled {
+            Some((process, signal)) => {
+                let _ = system::signal(&process, signal);
+                let _ = tokio::time::timeout(grace, self.ended(id)).await;
                 Duration::ZERO
             }
+            // Any other signal, and time, is better than none.
             None => grace,
         };
         let mut stopped = self.stop_native(&run.native, grace).await;
@@ -205,8 +233,8 @@ impl Inner {
         if let Err(status) = self.remove_native(&run.native).await {
             return tracing::warn!(container = run.native, why = status.message(), "not removed");
         }
-        let log = self.logs(&id.pod).join(container::log_path(id));
-        let _ = std::fs::remove_file(log);
+        remove_logs(&self.logs(&id.pod).join(container::log_path(id)));
+        pinned::remove(&self.pins(id));
         let _ = self.look().await;
     }
 
@@ -227,7 +255,7 @@ impl Inner {
             // It waits for the kernel.
             let _ = tokio::task::spawn_blocking(move || network.remove(&pod)).await;
         }
-        pinned::remove(&self.pins(pod));
+        pinned::remove(&self.pins_of_pod(pod));
         let _ = std::fs::remove_dir_all(self.logs(pod));
         self.lock().leaving.remove(pod);
         let _ = self.look().await;

@@ -1,18 +1,24 @@
 //! The images of the runtime.
 
+use std::fs::File;
+use std::io::{self, Read, Seek};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::{Command, Output, Stdio};
 
 use async_trait::async_trait;
+use flate2::read::MultiGzDecoder;
 
 use super::Inner;
 use super::client::is_missing;
 use super::messages::{
     AuthConfig, Empty, ImageFsInfoResponse, ImageSpec, ImageStatusRequest, ImageStatusResponse,
-    PullImageRequest, PullImageResponse, RemoveImageRequest,
+    PullImageRequest, RemoveImageRequest,
 };
 use crate::image::{Credentials, Found, ImageName, ImageStore, Usage};
 use crate::machine;
+
+/// How what `gzip` wrote begins.
+const PACKED: [u8; 2] = [0x1f, 0x8b];
 
 #[async_trait]
 impl ImageStore for Inner {
@@ -31,8 +37,8 @@ impl ImageStore for Inner {
         });
         let image = Some(ImageSpec { image: name.full() });
         let request = PullImageRequest { image, auth, sandbox_config: None };
-        let pulled = self.client.images("PullImage", request).await;
-        let _: PullImageResponse = pulled.map_err(|status| status.message().to_owned())?;
+        let pulled = self.client.pull(request).await;
+        pulled.map_err(|status| status.message().to_owned())?;
         self.look_at_images().await;
         Ok(())
     }
@@ -82,16 +88,24 @@ impl Inner {
             "containerd" => {
                 let mut command = Command::new("ctr");
                 command.arg("--address").arg(&self.client.socket).args(["--namespace", "k8s.io"]);
-                command.args(["images", "import", "--all-platforms"]).arg(archive);
+                command.args(["images", "import", "--all-platforms"]);
+                // It does not unpack what is packed.
+                let packed = packed(archive).map_err(|error| error.to_string())?;
+                match packed {
+                    Some(_) => command.arg("-"),
+                    None => command.arg(archive),
+                };
                 // `unpacking NAME (DIGEST)...done`
-                load_with(command, "ctr, which comes with containerd", "unpacking ").await
+                let words = ("ctr, which comes with containerd", "unpacking ");
+                load_with((command, packed), words).await
             }
             _ => {
                 let (root, driver) = self.storage().await?;
                 let mut command = Command::new("podman");
                 command.arg("--root").arg(root).arg("--storage-driver").arg(driver);
                 command.args(["load", "--quiet", "--input"]).arg(archive);
-                load_with(command, "podman, which reads archives for CRI-O", "Loaded image: ").await
+                let words = ("podman, which reads archives for CRI-O", "Loaded image: ");
+                load_with((command, None), words).await
             }
         }
     }
@@ -117,10 +131,36 @@ impl Inner {
     }
 }
 
+/// An archive that has to be unpacked first, from its beginning.
+fn packed(archive: &Path) -> io::Result<Option<File>> {
+    let mut file = File::open(archive)?;
+    let mut begin = [0; PACKED.len()];
+    let is_packed = file.read_exact(&mut begin).is_ok() && begin == PACKED;
+    file.rewind()?;
+    Ok(is_packed.then_some(file))
+}
+
+/// Runs a program to its end; what is packed is handed to it unpacked.
+fn run(mut command: Command, packed: Option<File>) -> io::Result<Output> {
+    let Some(packed) = packed else { return command.stdin(Stdio::null()).output() };
+    command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn()?;
+    let input = child.stdin.take();
+    let feeding = std::thread::spawn(move || {
+        // Whoever gets less than everything says so.
+        input.map(|mut input| io::copy(&mut MultiGzDecoder::new(packed), &mut input))
+    });
+    let ended = child.wait_with_output();
+    let _ = feeding.join();
+    ended
+}
+
 /// Runs a program that reads an archive; the names that it says it found.
-async fn load_with(mut command: Command, what: &str, begin: &str) -> Result<Vec<String>, String> {
-    command.stdin(Stdio::null());
-    let ended = tokio::task::spawn_blocking(move || command.output()).await;
+async fn load_with(
+    (command, packed): (Command, Option<File>),
+    (what, begin): (&str, &str),
+) -> Result<Vec<String>, String> {
+    let ended = tokio::task::spawn_blocking(move || run(command, packed)).await;
     let ended = ended
         .map_err(|error| error.to_string())?
         .map_err(|error| format!("could not run {what}: {error}"))?;

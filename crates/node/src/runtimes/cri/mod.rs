@@ -43,6 +43,7 @@ use tokio::task::JoinHandle;
 
 use super::Answer;
 use crate::image::ImageStore;
+use crate::machine;
 use crate::network::{Mode, Network};
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Image, Listener, PodRuntime, Refusal, Sandbox,
@@ -144,6 +145,13 @@ impl Cri {
     }
 }
 
+/// Takes away what a node put beside its runtime, when nothing of it runs any more.
+pub async fn clear(options: &Options) {
+    if let Ok(inner) = Inner::connect(options.clone()).await {
+        cni::remove_plugin(&inner).await;
+    }
+}
+
 impl Inner {
     async fn connect(options: Options) -> Result<Inner, String> {
         let client = Client::new(&options.socket);
@@ -242,6 +250,10 @@ impl PodRuntime for Cri {
 
     fn image_store(&self) -> Option<&dyn ImageStore> {
         Some(&*self.0)
+    }
+
+    fn oom_score_min(&self) -> i32 {
+        machine::oom_score_min()
     }
 
     fn trouble(&self) -> Option<String> {

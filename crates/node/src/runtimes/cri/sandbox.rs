@@ -14,6 +14,7 @@ use super::messages::{
     ProfileType, RunPodSandboxRequest, RunPodSandboxResponse, SandboxRequest, SecurityProfile,
 };
 use super::{Inner, cni};
+use crate::confinement::Processes;
 use crate::runtime::{Refusal, Sandbox, SandboxSpec};
 
 /// Tries of what may fail for the image of sandboxes only.
@@ -56,7 +57,7 @@ impl Inner {
             match run {
                 Ok(RunPodSandboxResponse { pod_sandbox_id }) => break pod_sandbox_id,
                 // Somebody may have removed the image, or the plugin.
-                Err(status) if tried < TRIES_MAX && self.prepare().await.is_ok() => {
+                Err(status) if tried < TRIES_MAX && self.mend(status.message()).await.is_ok() => {
                     tracing::debug!(why = status.message(), "a sandbox is tried again");
                 }
                 Err(status) => return Err(refused(&status)),
@@ -71,11 +72,20 @@ impl Inner {
         spec: &SandboxSpec,
         (attempt, host_network): (u32, bool),
     ) -> PodSandboxConfig {
-        let network = if host_network { NamespaceMode::Node } else { NamespaceMode::Pod };
+        let node_if = |is_node: bool| match is_node {
+            true => NamespaceMode::Node as i32,
+            false => NamespaceMode::Pod as i32,
+        };
+        // Containers join what the sandbox has, so it must have the machine's where they are to.
+        let pid = match spec.processes {
+            Processes::OfHost => NamespaceMode::Node,
+            Processes::OfPod => NamespaceMode::Pod,
+            Processes::Own => NamespaceMode::Container,
+        };
         let options = NamespaceOption {
-            network: network as i32,
-            pid: NamespaceMode::Container as i32,
-            ipc: NamespaceMode::Pod as i32,
+            network: node_if(host_network),
+            pid: pid as i32,
+            ipc: node_if(spec.host_ipc),
             target_id: String::new(),
         };
         let unconfined = ProfileType::Unconfined as i32;
@@ -91,7 +101,8 @@ impl Inner {
                 namespace: spec.namespace.clone(),
                 attempt,
             }),
-            hostname: if spec.host_network { String::new() } else { spec.hostname.clone() },
+            // Who has the network of the machine has its name, and cannot give it another.
+            hostname: if host_network { String::new() } else { spec.hostname.clone() },
             log_directory: self.logs(&spec.pod).display().to_string(),
             // The files of names are ours too.
             dns_config: None,
@@ -156,6 +167,14 @@ impl Inner {
         let _: Empty =
             self.client.runtime_within("RemovePodSandbox", request, self.options.start_max).await?;
         Ok(())
+    }
+
+    /// Makes what may have been missing when a sandbox could not be made.
+    async fn mend(&self, complaint: &str) -> Result<(), String> {
+        if let Some(name) = cni::image_in(complaint) {
+            cni::make_image(self, name).await?;
+        }
+        self.prepare().await
     }
 
     /// Sees to it that sandboxes can be made.

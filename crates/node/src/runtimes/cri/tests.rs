@@ -7,12 +7,13 @@ use link::Streams;
 use servers::Containerd;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
-use super::messages::{CreateContainerRequest, RunPodSandboxRequest};
+use super::messages::{CreateContainerRequest, NamespaceMode, RunPodSandboxRequest};
 use super::played::{CriO, IMAGE_ID, PAUSE, VERSION};
 use super::{Cri, Options};
+use crate::confinement::Processes;
 use crate::contract::{self, IMAGE, PATIENCE, ended, has_written, shell};
 use crate::image::ImageName;
-use crate::runtime::{ContainerSpec, PodRuntime, Refusal, START_MAX};
+use crate::runtime::{ContainerSpec, Mount, PodRuntime, Refusal, START_MAX};
 
 struct World {
     containerd: Containerd,
@@ -127,10 +128,25 @@ async fn what_goes_wrong_is_told_and_comes_right_again() {
     assert!(store.pull(&missing, None).await.is_err());
     let found = store.find(&ImageName::parse(IMAGE).unwrap()).await.unwrap().expect("it is here");
     assert!(found.bytes > 0 && found.id.starts_with("sha256:"), "{found:?}");
-    let absent = ContainerSpec { image: missing.full(), ..shell("absent", "true") };
-    let Refusal { reason, message } = runtime.start(&absent).await.expect_err("no image");
-    assert_eq!(reason, "CreateContainerError");
-    assert!(message.contains("missing"), "{message}");
+    let packed = ("setpoint.test/packed:1", "");
+    let archive = servers::shell_archive(&world.directory.join("image"), packed).unwrap();
+    let gzip = std::process::Command::new("gzip").arg(&archive).status();
+    assert!(gzip.expect("gzip runs").success());
+    let loaded = store.load(&archive.with_extension("tar.gz")).await;
+    assert_eq!(loaded, Ok(vec![packed.0.to_owned()]));
+    let mut absent = ContainerSpec { image: missing.full(), ..shell("absent", "true") };
+    let (source, within) = (world.directory.join("volume"), Some("file".into()));
+    std::fs::create_dir_all(&source).unwrap();
+    std::fs::write(source.join("file"), "kept").unwrap();
+    absent.mounts =
+        vec![Mount { source: source.clone(), target: "/f".into(), within, ..Mount::default() }];
+    for _ in 0..2 {
+        let Refusal { reason, message } = runtime.start(&absent).await.expect_err("no image");
+        assert_eq!(reason, "CreateContainerError");
+        assert!(message.contains("missing"), "{message}");
+    }
+    assert_eq!(std::fs::read_to_string(source.join("file")).unwrap(), "kept");
+    assert!(!world.directory.join("subpaths/absent/main-0").exists(), "nothing stays mounted");
     runtime.remove_pod("absent").await;
 
     let spec = shell("lives", "trap 'exit 5' TERM; echo on; while :; do sleep 0.05; done");
@@ -282,6 +298,37 @@ async fn what_cri_o_does_in_its_own_way_is_understood() {
     runtime.stop(&spec.id, Duration::ZERO).await.unwrap();
     runtime.remove_pod("asked").await;
     assert_eq!(world.crio.deeds(), ["StopContainer", "StopPodSandbox", "RemovePodSandbox"]);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn what_a_pod_has_of_the_machine_is_said_of_its_sandbox_too() {
+    let world = PlayedWorld::start("machine");
+    let runtime = world.open().await;
+    let mut spec = shell("shares", "sleep 100");
+    spec.security.processes = Processes::OfHost;
+    spec.security.host_ipc = true;
+    spec.security.hostname = Some("shares".to_owned());
+    spec.limits.oom_score = -997;
+    runtime.start(&spec).await.expect("it starts");
+    let made: RunPodSandboxRequest = world.crio.last("RunPodSandbox");
+    let made = made.config.unwrap();
+    // With the network of the machine it has its name.
+    assert_eq!(made.hostname, "");
+    let options = made.linux.unwrap().security_context.unwrap().namespace_options.unwrap();
+    let node = NamespaceMode::Node as i32;
+    assert_eq!((options.network, options.pid, options.ipc), (node, node, node));
+    let asked: CreateContainerRequest = world.crio.last("CreateContainer");
+    let resources = asked.config.unwrap().linux.unwrap().resources.unwrap();
+    assert_eq!(resources.oom_score_adj, i64::from(runtime.oom_score_min().max(-997)));
+    // Whose processes are to be seen has to run.
+    let mut debugger = shell("shares", "true");
+    debugger.id.name = "debugger".to_owned();
+    debugger.security.processes_of = Some("nobody".to_owned());
+    let refusal = runtime.start(&debugger).await.expect_err("nobody is there");
+    assert_eq!(refusal.reason, "CreateContainerError");
+    assert!(refusal.message.contains("\"nobody\" does not run"), "{refusal}");
+    runtime.stop(&spec.id, Duration::ZERO).await.unwrap();
+    runtime.remove_pod("shares").await;
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -121,10 +121,14 @@ pub fn container(
             ATTEMPT: spec.id.attempt.to_string(),
             IMAGE: spec.image,
             FAILURES: spec.failures.to_string(),
-            STOP_SIGNAL: spec.stop_signal.unwrap_or(libc::SIGTERM).to_string(),
         },
         "HostConfig": host(engine, spec, joined, (mounts, log)),
     });
+    // Else the image says it.
+    if let Some(signal) = spec.stop_signal {
+        told["StopSignal"] = json!(signal.to_string());
+        told["Labels"][STOP_SIGNAL] = json!(signal.to_string());
+    }
     if !spec.command.is_empty() {
         told["Entrypoint"] = json!(spec.command);
         told["Cmd"] = json!([]);
@@ -135,9 +139,10 @@ pub fn container(
         told["WorkingDir"] = json!(directory);
     }
     match (spec.user, spec.group) {
-        (None, None) => {}
-        (user, None) => told["User"] = json!(user.unwrap_or(0).to_string()),
-        (user, Some(group)) => told["User"] = json!(format!("{}:{group}", user.unwrap_or(0))),
+        // Who it is, the image says; a group alone has no words.
+        (None, _) => {}
+        (Some(user), None) => told["User"] = json!(user.to_string()),
+        (Some(user), Some(group)) => told["User"] = json!(format!("{user}:{group}")),
     }
     told
 }
@@ -195,6 +200,12 @@ fn host(
         host["Memory"] = json!(bytes);
         // As much with swap as without: no swap.
         host["MemorySwap"] = json!(bytes);
+    }
+    // Podman has no such request: its hook reads the variable.
+    if !spec.gpus.is_empty() && !engine.is_podman {
+        let numbers: Vec<String> = spec.gpus.iter().map(u32::to_string).collect();
+        host["DeviceRequests"] =
+            json!([{"Driver": "nvidia", "DeviceIDs": numbers, "Capabilities": [["gpu"]]}]);
     }
     if let Some(processes) = limits.processes {
         host["PidsLimit"] = json!(processes);
@@ -282,6 +293,7 @@ mod tests {
         spec.security.no_new_privileges = true;
         spec.security.add = vec!["NET_ADMIN".to_owned()];
         (spec.user, spec.group) = (Some(1000), Some(2000));
+        spec.gpus = vec![2];
         let told_to_docker = told(&engine(false), &spec);
         let host = &told_to_docker["HostConfig"];
         assert_eq!(told_to_docker["User"], "1000:2000");
@@ -293,9 +305,11 @@ mod tests {
         assert_eq!(host["CapAdd"], json!(["NET_ADMIN"]));
         assert_eq!(host["NetworkMode"], "container:pause");
         assert!(host["UTSMode"].is_null());
+        assert_eq!(host["DeviceRequests"][0]["DeviceIDs"], json!(["2"]));
         let told_to_podman = told(&engine(true), &spec);
         let host = &told_to_podman["HostConfig"];
         assert_eq!(host["UTSMode"], "container:pause");
+        assert!(host["DeviceRequests"].is_null());
         assert_eq!(host["Ulimits"][0], json!({"Name": "nofile", "Soft": 20_000, "Hard": 20_000}));
         assert_eq!(host["LogConfig"]["Config"]["path"], "/log");
     }

@@ -9,6 +9,7 @@ use std::time::Duration;
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use tokio::task::JoinHandle;
 
 use super::client::{Error, encode};
 use super::{Docker, create, tasks};
@@ -77,7 +78,7 @@ impl Docker {
     }
 
     /// Finds out what ended while nobody told.
-    async fn look_at_all(&self) -> Result<(), Error> {
+    pub(super) async fn look_at_all(&self) -> Result<(), Error> {
         let list = self.list().await?;
         let is_running = |one: &&Value| one["State"] == "running" || one["State"] == "paused";
         let running: BTreeSet<&str> =
@@ -86,6 +87,7 @@ impl Docker {
         for native in believed.iter().filter(|native| !running.contains(native.as_str())) {
             self.settle(native).await;
         }
+        self.follow_again(&running);
         let left = std::mem::take(&mut self.lock().left);
         for native in left {
             self.delete(&native).await;
@@ -94,6 +96,18 @@ impl Docker {
             self.lock().images = images;
         }
         Ok(())
+    }
+
+    /// Follows the output of those that run and are not followed: the engine ended the connection,
+    /// which it does when it is started anew.
+    fn follow_again(&self, running: &BTreeSet<&str>) {
+        let mut held = self.lock();
+        let runs = held.runs.values_mut().filter(|run| running.contains(run.native.as_str()));
+        for run in runs.filter(|run| run.container.is_running()) {
+            if run.output.as_ref().is_some_and(JoinHandle::is_finished) {
+                run.output = self.follow_output(&run.native, &run.log, run.is_terminal);
+            }
+        }
     }
 
     fn is_well(&self) {

@@ -9,6 +9,7 @@ use tokio::task::JoinHandle;
 
 use super::client::{Client, encode};
 use super::{Docker, Pause, Run, create, logs, machine, tasks};
+use crate::pod::confinement::signal;
 use crate::runtime::{Container, ContainerId, Exit, State};
 
 impl Docker {
@@ -49,7 +50,7 @@ impl Docker {
             output: self.follow_output(&native, &log, is_terminal),
             native,
             log,
-            stop_signal: label(create::STOP_SIGNAL).parse().unwrap_or(libc::SIGTERM),
+            stop_signal: stop_signal(&told["Config"]),
             is_terminal,
             ended: watch::Sender::new(state["Running"] != true),
         };
@@ -101,6 +102,21 @@ pub fn state_of(state: &Value) -> State {
     State::Exited(Exit { began, ended, code, signal: None, reason })
 }
 
+/// What asks a container to end: what its pod says, else its image, else the usual.
+pub fn stop_signal(config: &Value) -> i32 {
+    let own = config["Labels"][create::STOP_SIGNAL].as_str().and_then(|text| text.parse().ok());
+    let of_image = || match &config["StopSignal"] {
+        // Podman tells numbers, and images may have them too, or names without their beginning.
+        Value::Number(number) => number.as_i64().and_then(|number| i32::try_from(number).ok()),
+        Value::String(text) => {
+            let number = text.parse().ok();
+            number.or_else(|| signal(text)).or_else(|| signal(&format!("SIG{text}")))
+        }
+        _ => None,
+    };
+    own.or_else(of_image).filter(|number| *number > 0).unwrap_or(libc::SIGTERM)
+}
+
 /// Somebody removed it.
 pub fn vanished(began: Timestamp) -> Exit {
     let ended = tasks::now().max(began);
@@ -118,4 +134,25 @@ pub async fn count_running(directory: &Path, socket: &Path) -> usize {
     let client = Client { socket: socket.to_owned() };
     let list = client.get(&format!("/containers/json?filters={}", encode(&filters))).await;
     list.ok().and_then(|list| list.as_array().map(Vec::len)).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_container_is_asked_to_end_as_its_pod_or_its_image_says() {
+        let told = |own: Value, image: Value| {
+            stop_signal(&json!({"Labels": {create::STOP_SIGNAL: own}, "StopSignal": image}))
+        };
+        assert_eq!(told(Value::Null, json!("SIGQUIT")), libc::SIGQUIT);
+        assert_eq!(told(Value::Null, json!("WINCH")), libc::SIGWINCH);
+        assert_eq!(told(Value::Null, json!("SIGRTMIN+3")), 37);
+        assert_eq!(told(Value::Null, json!("3")), libc::SIGQUIT);
+        assert_eq!(told(Value::Null, json!(3)), libc::SIGQUIT);
+        assert_eq!(told(json!("10"), json!("SIGQUIT")), libc::SIGUSR1);
+        for unknown in [json!(""), json!(0), json!("SIGNONE"), Value::Null] {
+            assert_eq!(told(Value::Null, unknown), libc::SIGTERM);
+        }
+    }
 }

@@ -22,6 +22,9 @@ const SILENT_MAX: Duration = Duration::from_secs(60);
 /// The longest line of such an answer.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
+/// What an engine answers when it could not do something.
+const FAILED: u16 = 500;
+
 /// What an engine has.
 #[derive(Clone, Debug)]
 pub struct Images {
@@ -33,7 +36,7 @@ impl ImageStore for Images {
     async fn find(&self, name: &ImageName) -> Result<Option<Found>, String> {
         match self.client.get(&format!("/images/{}/json", name.full())).await {
             Ok(image) => Ok(Some(found(&image))),
-            Err(error) if error.is_missing() => Ok(None),
+            Err(error) if error.is_missing() => self.find_local(name).await,
             Err(error) => Err(error.message),
         }
     }
@@ -47,7 +50,7 @@ impl ImageStore for Images {
         let headers: Vec<_> = headers.into_iter().collect();
         let begun = self.client.stream((Method::POST, &path), &headers);
         let answer = begun.await.map_err(|error| error.message)?;
-        lines(answer, |_| {}).await
+        lines(answer, |_| {}).await.map_err(|error| error.message)
     }
 
     async fn load(&self, archive: &Path) -> Result<Vec<String>, String> {
@@ -60,7 +63,8 @@ impl ImageStore for Images {
             let loaded = loaded.into_iter().flat_map(|names| names.split(','));
             names.extend(loaded.map(|name| name.trim().to_owned()));
         };
-        lines(answer.map_err(|error| error.message)?, noted).await?;
+        let answer = answer.map_err(|error| error.message)?;
+        lines(answer, noted).await.map_err(|error| error.message)?;
         Ok(names)
     }
 
@@ -76,30 +80,43 @@ impl ImageStore for Images {
 }
 
 impl Images {
+    /// Podman puts what is built on the machine under a name that no other engine knows.
+    async fn find_local(&self, name: &ImageName) -> Result<Option<Found>, String> {
+        let Some(local) = name.local() else { return Ok(None) };
+        if super::ask(&self.client.socket).await?.name != "podman" {
+            return Ok(None);
+        }
+        match self.client.get(&format!("/images/{}/json", local.full())).await {
+            Ok(image) => Ok(Some(found(&image))),
+            Err(error) if error.is_missing() => Ok(None),
+            Err(error) => Err(error.message),
+        }
+    }
+
     /// Makes an image of a root, an archive.
-    pub async fn import(&self, name: &str, root: Vec<u8>) -> Result<(), String> {
+    pub async fn import(&self, name: &str, root: Vec<u8>) -> Result<(), Error> {
         let answer = self.client.send("/images/create?fromSrc=-", root).await;
         let mut id = String::new();
         let noted = |line: &Value| {
             let told = line["status"].as_str().filter(|told| told.starts_with("sha256:"));
             id = told.map_or(std::mem::take(&mut id), str::to_owned);
         };
-        lines(answer.map_err(|error| error.message)?, noted).await?;
+        lines(answer?, noted).await?;
         // Podman takes no tag before.
         let (repository, tag) = name.rsplit_once(':').unwrap_or((name, "latest"));
         let path = format!("/images/{id}/tag?repo={}&tag={}", encode(repository), encode(tag));
-        self.client.post(&path, None).await.map(drop).map_err(|error| error.message)
+        self.client.post(&path, None).await.map(drop)
     }
 
     /// Makes what pods are held by, unless it is there.
-    pub async fn ensure_pause(&self) -> Result<(), String> {
+    pub async fn ensure_pause(&self) -> Result<(), Error> {
         match self.client.get(&format!("/images/{}/json", pause::IMAGE)).await {
             Ok(_) => return Ok(()),
-            Err(Error { status: None, message }) => return Err(message),
+            Err(error) if error.status.is_none() => return Err(error),
             Err(_) => {}
         }
-        let unknown = "there is no program to hold pods for this architecture";
-        self.import(pause::IMAGE, pause::root().ok_or(unknown)?).await
+        let unknown = || said("there is no program to hold pods for this architecture");
+        self.import(pause::IMAGE, pause::root().ok_or_else(unknown)?).await
     }
 
     /// All that is there.
@@ -137,17 +154,23 @@ fn identity(who: &Credentials) -> String {
     BASE64_URL_SAFE.encode(told.to_string())
 }
 
+/// What asking again would not change: the engine answered, and this is what it said.
+fn said(message: &str) -> Error {
+    Error { status: Some(FAILED), message: message.to_owned() }
+}
+
 /// Reads an answer that comes in lines, to its end; an error is one of the lines.
-async fn lines(mut answer: Incoming, mut noted: impl FnMut(&Value)) -> Result<(), String> {
+async fn lines(mut answer: Incoming, mut noted: impl FnMut(&Value)) -> Result<(), Error> {
     let mut held = Vec::new();
     loop {
         let frame = tokio::time::timeout(SILENT_MAX, answer.frame()).await;
-        let silent = || format!("nothing came for {} s", SILENT_MAX.as_secs());
-        let frame = frame.map_err(|_| silent())?;
+        let silent = |message: String| Error { status: None, message };
+        let frame =
+            frame.map_err(|_| silent(format!("nothing came for {} s", SILENT_MAX.as_secs())))?;
         let is_last = frame.is_none();
         match frame {
             Some(Ok(frame)) => held.extend_from_slice(frame.data_ref().map_or(&[], |data| data)),
-            Some(Err(error)) => return Err(format!("the engine broke off: {error}")),
+            Some(Err(error)) => return Err(silent(format!("the engine broke off: {error}"))),
             None => held.push(b'\n'),
         }
         while let Some(end) = held.iter().position(|byte| *byte == b'\n') {
@@ -155,12 +178,15 @@ async fn lines(mut answer: Incoming, mut noted: impl FnMut(&Value)) -> Result<()
             let line: Value = serde_json::from_slice(&line).unwrap_or(Value::Null);
             let error = line["errorDetail"]["message"].as_str().or(line["error"].as_str());
             if let Some(error) = error.filter(|error| !error.is_empty()) {
-                return Err(error.to_owned());
+                return Err(said(error));
             }
             noted(&line);
         }
-        if is_last || held.len() > LINE_BYTES_MAX {
+        if is_last {
             return Ok(());
+        }
+        if held.len() > LINE_BYTES_MAX {
+            return Err(said("the engine said a line that is too long"));
         }
     }
 }

@@ -5,16 +5,12 @@ use std::path::Path;
 
 use super::create::Engine;
 
-/// The capability without which nobody lowers a score.
-const SYS_RESOURCE: u32 = 24;
-const SCORE_MIN: i32 = -1000;
 /// Limits that are larger than anybody needs.
 const FILES_MAX: u64 = 1 << 20;
 const PROCESSES_MAX: u64 = 1 << 22;
 
 pub fn engine(directory: &Path, is_podman: bool) -> Engine {
     let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
-    let own = read("/proc/self/oom_score_adj").trim().parse().unwrap_or(0);
     let limits = read("/proc/self/limits");
     let place = fs::canonicalize(directory).unwrap_or_else(|_| directory.to_owned());
     let machine = read("/etc/machine-id");
@@ -23,16 +19,10 @@ pub fn engine(directory: &Path, is_podman: bool) -> Engine {
     Engine {
         cluster: reconcile::names::digest(&[machine.trim(), &place.to_string_lossy()]),
         is_podman,
-        oom_score_min: if may(&read("/proc/self/status")) { SCORE_MIN } else { own },
+        oom_score_min: crate::machine::oom_score_min(),
         files_max: hard(&limits, "Max open files").min(FILES_MAX),
         processes_max: hard(&limits, "Max processes").min(pids),
     }
-}
-
-fn may(status: &str) -> bool {
-    let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let held = line.and_then(|held| u64::from_str_radix(held.trim(), 16).ok());
-    held.is_some_and(|held| held & (1 << SYS_RESOURCE) != 0)
 }
 
 /// The hard limit of a line of `/proc/self/limits`.
@@ -53,7 +43,5 @@ mod tests {
                     Max open files            1024 20000      files\n";
         assert_eq!(hard(text, "Max open files"), 20_000);
         assert_eq!(hard(text, "Max processes"), u64::MAX);
-        assert!(may("CapEff:\t0000000001000000\n"));
-        assert!(!may("CapEff:\t0000000000ffffff\n"));
     }
 }

@@ -258,7 +258,7 @@ impl Docker {
 
     fn pins(&self, id: &ContainerId) -> PathBuf {
         let name = format!("{}-{}", id.name, id.attempt);
-        self.options.directory.join("subpaths").join(&id.pod).join(name)
+        self.options.directory.join(pinned::DIRECTORY).join(&id.pod).join(name)
     }
 
     fn lock(&self) -> MutexGuard<'_, Held> {
@@ -405,7 +405,7 @@ impl PodRuntime for Docker {
             self.remove(&id).await;
         }
         self.remove_sandbox(pod).await;
-        let _ = fs::remove_dir(self.options.directory.join("subpaths").join(pod));
+        pinned::remove(&self.options.directory.join(pinned::DIRECTORY).join(pod));
         // The folder of the pod's logs is two above a log.
         if let Some(folder) = log.as_deref().and_then(Path::parent).and_then(Path::parent) {
             let _ = fs::remove_dir_all(folder);
@@ -414,6 +414,10 @@ impl PodRuntime for Docker {
 
     fn image_store(&self) -> Option<&dyn ImageStore> {
         Some(&self.images)
+    }
+
+    fn oom_score_min(&self) -> i32 {
+        self.engine.oom_score_min
     }
 
     fn trouble(&self) -> Option<String> {

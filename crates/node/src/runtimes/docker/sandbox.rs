@@ -73,8 +73,7 @@ impl Docker {
     }
 
     async fn start_pause(&self, spec: &SandboxSpec) -> Result<Pause, Error> {
-        let made = |message: String| Error { status: None, message };
-        self.images.ensure_pause().await.map_err(made)?;
+        self.images.ensure_pause().await?;
         let mode = self.options.network.as_ref().map(|network| network.mode);
         // Without a network of its own a pod has the machine's.
         let is_own = mode == Some(Mode::Namespaces) && !spec.host_network;

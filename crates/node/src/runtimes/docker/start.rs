@@ -8,8 +8,10 @@ use tokio::sync::watch;
 
 use super::client::{Error, encode};
 use super::create::{self, Joined};
+use super::found::stop_signal;
 use super::{Docker, Run, has_not_run, retrying, state_of, tasks};
 use crate::confinement::Filter;
+use crate::image::ImageName;
 use crate::runtime::{Container, ContainerId, ContainerSpec, Mount, Refusal, State};
 use crate::volumes::pinned;
 
@@ -57,9 +59,16 @@ impl Docker {
         let mounts = self.mounts(spec).map_err(refused(CREATE))?;
         let joined = self.joined(spec).map_err(refused(CREATE))?;
         let path = log.to_string_lossy();
-        let body = create::container(&self.engine, spec, &joined, (&mounts, &path));
+        let mut body = create::container(&self.engine, spec, &joined, (&mounts, &path));
         let name = create::container_name(spec);
-        let created = retrying(|| self.create((&name, &spec.id.pod), &body)).await;
+        let mut created = retrying(|| self.create((&name, &spec.id.pod), &body)).await;
+        let local = ImageName::parse(&spec.image).ok().and_then(|image| image.local());
+        if let (true, true, Some(local)) =
+            (self.engine.is_podman, created.as_ref().is_err_and(Error::is_missing), local)
+        {
+            body["Image"] = Value::from(local.full());
+            created = retrying(|| self.create((&name, &spec.id.pod), &body)).await;
+        }
         let native = created.map_err(|error| refused(CREATE)(error.message))?;
         let path = format!("/containers/{native}/start");
         if let Err(error) = self.client.post(&path, None).await {
@@ -96,6 +105,7 @@ impl Docker {
             let mut held = self.lock();
             let Some(run) = held.runs.get_mut(&spec.id) else { return };
             run.container.image_id = told["Image"].as_str().unwrap_or_default().to_owned();
+            run.stop_signal = stop_signal(&told["Config"]);
             if told["State"]["Running"] == true {
                 run.container.state = state_of(&told["State"]);
                 return;

@@ -45,6 +45,8 @@ async fn docker_fulfils_the_contract() {
     assert_eq!(ask(server.socket()).await.expect("it answers").name, "docker");
     contract::check(&|| Box::pin(open(&options))).await;
     names_and_images(&server, &options).await;
+    its_image_says_how_to_end_it(&server, &options).await;
+    output_is_followed_again(&options).await;
     an_engine_that_comes_back_is_found(&mut server, &options).await;
 }
 
@@ -58,6 +60,8 @@ async fn podman_fulfils_the_contract() {
     assert_eq!(ask(server.socket()).await.expect("it answers").name, "podman");
     contract::check(&|| Box::pin(open(&options))).await;
     names_and_images(&server, &options).await;
+    its_image_says_how_to_end_it(&server, &options).await;
+    what_was_made_on_the_machine_needs_no_registry(&server, &options).await;
 }
 
 /// What is foreign stays, what is missing is told, and a restarted container keeps its name.
@@ -122,4 +126,65 @@ async fn an_engine_that_comes_back_is_found(server: &mut Server, options: &Optio
     runtime.stop(&again.id, Duration::ZERO).await.expect("it stops");
     runtime.remove_pod("left").await;
     assert!(runtime.containers().is_empty());
+}
+
+/// The signal of an image counts, also for who finds the container again.
+async fn its_image_says_how_to_end_it(server: &Server, options: &Options) {
+    let image = "setpoint.test/stopped:1".to_owned();
+    server.make_stopped_by(&image, "SIGUSR1").expect("an image is made");
+    let script = "trap '' TERM; trap 'exit 6' USR1; echo ready; while :; do sleep 0.01; done";
+    for name in ["stopped", "found"] {
+        let mut runtime = open(options).await;
+        let spec = ContainerSpec { image: image.clone(), ..contract::shell(name, script) };
+        runtime.start(&spec).await.expect("it starts");
+        contract::has_written(&runtime, &spec.id, "ready").await;
+        if name == "found" {
+            drop(runtime);
+            runtime = open(options).await;
+        }
+        runtime.stop(&spec.id, PATIENCE).await.expect("it stops");
+        assert_eq!(contract::ended(&runtime, &spec.id).await.code, 6, "{name}");
+        runtime.remove_pod(name).await;
+    }
+}
+
+/// A connection that the engine ended is opened again.
+async fn output_is_followed_again(options: &Options) {
+    let docker = Docker::open(options.clone()).await.expect("it answers");
+    let runtime = docker.clone() as Arc<dyn PodRuntime>;
+    let script = "trap 'echo more' USR1; echo ready; while :; do sleep 0.01; done";
+    let spec = contract::shell("followed", script);
+    runtime.start(&spec).await.expect("it starts");
+    contract::has_written(&runtime, &spec.id, "ready").await;
+    let cut = |docker: &Docker| {
+        let held = docker.lock();
+        let output = held.runs[&spec.id].output.as_ref();
+        output.is_some_and(|output| {
+            output.abort();
+            output.is_finished()
+        })
+    };
+    until("cut", || cut(&docker)).await;
+    let native = docker.native(&spec.id).expect("it runs").0;
+    let told = docker.client.post(&format!("/containers/{native}/kill?signal=USR1"), None).await;
+    told.expect("it is told");
+    docker.look_at_all().await.expect("it answers");
+    contract::has_written(&runtime, &spec.id, "more").await;
+    let log = fs::read_to_string(runtime.log(&spec.id)).expect("a log");
+    assert_eq!(log.matches("ready").count(), 1, "{log}");
+    runtime.stop(&spec.id, Duration::ZERO).await.expect("it stops");
+    runtime.remove_pod("followed").await;
+}
+
+/// Podman calls it `localhost/...`, and pods need not.
+async fn what_was_made_on_the_machine_needs_no_registry(server: &Server, options: &Options) {
+    server.make_shell("localhost/made-here:1").expect("an image is made");
+    let runtime = open(options).await;
+    let name = ImageName::parse("made-here:1").expect("a name");
+    let store = runtime.image_store().expect("images");
+    assert!(store.find(&name).await.expect("it answers").is_some());
+    let spec = ContainerSpec { image: name.written, ..contract::shell("here", "exit 4") };
+    runtime.start(&spec).await.expect("it starts");
+    assert_eq!(contract::ended(&runtime, &spec.id).await.code, 4);
+    runtime.remove_pod("here").await;
 }
