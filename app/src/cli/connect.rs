@@ -166,6 +166,13 @@ impl Target {
         Ok(rank(&data, &found))
     }
 
+    /// The same, for a command whose own `--user` is somebody else than one of the kubeconfig: to
+    /// clap they are one option.
+    pub fn without_user(mut self) -> Target {
+        self.overrides.user = None;
+        self
+    }
+
     /// The namespace that is meant, where a client was made from this.
     pub fn namespace(&self, client: &kube::Client) -> String {
         self.namespace.clone().unwrap_or_else(|| client.default_namespace().to_owned())
