@@ -47,12 +47,14 @@ pub fn write(path: &Path, admin: &Admin, listen: SocketAddr) -> Result<()> {
 pub struct Merged {
     pub path: PathBuf,
     pub context: String,
+    /// The context that the file names as current, ours or another.
+    pub current: Option<String>,
 }
 
 /// Puts the entry of a data directory into the user's kubeconfig. It has the usual name, unless
 /// one of the other data directories has that.
 pub fn merge_into_users(data: &Path, others: &[PathBuf], selection: Selection) -> Result<Merged> {
-    let path = users().ok_or_else(|| anyhow!("HOME is not set"))?;
+    let path = users(data).ok_or_else(|| anyhow!("HOME is not set"))?;
     let ours = Ours::read(data)?;
     let taken = authority_of(&path, CONTEXT).filter(|authority| *authority != ours.authority);
     let has_it = |other: &PathBuf| Ours::read(other).is_ok_and(|it| Some(it.authority) == taken);
@@ -71,12 +73,13 @@ pub fn merge_into_users(data: &Path, others: &[PathBuf], selection: Selection) -
         selection,
     };
     patiently(|| kubeconfig::merge_into_file(&path, &entry))?;
-    Ok(Merged { path, context })
+    let current = current_context(&path);
+    Ok(Merged { path, context, current })
 }
 
 /// Takes what [`merge_into_users`] has put there out again; answers from which file.
 pub fn remove_from_users(data: &Path) -> Result<Option<PathBuf>> {
-    let Some(path) = users().filter(|path| path.exists()) else { return Ok(None) };
+    let Some(path) = users(data).filter(|path| path.exists()) else { return Ok(None) };
     let ours = Ours::read(data)?;
     let was_there = patiently(|| kubeconfig::remove_from_file(&path, &ours.authority))?;
     Ok(was_there.then_some(path))
@@ -85,19 +88,24 @@ pub fn remove_from_users(data: &Path) -> Result<Option<PathBuf>> {
 /// The context that kubectl would use, by the file in the home directory.
 pub fn users_current_context() -> Option<String> {
     let home = env::var_os("HOME").filter(|home| !home.is_empty())?;
-    let text = fs::read_to_string(Path::new(&home).join(".kube/config")).ok()?;
+    current_context(&Path::new(&home).join(".kube/config"))
+}
+
+fn current_context(path: &Path) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
     let config: Value = serde_saphyr::from_str(&text).ok()?;
     let current = config["current-context"].as_str().filter(|current| !current.is_empty());
     current.map(str::to_owned)
 }
 
-/// The file that kubectl writes to.
-fn users() -> Option<PathBuf> {
+/// The file that kubectl writes to. Who has KUBECONFIG name the file of the data directory itself
+/// did not mean that one: it is written anew at every start, and is no place to merge into.
+fn users(data: &Path) -> Option<PathBuf> {
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     let listed = variable("KUBECONFIG");
-    let first = listed
-        .as_ref()
-        .and_then(|list| env::split_paths(list).find(|path| !path.as_os_str().is_empty()));
+    let own = in_data(data);
+    let is_users = |path: &PathBuf| !path.as_os_str().is_empty() && *path != own;
+    let first = listed.as_ref().and_then(|list| env::split_paths(list).find(is_users));
     let home = || variable("HOME").map(|home| Path::new(&home).join(".kube/config"));
     first.or_else(home)
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 use node::runtimes::Answer;
 use node::runtimes::{cri, docker};
 
+/// How it is told that every container is a process of this machine.
+pub const PLAIN: &str = "plain processes";
 /// How long a runtime may take to say its version.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 
@@ -103,7 +105,7 @@ impl fmt::Display for Chosen {
     /// For people: what was chosen, and why.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.runtime {
-            Runtime::Process => write!(formatter, "plain processes")?,
+            Runtime::Process => write!(formatter, "{PLAIN}")?,
             other => write!(formatter, "{}", other.name())?,
         }
         if let Some(version) = &self.version {

@@ -32,8 +32,9 @@ cargo xtask COMMAND
                           chance, 20 seconds if it is not said.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
-  bench NAME [ARGS]       Runs a benchmark, in release mode: store; apply; cluster; or api, which
-                          starts a server or measures that of `--kubeconfig FILE`.
+  bench NAME [ARGS]       Runs a benchmark, in release mode: store, apply, cluster, node, training,
+                          inference, machines, history; or api, which starts a server or
+                          measures that of `--kubeconfig FILE`.
   sim [--scenario NAME] [--seed N] [--defects]
                           Runs every controller under every fault that its own trace offers, and
                           prints what the oracles found with the line that replays it. --defects

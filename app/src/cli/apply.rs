@@ -19,7 +19,8 @@ use super::exit::{self, Failure};
 use super::manifests;
 use super::past::Cluster;
 use super::plan;
-use super::wait::{Waited, parse_duration, until_done};
+use super::stuck::Place;
+use super::wait::{Waited, parse_duration, until_done_with_pods};
 use super::warnings;
 use super::{Context, small_runtime};
 
@@ -43,7 +44,11 @@ Exit codes:
   3  one was not ready within --timeout
   4  one failed
   6  others own fields that the files say
-  7  it is not allowed";
+  7  it is not allowed
+  130  interrupted while it waited; what was applied stays
+
+A pod that cannot run (CrashLoopBackOff, ImagePullBackOff, ...) is not waited for: the exit code is
+4, with the last lines of its output.";
 
 /// Bring objects of files into a cluster.
 #[derive(Args)]
@@ -131,6 +136,15 @@ impl fmt::Display for Applied {
     }
 }
 
+impl Applied {
+    /// Whoever waited for it does so no more.
+    fn left_alone(&self) -> Failure {
+        let what =
+            format!("interrupted; {}/{} goes on without anybody waiting", self.kind, self.name);
+        Failure::new(exit::INTERRUPTED, what).hint("the same command waits again")
+    }
+}
+
 impl Apply {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let objects = manifests::read_all(&self.files)?;
@@ -160,14 +174,23 @@ impl Apply {
             }
             if self.wait {
                 for (applied, api) in &all {
-                    self.wait_for(applied, api).await?;
+                    let waits = self.wait_for(applied, api, &client);
+                    tokio::select! {
+                        waited = waits => waited?,
+                        _ = tokio::signal::ctrl_c() => return Err(applied.left_alone().into()),
+                    }
                 }
             }
             Ok(ExitCode::SUCCESS)
         })
     }
 
-    async fn wait_for(&self, applied: &Applied, api: &Api<DynamicObject>) -> Result<()> {
+    async fn wait_for(
+        &self,
+        applied: &Applied,
+        api: &Api<DynamicObject>,
+        client: &kube::Client,
+    ) -> Result<()> {
         let what = format!("{}/{}", applied.kind, applied.name);
         let hint = match applied.namespace.as_str() {
             "" => format!("setpoint why {what}"),
@@ -180,7 +203,8 @@ impl Apply {
                 None => Ok(None),
             }
         };
-        until_done(&waited, look).await
+        let place = Place { client, namespace: &applied.namespace };
+        until_done_with_pods(&waited, look, &place).await
     }
 }
 

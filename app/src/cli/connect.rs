@@ -138,12 +138,6 @@ struct Found {
 }
 
 impl Target {
-    /// The same cluster, as the user that the context has: for commands whose `--user` is another.
-    pub fn as_own_user(&self) -> Target {
-        let overrides = Overrides { user: None, ..self.overrides.clone() };
-        Target { overrides, ..self.clone() }
-    }
-
     /// What runs on a directory.
     pub fn of_data(data: &Path) -> Target {
         Target { data_dir: Some(data.to_owned()), ..Target::default() }
@@ -170,6 +164,13 @@ impl Target {
             is_pod: variable(IN_POD.0).is_some() && Path::new(IN_POD.1).exists(),
         };
         Ok(rank(&data, &found))
+    }
+
+    /// The same, for a command whose own `--user` is somebody else than one of the kubeconfig: to
+    /// clap they are one option.
+    pub fn without_user(mut self) -> Target {
+        self.overrides.user = None;
+        self
     }
 
     /// The namespace that is meant, where a client was made from this.

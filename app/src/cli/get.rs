@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 use super::connect::Target;
 use super::past::{self, Cluster, GROUP, Kind, Printed, TABLE, columns, encoded, items, text};
 use super::{Context, small_runtime};
+use crate::output::Format;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -109,12 +110,20 @@ impl Get {
         };
         // No revision is before the first: it was before the cluster was.
         let is_unborn = !prefix.is_empty() && found["metadata"]["resourceVersion"] == "0";
-        let shown = match is_text {
-            true if is_unborn => born_later(cluster).await?,
-            true => table(&found, self.all_namespaces && kind.is_namespaced),
-            false => String::new(),
+        let manner = Manner {
+            has_namespaces: self.all_namespaces && kind.is_namespaced,
+            is_wide: context.output.format == Format::Wide,
         };
-        context.output.print(&Printed::new(found, shown))?;
+        let shown = match is_text {
+            true if is_unborn => Some(born_later(cluster).await?),
+            true => table(&found, &manner),
+            false => Some(String::new()),
+        };
+        match shown {
+            Some(shown) => context.output.print(&Printed::new(found, shown))?,
+            // As kubectl has it: who reads stdout finds nothing there.
+            None => eprintln!("{}", none_found(kind, namespace)),
+        }
         Ok(())
     }
 }
@@ -127,16 +136,32 @@ async fn born_later(cluster: &Cluster) -> Result<String> {
     Ok(format!("{told}, at {time} with revision {revision}"))
 }
 
-/// The columns that are for everybody, or the names where there are no columns.
-fn table(found: &Value, with_namespaces: bool) -> String {
+fn none_found(kind: &Kind, namespace: &str) -> String {
+    match kind.is_namespaced && !namespace.is_empty() {
+        true => format!("No resources found in {namespace} namespace."),
+        false => "No resources found".to_owned(),
+    }
+}
+
+/// What is shown of a table.
+struct Manner {
+    has_namespaces: bool,
+    is_wide: bool,
+}
+
+/// The columns that are for everybody, with `wide` the others too, or the names where there are no
+/// columns. Nothing where there are no objects.
+fn table(found: &Value, manner: &Manner) -> Option<String> {
     if found["kind"] != "Table" {
         let one = [found.clone()];
         let objects = if found["items"].is_array() { items(&found["items"]) } else { &one };
         let names = objects.iter().map(|object| text(&object["metadata"]["name"]).to_owned());
-        return names.collect::<Vec<_>>().join("\n");
+        let names = names.collect::<Vec<_>>().join("\n");
+        return Some(names).filter(|names| !names.is_empty());
     }
     let definitions = items(&found["columnDefinitions"]);
-    let is_shown = |at: &usize| definitions[*at]["priority"].as_i64().unwrap_or(0) == 0;
+    let priority = |at: &usize| definitions[*at]["priority"].as_i64().unwrap_or(0);
+    let is_shown = |at: &usize| manner.is_wide || priority(at) == 0;
     let shown: Vec<usize> = (0..definitions.len()).filter(is_shown).collect();
     let head = shown.iter().map(|at| text(&definitions[*at]["name"]).to_uppercase());
     let mut rows = vec![head.collect::<Vec<_>>()];
@@ -149,9 +174,9 @@ fn table(found: &Value, with_namespaces: bool) -> String {
         rows.push(shown.iter().map(cell).collect());
     }
     if rows.len() == 1 {
-        return "No resources found".to_owned();
+        return None;
     }
-    if with_namespaces {
+    if manner.has_namespaces {
         let namespaces = items(&found["rows"]).iter();
         let namespaces = namespaces.map(|row| text(&row["object"]["metadata"]["namespace"]));
         let namespaces = std::iter::once("NAMESPACE").chain(namespaces);
@@ -159,5 +184,29 @@ fn table(found: &Value, with_namespaces: bool) -> String {
             row.insert(0, namespace.to_owned());
         }
     }
-    columns(&rows)
+    Some(columns(&rows))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn wide_shows_every_column_and_an_empty_table_shows_nothing() {
+        let columns = json!([{"name": "Name"}, {"name": "Node", "priority": 1}]);
+        let row = json!({"cells": ["a", "n1"], "object": {"metadata": {"namespace": "team"}}});
+        let table = |rows: Value, has_namespaces, is_wide| {
+            let found = json!({"kind": "Table", "columnDefinitions": columns, "rows": rows});
+            table(&found, &Manner { has_namespaces, is_wide })
+        };
+        let rows = json!([row]);
+        let shown = table(rows.clone(), false, false).expect("a table");
+        assert!(shown.contains("NAME") && !shown.contains("NODE"), "{shown}");
+        let shown = table(rows, true, true).expect("a table");
+        assert!(
+            shown.contains("NODE") && shown.contains("n1") && shown.contains("team"),
+            "{shown}"
+        );
+        assert_eq!(table(json!([]), false, true), None);
+    }
 }

@@ -14,6 +14,7 @@ use super::{Context, definition};
 use crate::config::nearest;
 use crate::output::Format;
 
+const INSTALL: &str = "https://kubernetes.io/docs/tasks/tools/";
 /// What kubectl calls its commands.
 pub const VERBS: [&str; 41] = [
     "annotate",
@@ -71,8 +72,7 @@ pub fn run(words: &[OsString], context: &Context) -> Result<ExitCode> {
     }
     let kubectl = on_path("kubectl").ok_or_else(|| {
         let what = format!("`{verb}` is a command of kubectl, which is not on PATH");
-        let hint = "install it: https://kubernetes.io/docs/tasks/tools/";
-        anyhow!(Failure::new(exit::FAILED, what).hint(hint))
+        anyhow!(Failure::new(exit::FAILED, what).hint(format!("install it: {INSTALL}")))
     })?;
     let mut command = Asked::of(rest).command(&kubectl, &verb)?;
     // What stands before the verb was read by us.
@@ -106,7 +106,11 @@ pub fn instead(words: &[OsString], error: &clap::Error) -> Option<ExitCode> {
     if !is_unknown || !is_shared || rest.iter().any(is_ours) {
         return None;
     }
-    let kubectl = on_path("kubectl")?;
+    let Some(kubectl) = on_path("kubectl") else {
+        let _ = error.print();
+        eprintln!("hint: kubectl would be asked to do this; it is not on PATH: {INSTALL}");
+        return Some(ExitCode::from(exit::USAGE));
+    };
     let run = || {
         let asked = Asked::of(rest);
         pass_on(&mut asked.command(&kubectl, &verb.to_string_lossy())?)

@@ -8,13 +8,14 @@ use std::time::Duration;
 use anyhow::{Result, bail};
 use clap::Args;
 
-use super::{Context, exit, small_runtime};
+use super::exit::{self, Failure};
+use super::{Context, small_runtime};
 use crate::client;
 use crate::directories;
 use crate::instance::Instance;
 use crate::kept_lines::{Line, PAGE_LINES_MAX};
 use crate::operators;
-use crate::output::Format;
+use crate::output::{self, Format};
 
 /// How often is asked whether there is more.
 const LOOK: Duration = Duration::from_millis(300);
@@ -75,7 +76,12 @@ impl Logs {
             for line in &page {
                 match format {
                     Format::Text | Format::Wide => writeln!(out, "{line}")?,
-                    _ => writeln!(out, "{}", serde_json::to_string(line)?)?,
+                    Format::Json => writeln!(out, "{}", serde_json::to_string(line)?)?,
+                    // Documents of their own, so that they can follow each other.
+                    Format::Yaml => write!(out, "---\n{}", output::yaml(line)?)?,
+                    Format::Name => {
+                        bail!(Failure::new(exit::USAGE, "lines of a log have no names"))
+                    }
                 }
             }
             out.flush()?;

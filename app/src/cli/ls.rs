@@ -137,14 +137,19 @@ impl fmt::Display for Listed {
         }
         let length = |row: &Row| row.name.display().to_string().len();
         let widest = self.clusters.iter().map(length).max().unwrap_or(0).max(4);
-        write!(formatter, "{:widest$}  STATE    UP        STORE     SIZE      URL", "DATA")?;
-        for Row { name, state, url, store, up_seconds, bytes, .. } in &self.clusters {
+        let is_wide = formatter.alternate();
+        let more = if is_wide { "PROCESS   " } else { "" };
+        write!(formatter, "{:widest$}  STATE    UP        STORE     SIZE      {more}URL", "DATA")?;
+        for Row { name, state, url, store, up_seconds, bytes, pid } in &self.clusters {
             let up =
                 up_seconds.map(|seconds| time::elapsed(std::time::Duration::from_secs(seconds)));
             let (up, store) = (up.unwrap_or_default(), store.clone().unwrap_or_default());
             let (size, url) = (format!("{} KiB", bytes >> 10), url.clone().unwrap_or_default());
             let name = name.display().to_string();
-            let line = format!("{name:widest$}  {state:<7}  {up:<8}  {store:<8}  {size:<8}  {url}");
+            let pid = pid.map(|pid| pid.to_string()).unwrap_or_default();
+            let more = if is_wide { format!("{pid:<8}  ") } else { String::new() };
+            let line =
+                format!("{name:widest$}  {state:<7}  {up:<8}  {store:<8}  {size:<8}  {more}{url}");
             write!(formatter, "\n{}", line.trim_end())?;
         }
         Ok(())

@@ -43,7 +43,7 @@ Examples:
 The runtimes that every installation has are made by the operator where they are missing, because a
 cluster takes them only when it knows their kinds; print them with --runtimes to apply your own.";
 
-/// Run our operators for a cluster of others.
+/// Run our operators for another cluster.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP, args_conflicts_with_subcommands = true)]
 pub struct Operator {

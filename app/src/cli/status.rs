@@ -9,6 +9,7 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
+use super::up::LOG_NAME;
 use super::{Context, exit, small_runtime};
 use crate::census::Census;
 use crate::client;
@@ -18,6 +19,9 @@ use crate::instance::Instance;
 use crate::kubeconfig;
 use crate::output;
 use crate::time;
+
+/// Of what came up at the start: who runs containers, and which controllers and operators.
+const SHOWN: [&str; 2] = ["runtime", "control"];
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -51,8 +55,15 @@ impl Status {
             Ok(told) => (told.health.clone(), Some(told)),
             Err(error) => (output::one_line(&error), None),
         };
-        let unwell = told.iter().flat_map(|told| told.unwell.clone()).collect();
-        let code = if health == "ok" { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+        let unwell: Vec<_> = told.iter().flat_map(|told| told.unwell.clone()).collect();
+        let census = told.as_ref().and_then(|told| told.census.clone());
+        let is_well = health == "ok";
+        let mut hints = hints(census.as_ref());
+        if !is_well || !unwell.is_empty() {
+            let log = data_dir.join(LOG_NAME);
+            hints.push(format!("{} has the log; `setpoint doctor` looks further", log.display()));
+        }
+        let code = if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE };
         context.output.print(&Running {
             state: "running",
             health,
@@ -61,14 +72,28 @@ impl Status {
             up_seconds: instance.up().as_secs(),
             revision: told.as_ref().map(|told| told.revision),
             compacted: told.as_ref().map(|told| told.compacted),
-            census: told.and_then(|told| told.census),
+            census,
             unwell,
+            hints,
             kubeconfig: kubeconfig::in_data(&data_dir),
             data_dir,
             instance,
         })?;
         Ok(code)
     }
+}
+
+/// What to do about nodes and pods that are not as they should be.
+fn hints(census: Option<&Census>) -> Vec<String> {
+    let mut hints = Vec::new();
+    let Some(census) = census else { return hints };
+    if census.nodes_ready < census.nodes {
+        hints.push("`setpoint describe nodes` says why a node is not ready".to_owned());
+    }
+    if census.pods_waiting > 0 {
+        hints.push("`setpoint why pod/NAME` says what a pod waits for".to_owned());
+    }
+    hints
 }
 
 async fn ask(data: &Path) -> Result<health::Status> {
@@ -88,6 +113,8 @@ struct Running {
     census: Option<Census>,
     /// Components that are not well, and how they are.
     unwell: Vec<(String, String)>,
+    /// What to do about what is not well.
+    hints: Vec<String>,
     kubeconfig: PathBuf,
     data_dir: PathBuf,
     #[serde(flatten)]
@@ -96,7 +123,7 @@ struct Running {
 
 impl fmt::Display for Running {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Instance { pid, store, node, version, config, .. } = &self.instance;
+        let Instance { pid, store, node, version, config, parts, .. } = &self.instance;
         let up = time::elapsed(Duration::from_secs(self.up_seconds));
         let revision = match self.revision {
             Some(revision) => format!(", revision {revision}"),
@@ -117,11 +144,17 @@ impl fmt::Display for Running {
             writeln!(formatter, "nodes    {nodes_ready} of {nodes} ready")?;
             writeln!(formatter, "pods     {pods}: {pods_running} running, {pods_waiting} waiting")?;
         }
+        for part in parts.iter().filter(|part| SHOWN.contains(&part.name.as_str())) {
+            writeln!(formatter, "{:<8} {}", part.name, part.detail)?;
+        }
         writeln!(formatter, "store    {store}{revision}")?;
         writeln!(formatter, "data     {}", self.data_dir.display())?;
         writeln!(formatter, "config   {config}")?;
         for (name, state) in &self.unwell {
             writeln!(formatter, "unwell   {name}: {state}")?;
+        }
+        for hint in &self.hints {
+            writeln!(formatter, "hint     {hint}")?;
         }
         write!(formatter, "version  {version}")
     }
@@ -137,5 +170,19 @@ impl fmt::Display for Stopped {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let data = self.data_dir.display();
         write!(formatter, "nothing runs on {data}; start it with `setpoint up`")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_as_it_should_be_has_a_hint() {
+        let well = Census { nodes: 1, nodes_ready: 1, pods: 2, pods_running: 2, pods_waiting: 0 };
+        assert!(hints(Some(&well)).is_empty() && hints(None).is_empty());
+        let unwell = Census { nodes: 2, pods_waiting: 1, ..well };
+        let told = hints(Some(&unwell)).join("\n");
+        assert!(told.contains("describe nodes") && told.contains("why pod/NAME"), "{told}");
     }
 }

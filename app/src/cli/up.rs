@@ -28,6 +28,8 @@ use crate::health;
 use crate::instance::{self, Instance};
 use crate::kubeconfig::{self, Selection};
 use crate::output::{self, Marks};
+use crate::parts::Part;
+use crate::runtimes::PLAIN;
 use crate::server::Plan;
 use crate::time;
 
@@ -212,6 +214,9 @@ struct Report {
     census: Option<Census>,
     /// When the kubeconfig was written, from when this command began.
     kubeconfig_micros: Option<u64>,
+    /// What kubectl asks when no context is named.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    current_context: Option<String>,
     #[serde(flatten)]
     instance: Instance,
 }
@@ -227,6 +232,7 @@ impl Report {
             log: data_dir.join(LOG_NAME),
             census: None,
             kubeconfig_micros: None,
+            current_context: None,
             data_dir,
             instance,
         }
@@ -238,12 +244,23 @@ impl Report {
         match kubeconfig::merge_into_users(&self.data_dir, &others, selection) {
             Ok(merged) => {
                 (self.kubeconfig, self.context) = (merged.path, merged.context);
+                self.current_context = merged.current;
                 self.kubeconfig_micros = u64::try_from(began.elapsed().as_micros()).ok();
             }
             Err(error) => {
                 let (why, ours) = (output::one_line(&error), self.kubeconfig.display());
                 warn!("your kubeconfig was left alone: {why}; use `kubectl --kubeconfig {ours}`");
             }
+        }
+    }
+
+    /// That bare kubectl goes on asking another cluster, where it does.
+    fn stays(&self) -> String {
+        match self.current_context.as_ref().filter(|current| **current != self.context) {
+            Some(current) => {
+                format!("; your current context stays {current:?} (--switch changes it)")
+            }
+            None => String::new(),
         }
     }
 
@@ -277,7 +294,7 @@ impl fmt::Display for Report {
         }
         let (context, kubeconfig) = (&self.context, self.kubeconfig.display());
         if let Some(micros) = self.kubeconfig_micros {
-            let detail = format!("context {context} in {kubeconfig}");
+            let detail = format!("context {context} in {kubeconfig}{}", self.stays());
             line(Duration::from_micros(micros), marks.well(), "kubeconfig", &detail)?;
         }
         let data = self.data_dir.display();
@@ -286,12 +303,22 @@ impl fmt::Display for Report {
             Some(_) => format!("kubectl --context {context}"),
             None => format!("kubectl --kubeconfig {kubeconfig}"),
         };
+        let image = image_to_try(parts);
         write!(
             formatter,
-            "\nTry:\n  {kubectl} get nodes\n  {kubectl} create job hello --image=none -- \
+            "\nTry:\n  {kubectl} get nodes\n  {kubectl} create job hello --image={image} -- \
              echo hello\n  {kubectl} logs job/hello\n  setpoint status     setpoint doctor     \
              setpoint down"
         )
+    }
+}
+
+/// The image of a first job: where pods are processes it is a name and nothing else, and a runtime
+/// of containers pulls it.
+fn image_to_try(parts: &[Part]) -> &'static str {
+    match parts.iter().find(|part| part.name == "runtime") {
+        Some(part) if !part.detail.starts_with(PLAIN) => "busybox",
+        _ => "none",
     }
 }
 

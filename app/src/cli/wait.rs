@@ -14,10 +14,13 @@ use tokio::time::{Instant, sleep};
 
 use super::Context;
 use super::exit::{self, Failure};
+use super::stuck::{self, Place};
 use crate::config::duration;
 
 /// How often an object is looked at.
 const LOOK: Duration = Duration::from_millis(250);
+/// How long pods may be in a state that somebody has to mend: what they miss may be on its way.
+const STUCK_MAX: Duration = Duration::from_secs(2);
 /// How often something that is shown is looked at again.
 const LOOK_AGAIN: Duration = Duration::from_secs(1);
 
@@ -52,7 +55,7 @@ pub fn verdict(object: &Value) -> Verdict {
         return Verdict::Waits("it was not looked at yet".to_owned());
     }
     match object["kind"].as_str().unwrap_or_default() {
-        "Pod" => of_pod(status, is("Ready"), &message("PodScheduled")),
+        "Pod" => of_pod(object, is("Ready"), &message("PodScheduled")),
         "Deployment" | "StatefulSet" | "ReplicaSet" => of_replicas(object),
         "Job" | "TrainJob" | "JobSet" => Verdict::Waits(of_ended(&condition)),
         // Whoever acts on it has not come yet.
@@ -79,12 +82,18 @@ fn of_ended<'a>(condition: &impl Fn(&str) -> Option<&'a Value>) -> String {
     (if held { "it is held" } else { "it has not ended" }).to_owned()
 }
 
-fn of_pod(status: &Value, is_ready: bool, unscheduled: &str) -> Verdict {
+fn of_pod(pod: &Value, is_ready: bool, unscheduled: &str) -> Verdict {
+    let status = &pod["status"];
     match status["phase"].as_str().unwrap_or_default() {
         "Succeeded" => Verdict::Done,
         "Running" if is_ready => Verdict::Done,
         "Running" => Verdict::Waits("it runs and is not ready".to_owned()),
-        "Failed" => Verdict::Failed(status["message"].as_str().unwrap_or("it failed").to_owned()),
+        "Failed" => {
+            let said = status["message"].as_str().filter(|said| !said.is_empty());
+            let ended = stuck::failed(std::slice::from_ref(pod)).map(|one| one.to_string());
+            let why = said.map(str::to_owned).or(ended);
+            Verdict::Failed(why.unwrap_or_else(|| "it failed".to_owned()))
+        }
         _ if !status["nodeName"].is_string() && unscheduled.len() > 2 => {
             Verdict::Waits(unscheduled.to_owned())
         }
@@ -135,19 +144,63 @@ pub async fn until_done<F>(waited: &Waited<'_>, look: impl Fn() -> F) -> Result<
 where
     F: Future<Output = Result<Option<Value>>>,
 {
+    until(waited, look, None).await
+}
+
+/// The same for an object that has pods: one that cannot run is not waited for until the time is
+/// over, and what it said last is shown.
+pub async fn until_done_with_pods<F>(
+    waited: &Waited<'_>,
+    look: impl Fn() -> F,
+    place: &Place<'_>,
+) -> Result<()>
+where
+    F: Future<Output = Result<Option<Value>>>,
+{
+    until(waited, look, Some(place)).await
+}
+
+async fn until<F>(
+    waited: &Waited<'_>,
+    look: impl Fn() -> F,
+    place: Option<&Place<'_>>,
+) -> Result<()>
+where
+    F: Future<Output = Result<Option<Value>>>,
+{
     let deadline = Instant::now() + waited.timeout;
     let mut said = String::new();
+    let mut stuck_since = None;
     loop {
-        let found = match look().await? {
-            Some(object) => verdict(&object),
+        let object = look().await?;
+        let mut found = match &object {
+            Some(object) => verdict(object),
             None => Verdict::Waits("it does not exist yet".to_owned()),
         };
+        let pods = match (&object, place) {
+            (Some(object), Some(place)) if found != Verdict::Done => place.pods(object).await,
+            _ => Vec::new(),
+        };
+        match stuck::stuck(&pods).filter(|_| matches!(found, Verdict::Waits(_))) {
+            None => stuck_since = None,
+            Some(stuck) => {
+                let since = stuck_since.get_or_insert_with(Instant::now);
+                found = match since.elapsed() < STUCK_MAX {
+                    true => Verdict::Waits(stuck.to_string()),
+                    false => Verdict::Failed(stuck.to_string()),
+                };
+            }
+        }
         let (what, hint) = (waited.what, waited.hint.clone());
         let why = match found {
             Verdict::Done => return Ok(()),
             Verdict::Failed(why) => {
                 let failure = Failure::new(exit::WORKLOAD_FAILED, format!("{what} failed: {why}"));
-                return Err(anyhow!(failure.hint(hint)));
+                let mut failure = failure.hint(hint);
+                if let (Some(culprit), Some(place)) = (stuck::failed(&pods), place) {
+                    failure.shown = place.last_lines(&culprit).await;
+                }
+                return Err(anyhow!(failure));
             }
             Verdict::Waits(why) => why,
         };

@@ -11,10 +11,8 @@ use super::runtime::RuntimeOptions;
 use super::serving::{self, Component, Place};
 use super::{start, storage};
 use crate::components::Components;
+use crate::config::WEB_PORT;
 use crate::database::Databases;
-
-/// The port of the page when nobody says another.
-const PORT: u16 = 8_080;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -57,7 +55,7 @@ impl Web {
                 ..storage::none()
             })
         })?;
-        let port = plan.loaded.config.web_port.unwrap_or(PORT);
+        let port = plan.loaded.config.web_port.unwrap_or(WEB_PORT);
         let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         plan.page = Some(self.web_listen.unwrap_or(usual));
         plan.databases = Databases::By(self.runtime.wanted(&plan.loaded));

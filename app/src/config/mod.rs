@@ -30,6 +30,8 @@ use crate::telemetry::Format;
 use section::Section;
 use tree::Document;
 
+/// Where `setpoint web` serves its page, unless something else is said.
+pub const WEB_PORT: u16 = 8_080;
 /// Every key with its default.
 const EXAMPLE: &str = include_str!("../../../configs/config-example.yaml");
 /// Keys whose values are for nobody's screen.
@@ -137,8 +139,11 @@ fn read_runtime(root: &mut Section<'_>) -> Result<Wanted> {
     let expected = "auto, docker, podman, containerd, cri-o, process or none";
     let runtime = root.read("runtime", expected, Runtime::parse)?;
     let expected = "a path of a socket, with or without unix:// before it";
-    let socket = root.read("container_runtime_endpoint", expected, runtimes::parse_socket)?;
-    Ok(Wanted { runtime: runtime.unwrap_or_default(), socket })
+    let socket = root.read("container_runtime_endpoint", expected, |text| match text {
+        "" => Some(None),
+        text => runtimes::parse_socket(text).map(Some),
+    })?;
+    Ok(Wanted { runtime: runtime.unwrap_or_default(), socket: socket.flatten() })
 }
 
 /// The port of the page for people.
@@ -232,12 +237,24 @@ mod tests {
     fn the_example_says_the_defaults_and_every_key_of_the_mission() {
         let example = EXAMPLE;
         let (loaded, remarks) = read(example, "config-example.yaml").expect("it must load");
-        assert_eq!(loaded, Config::default());
+        assert_eq!(loaded, Config { web_port: Some(WEB_PORT), ..Config::default() });
         assert_eq!(remarks, Remarks::default());
         for line in MISSION.lines() {
             let key = line.split_once(':').map_or("", |(key, _)| key);
             let starts = |line: &&str| line.starts_with(&format!("{key}:"));
             assert!(key.contains('-') || example.lines().any(|line| starts(&line)), "{key}");
+        }
+    }
+
+    #[test]
+    fn every_key_that_is_read_is_told_of() {
+        let rows: Vec<String> = reference::rows().into_iter().map(|row| row.key).collect();
+        let of_any = |key: &str| match key.strip_prefix("controllers.") {
+            Some(rest) => format!("controllers.NAME.{}", rest.rsplit('.').next().unwrap_or(rest)),
+            None => key.to_owned(),
+        };
+        for key in section::keys_read(|| drop(config(""))) {
+            assert!(rows.contains(&of_any(&key)), "{key} is not in configs/config-example.yaml");
         }
     }
 

@@ -33,6 +33,7 @@ impl<'a> Section<'a> {
         expected: &str,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<T>> {
+        self.note(key);
         let Some(node) = self.ask(key) else { return Ok(None) };
         self.parse(node, &self.name(key), expected, parse).map(Some)
     }
@@ -44,6 +45,7 @@ impl<'a> Section<'a> {
         expected: Expected<'_>,
         parse: impl Fn(&str) -> Option<T>,
     ) -> Result<Option<Vec<T>>> {
+        self.note(key);
         let Some(node) = self.ask(key) else { return Ok(None) };
         let name = self.name(key);
         let Node::List(items) = &node.value else {
@@ -129,6 +131,14 @@ impl<'a> Section<'a> {
         Ok(section)
     }
 
+    #[cfg(not(test))]
+    fn note(&self, _: &str) {}
+
+    #[cfg(test)]
+    fn note(&self, key: &str) {
+        READ.with_borrow_mut(|read| read.insert(self.name(key)));
+    }
+
     /// The value of a key; an empty one counts as absent.
     fn ask(&mut self, key: &'static str) -> Option<&'a Spanned<Node>> {
         self.asked.push(key);
@@ -172,4 +182,20 @@ impl<'a> Section<'a> {
 pub struct Expected<'a> {
     pub list: &'a str,
     pub item: &'a str,
+}
+
+#[cfg(test)]
+thread_local! {
+    /// Keys whose values were asked for.
+    static READ: std::cell::RefCell<std::collections::BTreeSet<String>> = Default::default();
+}
+
+/// Every key whose value somebody asks for meanwhile.
+#[cfg(test)]
+pub fn keys_read(meanwhile: impl FnOnce()) -> std::collections::BTreeSet<String> {
+    READ.take();
+    meanwhile();
+    let read = READ.take();
+    assert!(read.len() > 30, "{read:?}");
+    read
 }

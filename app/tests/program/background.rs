@@ -133,6 +133,25 @@ fn a_process_that_only_has_the_same_id_is_left_alone() {
 }
 
 #[test]
+fn data_is_deleted_where_that_is_asked_for_and_what_is_not_ours_stays() {
+    let sandbox = Sandbox::new();
+    let none = sandbox.run(&["down", "--delete-data"]);
+    assert_eq!(none.code, Some(5), "{none:?}");
+    assert_eq!(sandbox.run(&ANY_PORT).code, Some(0));
+    let job = "--context setpoint create job idle --image=none -- sleep 600";
+    assert_eq!(sandbox.kubectl(&job.split(' ').collect::<Vec<_>>(), "").code, Some(0));
+    // Nobody sits at a terminal, so nobody is asked.
+    let down = sandbox.run(&["down", "--delete-data"]);
+    assert!(down.code == Some(0) && down.stdout.contains("removed what was stored"), "{down:?}");
+    assert!(!sandbox.data().exists(), "{:?}", contents(&sandbox.data()).keys());
+    assert_eq!(sandbox.run(&[&ANY_PORT[..], &["--components", "api"]].concat()).code, Some(0));
+    fs::write(sandbox.data().join("notes"), "mine").expect("a file");
+    assert_eq!(sandbox.run(&["down", "--delete-data", "--yes"]).code, Some(0));
+    let left: Vec<_> = contents(&sandbox.data()).into_keys().collect();
+    assert_eq!(left, [sandbox.data().join("notes")]);
+}
+
+#[test]
 fn what_up_suggests_works() {
     let sandbox = Sandbox::new();
     let up = sandbox.run(&ANY_PORT);

@@ -19,6 +19,19 @@ fn is_of(document: &str, kind: &str) -> bool {
 }
 
 #[test]
+fn the_image_has_the_user_and_the_program_that_the_manifests_ask_for() {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("..");
+    let read = |name: &str| fs::read_to_string(root.join(name)).expect("it is there");
+    let image = read("Dockerfile");
+    let manifests = read("charts/setpoint-operators/templates/operators.yaml");
+    assert!(manifests.contains("runAsUser: 65532") && image.contains("\nUSER 65532:65532\n"));
+    // A Deployment says arguments and no command.
+    assert!(manifests.contains("- operator\n") && !manifests.contains("command:"));
+    assert!(image.contains("ENTRYPOINT [\"/usr/local/bin/setpoint\"]"), "{image}");
+    assert!(read(".github/workflows/release.yml").contains("docker buildx build"));
+}
+
+#[test]
 fn the_chart_is_made_of_the_manifests() {
     let sandbox = Sandbox::new();
     let words = ["operator", "manifests", "--namespace", NAMESPACE, "--image", IMAGE];

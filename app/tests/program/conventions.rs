@@ -2,14 +2,26 @@
 //! belong, and kubectl's own commands.
 
 use std::fs;
+use std::io::{BufRead, BufReader, Read};
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
-use std::process::Command;
+use std::process::{Command, Stdio};
 
 use crate::node::Machine;
 use crate::sandbox::{Ended, Sandbox, end};
+
+/// A pod that no machine has room for.
+const LARGE: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: large}
+spec:
+  restartPolicy: Never
+  containers:
+  - {name: main, image: none, command: [sh, -c, exec sleep 1000], resources: {requests: {cpu: 9k}}}
+";
 
 fn with_path() -> Sandbox {
     let mut sandbox = Sandbox::new();
@@ -29,6 +41,9 @@ fn exit_codes_are_told_and_slips_are_answered_with_the_word() {
     let slip = sandbox.run(&["strat"]);
     assert_eq!(slip.code, Some(2), "{slip:?}");
     assert!(slip.stderr.contains("hint: did you mean `setpoint start`?"), "{slip:?}");
+    // What kubectl would do is said where there is none.
+    let alone = sandbox.run(&["get", "pods", "--sort-by=.metadata.name"]);
+    assert!(alone.code == Some(2) && alone.stderr.contains("it is not on PATH"), "{alone:?}");
     let slip = sandbox.run(&["descirbe", "pod"]);
     assert!(slip.code == Some(2) && slip.stderr.contains("describe"), "{slip:?}");
 }
@@ -223,6 +238,12 @@ fn knows_what_kubectl_knows(machine: &Machine) {
     assert!(names.stdout.contains("kube-system"), "kubectl's own format: {names:?}");
     let sorted = run(&["get", "namespaces", "--sort-by=.metadata.name", "--no-headers"]);
     assert!(sorted.stdout.starts_with("default "), "{sorted:?}");
+    let (narrow, wide) = (run(&["get", "nodes"]), run(&["get", "nodes", "-o", "wide"]));
+    assert!(wide.stdout.contains("CONTAINER-RUNTIME"), "{wide:?}");
+    assert!(!narrow.stdout.contains("CONTAINER-RUNTIME"), "{narrow:?}");
+    let none = run(&["get", "pods", "-n", "tried"]);
+    assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""), "{none:?}");
+    assert!(none.stderr.contains("No resources found in tried namespace."), "{none:?}");
     let refused = run(&["get", "pods", "--as", "nobody"]);
     assert_eq!(refused.code, Some(7), "{refused:?}");
     assert!(refused.stderr.contains("\"nobody\" cannot list"), "{refused:?}");
@@ -322,12 +343,62 @@ fn waits(machine: &Machine) {
     let good = apply(&pod("good", "exec sleep 1000", ""), &[]);
     assert_eq!(good.code, Some(0), "{good:?}");
     assert_eq!(good.stdout, "pod/good created\n", "only the result is on stdout: {good:?}");
-    let failed = apply(&pod("bad", "exit 3", ""), &[]);
+    // It must not be seen ready in the moment that it runs.
+    let never = ", readinessProbe: {exec: {command: [\"false\"]}}";
+    let failed = apply(&pod("bad", "echo no luck; exit 3", never), &[]);
     assert_eq!(failed.code, Some(4), "{failed:?}");
+    assert!(failed.stderr.contains("ended with exit code 3"), "{failed:?}");
+    assert!(failed.stderr.contains("\n  no luck\n"), "what it said last is shown: {failed:?}");
     let large = ", resources: {requests: {cpu: 9k}}";
     let late = apply(&pod("large", "exec sleep 1000", large), &["--timeout", "3s"]);
     assert_eq!(late.code, Some(3), "{late:?}");
     assert!(late.stderr.contains("Insufficient cpu"), "{late:?}");
     assert!(late.stderr.contains("hint: setpoint why pod/large"), "{late:?}");
+    fails_fast(&apply);
+    is_interrupted(machine);
     machine.kubectl(&["delete", "pod", "good", "bad", "large", "--grace-period=1"], "");
+    machine.kubectl(&["delete", "deployment", "crashes"], "");
+}
+
+/// Pods of a Deployment that cannot run end the wait long before its time is over.
+fn fails_fast(apply: &dyn Fn(&str, &[&str]) -> Ended) {
+    let deployment = "
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: crashes}
+spec:
+  selector: {matchLabels: {app: crashes}}
+  template:
+    metadata: {labels: {app: crashes}}
+    spec:
+      containers:
+      - name: main
+        image: none
+        command: [sh, -c, 'echo no database; exit 7']
+        readinessProbe: {exec: {command: ['false']}}
+";
+    let failed = apply(deployment, &["--timeout", "10m"]);
+    assert_eq!(failed.code, Some(4), "{failed:?}");
+    for part in
+        ["waits: pod/crashes-", "CrashLoopBackOff", "\n  no database\n", "hint: setpoint why"]
+    {
+        assert!(failed.stderr.contains(part), "{part}: {failed:?}");
+    }
+}
+
+/// Who does not want to wait any more is told what becomes of it.
+fn is_interrupted(machine: &Machine) {
+    machine.sandbox.write("wait.yaml", LARGE);
+    let mut command = machine.sandbox.command(&["apply", "-f", "wait.yaml", "--wait"]);
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("starts");
+    let mut said = BufReader::new(child.stderr.take().expect("stderr is piped"));
+    let mut line = String::new();
+    said.read_line(&mut line).expect("a line");
+    assert!(line.contains("pod/large waits"), "{line}");
+    let kill = format!("kill -INT {}", child.id());
+    Command::new("sh").args(["-c", &kill]).status().expect("sh runs");
+    let mut rest = String::new();
+    said.read_to_string(&mut rest).expect("the rest");
+    assert_eq!(child.wait().expect("it ends").code(), Some(130), "{rest}");
+    assert!(rest.contains("hint: the same command waits again"), "{rest}");
 }

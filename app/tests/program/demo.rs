@@ -91,13 +91,53 @@ fn one_part_is_shown_as_text_and_too_little_time_is_said() {
     let sandbox = place();
     let ended = demo(&sandbox, &["--only", "inference"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
-    assert!(ended.stdout.contains("1 of 1 parts succeeded"), "{ended:?}");
+    assert!(ended.stdout.contains("2 of 2 parts succeeded"), "{ended:?}");
     assert!(ended.stdout.contains("setpoint up") && !ended.stdout.contains("training "));
     let late = demo(&sandbox, &["--only", "inference", "--timeout", "1ms"]);
     assert_eq!(late.code, Some(3), "{late:?}");
     assert!(late.stdout.contains("did not end in time"), "{late:?}");
     let wrong = demo(&sandbox, &["--only", "cooking"]);
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
+    is_clean(&sandbox);
+}
+
+/// Runs a program on a terminal of 80 columns; all that it wrote there, then its code.
+const ON_A_TERMINAL: &str = "
+import fcntl, os, pty, struct, sys, termios
+pid, terminal = pty.fork()
+if pid == 0:
+    fcntl.ioctl(1, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
+    os.execv(sys.argv[1], sys.argv[1:])
+written = b''
+while True:
+    try: read = os.read(terminal, 65536)
+    except OSError: break
+    if not read: break
+    written += read
+sys.stdout.buffer.write(written)
+sys.exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))
+";
+
+#[test]
+fn on_a_terminal_of_80_columns_the_report_takes_the_place_of_the_board() {
+    let mut sandbox = place();
+    sandbox.set("TERM", "xterm");
+    sandbox.set("NO_COLOR", "1");
+    let like = sandbox.command(&[]);
+    let set = like.get_envs().filter_map(|(name, value)| Some((name, value?)));
+    let mut command = Command::new("python3");
+    command.args(["-c", ON_A_TERMINAL, env!("CARGO_BIN_EXE_setpoint"), "demo"]);
+    command.args(["--only", "inference"]).current_dir(sandbox.work()).env_clear().envs(set);
+    let ended = command.stdin(Stdio::null()).output().expect("it must run");
+    let written = String::from_utf8_lossy(&ended.stdout).into_owned();
+    assert_eq!(ended.status.code(), Some(0), "{written}");
+    let (board, report) = written.rsplit_once("\x1b[J").expect("what was drawn is cleared");
+    assert!(board.contains("inference"), "{board}");
+    assert_eq!(report.matches('✓').count(), 2, "{report}");
+    assert!(report.contains("2 of 2 parts succeeded"), "{report}");
+    for line in report.lines() {
+        assert!(line.trim_end().chars().count() <= 80 && !line.contains('\x1b'), "{line:?}");
+    }
     is_clean(&sandbox);
 }
 

@@ -6,10 +6,21 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use crate::booted::{Host, serve};
+use crate::node::Machine;
 use crate::sandbox::Sandbox;
 
 /// How the README calls the program; there it is built first.
 const BY_CARGO: &str = "cargo run --release -- ";
+/// A kubeconfig whose current context is a cluster where nobody answers.
+const OTHER_CLUSTER: &str = "\
+apiVersion: v1
+kind: Config
+current-context: work
+clusters: [{name: work, cluster: {server: 'https://127.0.0.1:1'}}]
+users: [{name: me, user: {token: none}}]
+contexts: [{name: work, context: {cluster: work, user: me}}]
+";
 /// What would run these tests again.
 const NOT_TYPED: &str = "cargo xtask";
 
@@ -36,7 +47,17 @@ fn commands(page: &str) -> String {
 
 fn type_all(page: &str) {
     let text = fs::read_to_string(root().join(page)).expect("the page is there");
-    let sandbox = Sandbox::new();
+    type_text(page, &text, "");
+}
+
+/// Types the commands of a page, in a directory with a configuration.
+fn type_text(page: &str, text: &str, configuration: &str) {
+    // What a page that fails has begun goes with it.
+    let host = Host(Machine { sandbox: Sandbox::new(), started: None });
+    let sandbox = &host.0.sandbox;
+    if !configuration.is_empty() {
+        sandbox.write(".config.yaml", configuration);
+    }
     let programs = sandbox.work().join("../programs");
     fs::create_dir_all(&programs).expect("a directory");
     symlink(env!("CARGO_BIN_EXE_setpoint"), programs.join("setpoint")).expect("a link");
@@ -44,12 +65,16 @@ fn type_all(page: &str) {
     let examples = root().join("examples").canonicalize().expect("there are examples");
     symlink(examples, sandbox.work().join("examples")).expect("a link");
     let path = std::env::var("PATH").unwrap_or_default();
-    let script = format!("set -euo pipefail\nset -x\n{}", commands(&text));
+    // Whoever tries us has a cluster of their own, which no page may write to.
+    let home = sandbox.work().join("../home");
+    fs::create_dir_all(home.join(".kube")).expect("a directory");
+    fs::write(home.join(".kube/config"), OTHER_CLUSTER).expect("a kubeconfig");
+    let script = format!("set -euo pipefail\nset -x\n{}", commands(text));
     sandbox.write("typed.sh", &script);
     let shell = |arguments: &[&str]| {
         let mut shell = Command::new("timeout");
         shell.args(["240", "bash"]).args(arguments).current_dir(sandbox.work()).env_clear();
-        shell.env("HOME", sandbox.work().join("../home"));
+        shell.env("HOME", &home);
         shell.env("PATH", format!("{}:{path}", programs.display()));
         let ended = shell.stdin(Stdio::null()).output().expect("a shell");
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
@@ -60,6 +85,9 @@ fn type_all(page: &str) {
     let down = shell(&["-c", "setpoint down --pods"]);
     assert_eq!(typed.0, Some(0), "{page}:\n{}\n{}", typed.1, typed.2);
     assert!(down.1.contains("nothing runs"), "{page} must end what it began: {down:?}");
+    let left = fs::read_to_string(home.join(".kube/config")).expect("a kubeconfig");
+    assert!(left.contains("current-context: work"), "{page} changed the user's context: {left}");
+    assert!(!left.contains("name: setpoint"), "{page} left a context behind: {left}");
 }
 
 #[test]
@@ -102,9 +130,91 @@ fn inference_does_what_it_says() {
     type_all("docs/inference.md");
 }
 
+/// Its machine boots the guest of these tests, from a server on this machine.
 #[test]
 fn machines_does_what_it_says() {
-    type_all("docs/machines.md");
+    let page = "docs/machines.md";
+    let image = "https://example.com/cloud.qcow2";
+    let text = fs::read_to_string(root().join(page)).expect("the page is there");
+    assert!(text.contains(image), "{text}");
+    let url = serve(&servers::guest_image(&root().join("target")).expect("an image"));
+    type_text(page, &text.replace(image, &url), "machines: {images: everything}\n");
+}
+
+#[test]
+fn console_does_what_it_says() {
+    type_all("docs/console.md");
+}
+
+/// What is run of the English page stands for the other, too.
+#[test]
+fn both_readmes_have_the_same_commands() {
+    let bare = |page: &str| -> Vec<String> {
+        let text = fs::read_to_string(root().join(page)).expect("the page is there");
+        let lines = text.lines().filter(|line| line.starts_with("cargo "));
+        let words = |line: &str| line.split(" #").next().unwrap_or_default().trim().to_owned();
+        lines.map(words).collect()
+    };
+    let english = bare("README.md");
+    assert!(english.len() > 4, "{english:?}");
+    assert_eq!(english, bare("README.zh-CN.md"));
+}
+
+/// The first words of lines that are commands.
+const PROGRAMS: [&str; 8] = ["setpoint", "kubectl", "helm", "cargo", "pip", "docker", "git", "ssh"];
+/// Commands that are not run: the page, the first of them in their block, and why.
+const NOT_RUN: [(&str, &str, &str); 8] = [
+    ("docs/machines.md", "setpoint vm console web", "wants a terminal; booted.rs plays one"),
+    (
+        "docs/inference.md",
+        "pip install",
+        "fetches from PyPI; inference_examples.rs serves the file",
+    ),
+    (
+        "docs/operators.md",
+        "docker build",
+        "builds for a quarter of an hour; chart.rs reads the file",
+    ),
+    ("docs/operators.md", "helm install", "wants Helm; chart.rs compares the templates"),
+    ("docs/operators.md", "kubectl logs -n dynamo-system", "wants a cluster that pulls images"),
+    ("docs/storage.md", "setpoint up", "wants a MySQL at its usual port; stores.rs has one"),
+    ("docs/releasing.md", "git checkout", "builds for a quarter of an hour"),
+    ("docs/console.md", "ssh -L", "wants another machine"),
+];
+/// The chart's own page says what docs/operators.md says.
+const SAME: (&str, &str) = ("charts/setpoint-operators/README.md", "docs/operators.md");
+
+#[test]
+fn commands_that_nobody_runs_are_few_and_have_a_reason() {
+    let mut pages: Vec<String> = fs::read_dir(root().join("docs"))
+        .expect("the pages")
+        .map(|page| format!("docs/{}", page.expect("a page").file_name().display()))
+        .collect();
+    pages.extend(["README.md", "README.zh-CN.md", SAME.0, "CONTRIBUTING.md"].map(str::to_owned));
+    pages
+        .extend(["training", "inference", "machines"].map(|it| format!("examples/{it}/README.md")));
+    let mut unused: Vec<&str> = NOT_RUN.iter().map(|(_, command, _)| *command).collect();
+    for page in &pages {
+        let text = fs::read_to_string(root().join(page)).expect("a page");
+        for block in text.split("\n```").skip(1).step_by(2).filter(|one| !one.starts_with("sh\n")) {
+            let is_command =
+                |line: &&str| PROGRAMS.iter().any(|it| line.split(' ').next() == Some(it));
+            let Some(command) = block.lines().skip(1).find(is_command) else { continue };
+            let known = NOT_RUN.iter().find(|(of, it, _)| of == page && command.starts_with(it));
+            let is_told = known.is_some() || page == SAME.0;
+            assert!(is_told, "{page}: mark it `sh`, or say why not: {command}");
+            unused.retain(|it| known.is_none_or(|(_, known, _)| it != known));
+        }
+    }
+    assert!(unused.is_empty(), "gone from the pages: {unused:?}");
+    let same = |page: &str| -> Vec<String> {
+        let text = fs::read_to_string(root().join(page)).expect("a page");
+        let lines = text
+            .lines()
+            .filter(|line| line.contains("--definitions -n") || line.starts_with("helm"));
+        lines.map(str::to_owned).collect()
+    };
+    assert_eq!(same(SAME.0), same(SAME.1));
 }
 
 #[test]
@@ -115,7 +225,7 @@ fn storage_does_what_it_says() {
 /// Pages that have nothing to type.
 #[test]
 fn pages_for_contributors_have_no_commands_that_nobody_runs() {
-    for page in ["docs/extending.md", "docs/releasing.md"] {
+    for page in ["docs/extending.md", "docs/releasing.md", "docs/benchmarks.md"] {
         let text = fs::read_to_string(root().join(page)).expect("the page is there");
         assert_eq!(commands(&text), "", "{page}");
     }

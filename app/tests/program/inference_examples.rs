@@ -19,16 +19,19 @@ fn every_example_is_accepted_and_the_smallest_one_answers() {
         .filter(|name| name.ends_with(".yaml"))
         .collect();
     files.sort();
-    assert_eq!(files.len(), 5, "{files:?}");
+    assert_eq!(files.len(), 6, "{files:?}");
     for file in &files {
         assert!(listed.contains(&format!("| `{file}` |")), "{file} is not told of");
         dynamo.machine.kubectl(&["apply", "-f", "-", "--dry-run=server"], &read(file));
     }
+    dynamo.apply(&read("echo.yaml"));
     // Python is the user's own; the one of these tests has what it needs.
     let python = dynamo.python.display().to_string();
     dynamo.apply(&read("smallest.yaml").replace("python3", &python));
     dynamo.until_state("smallest", "successful");
     dynamo.until_answered(&dynamo.frontend("smallest"));
+    dynamo.until_state("echo", "successful");
+    dynamo.until_answered(&dynamo.frontend("echo"));
     // A worker that takes no adapters is told of, and nothing else suffers.
     dynamo.apply(&read("adapter.yaml"));
     let reason = "{.status.conditions[?(@.type=='EndpointsReady')].reason}";

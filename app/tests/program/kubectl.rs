@@ -77,7 +77,10 @@ fn the_users_kubeconfig_keeps_what_is_in_it() {
     let mut sandbox = Sandbox::new();
     sandbox.write("first", OTHERS);
     sandbox.set("KUBECONFIG", "first:second");
-    assert_eq!(sandbox.run(&UP).code, Some(0));
+    let up = sandbox.run(&UP);
+    let stays =
+        "context setpoint in first; your current context stays \"work\" (--switch changes it)";
+    assert!(up.code == Some(0) && up.stdout.contains(stays), "{up:?}");
     let view = |path: &str| kubectl(&sandbox, &["config", "view", "--raw", "-o", path], "");
     assert_eq!(view("jsonpath={.current-context}"), "work");
     assert_eq!(view("jsonpath={.contexts[*].name}"), "setpoint work");
@@ -89,6 +92,22 @@ fn the_users_kubeconfig_keeps_what_is_in_it() {
     assert_eq!(view("jsonpath={.contexts[*].name} {.clusters[*].name}"), "work work");
     assert_eq!(view("jsonpath={.users[?(@.name==\"work\")].user.token}"), "secret");
     assert_eq!(view("jsonpath={.current-context}"), "work");
+}
+
+#[test]
+fn the_file_of_the_data_directory_is_no_place_to_merge_into() {
+    let mut sandbox = Sandbox::new();
+    assert_eq!(sandbox.run(&UP).code, Some(0));
+    let own = sandbox.run(&["kubeconfig", "--path"]).stdout.trim().to_owned();
+    sandbox.set("KUBECONFIG", own.clone());
+    // Who exports it keeps a shell in which kubectl asks this cluster, over down and up.
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+    let users = fs::read_to_string(sandbox.work().join("../home/.kube/config")).expect("a file");
+    assert!(!users.contains("name: setpoint"), "it was taken out of the user's file: {users}");
+    assert!(fs::read_to_string(&own).expect("a file").contains("current-context: setpoint"));
+    assert_eq!(sandbox.run(&UP).code, Some(0));
+    kubectl(&sandbox, &["get", "namespaces"], "");
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
 }
 
 #[test]

@@ -66,8 +66,6 @@ pub const SERVICE_ACCOUNT: Kind = Kind::namespaced("", "v1", "ServiceAccount", "
 pub const STATEFUL_SET: Kind = Kind::namespaced(APPS, "v1", "StatefulSet", "statefulsets");
 pub const VIRTUAL_SERVICE: Kind =
     Kind::namespaced(ISTIO, "v1beta1", "VirtualService", "virtualservices");
-pub const WORKER_METADATA: Kind =
-    Kind::namespaced(GROUP, SPOKE, "DynamoWorkerMetadata", "dynamoworkermetadatas");
 
 /// What the operators make use of where a cluster knows it.
 pub const OPTIONAL: &[Kind] = &[

@@ -9,7 +9,6 @@ pub type ResourceId = usize;
 
 pub const CPU: ResourceId = 0;
 pub const MEMORY: ResourceId = 1;
-pub const EPHEMERAL: ResourceId = 2;
 pub const PODS: ResourceId = 3;
 const FIRST: [&str; 4] = ["cpu", "memory", "ephemeral-storage", "pods"];
 

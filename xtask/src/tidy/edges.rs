@@ -23,7 +23,7 @@ const CRATES: &[(&str, Allowed)] = &[
     ("apiserver", Allowed::Only(&["store", "amounts", "expressions", "fields", "schema", "link"])),
     ("reconcile", Allowed::Only(&[])),
     ("controllers", Allowed::Only(&["reconcile", "amounts"])),
-    ("scheduler", Allowed::Only(&["reconcile", "api", "amounts"])),
+    ("scheduler", Allowed::Only(&["reconcile", "amounts"])),
     ("hypervisor", Allowed::Only(&[])),
     ("node", Allowed::Only(&["reconcile", "amounts", "hypervisor", "link"])),
     ("training", Allowed::Only(&["reconcile", "api", "amounts"])),
@@ -48,7 +48,6 @@ const CRATES: &[(&str, Allowed)] = &[
             "link",
         ]),
     ),
-    ("sim", Allowed::Everything),
     ("bench", Allowed::Everything),
     ("xtask", Allowed::Only(&["servers"])),
 ];

@@ -15,6 +15,7 @@ mod rows;
 mod rust_text;
 mod sources;
 mod traces;
+mod versions;
 
 use std::fmt;
 use std::fs;
@@ -111,5 +112,6 @@ fn check_packages(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(bans::check(&graph));
     findings.extend(bans::check_deny_file(&deny));
     findings.extend(licences::check(&graph));
+    findings.extend(versions::check(&graph));
     Ok(findings)
 }

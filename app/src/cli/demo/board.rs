@@ -3,6 +3,7 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
+use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -106,9 +107,17 @@ impl Board {
         }
     }
 
+    /// Takes what was drawn away again, where a report says all of it to the same eyes.
+    pub fn clear(&self) {
+        let above = self.drawn.swap(0, Ordering::Relaxed);
+        if self.manner == Manner::Drawn && above > 0 {
+            let _ = write!(io::stderr(), "\x1b[{above}A\r\x1b[J");
+        }
+    }
+
     fn draw_once(&self, turn: usize) {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let (width, now) = (width(), Instant::now());
+        let (width, now) = (width(&io::stderr()), Instant::now());
         let mut text = String::new();
         let above = self.drawn.swap(lines.len(), Ordering::Relaxed);
         if above > 0 {
@@ -137,13 +146,14 @@ fn mark(state: State, marks: Marks) -> &'static str {
     }
 }
 
-/// How many columns the terminal has.
+/// How many columns the terminal of a stream has.
 #[expect(unsafe_code, reason = "std does not ask terminals for their size")]
-fn width() -> usize {
+pub fn width(stream: &impl AsRawFd) -> usize {
+    let descriptor = stream.as_raw_fd();
     // SAFETY: all zeros are a size, and the call writes no more than one into it.
     let size = unsafe {
         let mut size: libc::winsize = std::mem::zeroed();
-        match libc::ioctl(libc::STDERR_FILENO, libc::TIOCGWINSZ, &raw mut size) {
+        match libc::ioctl(descriptor, libc::TIOCGWINSZ, &raw mut size) {
             0 => size,
             _ => return WIDTH_USUAL,
         }

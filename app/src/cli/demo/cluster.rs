@@ -161,8 +161,8 @@ fn last_lines(log: &Path) -> String {
     chosen.join("; ")
 }
 
-/// Guests outlive the program; those of the demonstration do not.
-fn kill_machines(data: &Path) {
+/// Guests outlive the program; those of the demonstration, and of data that is deleted, do not.
+pub fn kill_machines(data: &Path) {
     let place = data.join("machines/machines");
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         let record = fs::read(entry.path().join("process.json")).unwrap_or_default();

@@ -30,6 +30,8 @@ const QUESTION: &str = "hello";
 const TOKENS_MAX: u32 = 16;
 /// Characters of an answer that are shown.
 const ANSWER_SHOWN_MAX: usize = 30;
+/// Who answers where no Python has Dynamo.
+pub const ECHO: &str = "the built-in echo server";
 /// What is installed, without what it would only need for GPUs.
 const VERSION: &str = "1.6.1";
 const PACKAGES: [&str; 9] = [
@@ -75,7 +77,7 @@ pub async fn run(target: &Target, installing: Installing, board: &Board) -> Resu
     until_checked(&cluster).await?;
     let server = match &python {
         Some(_) => format!("Dynamo {VERSION}"),
-        None => "the built-in echo server".to_owned(),
+        None => ECHO.to_owned(),
     };
     let (name, objects) = match &python {
         Some(python) => (EXAMPLE_NAME, of_dynamo(python)?),

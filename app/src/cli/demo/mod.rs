@@ -4,13 +4,14 @@
 
 mod board;
 mod boot_sector;
-mod cluster;
+pub(super) mod cluster;
 pub mod echo;
 mod inference;
 mod machine;
 mod report;
 mod training;
 
+use std::io::{self, IsTerminal};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -147,7 +148,10 @@ impl Demo {
                 _ = signals.next() => End::Interrupted,
             }
         };
-        board.draw_last();
+        match io::stdout().is_terminal() {
+            true => board.clear(),
+            false => board.draw_last(),
+        }
         let removed = cluster.remove().await;
         self.conclude(context, report, end, removed)
     }

@@ -13,6 +13,7 @@ use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME};
 
 use super::cluster::Cluster;
 use super::follow;
+use crate::cli::exit::{self, Failure};
 use crate::cli::wait::parse_duration;
 use crate::cli::{Context, manifests};
 
@@ -26,6 +27,9 @@ const RUNTIME_ELSEWHERE: &str = "torch-distributed";
 /// What another machine finds the script in, and how large it may be: a variable has 128 KiB.
 const SCRIPT_VARIABLE: &str = "SETPOINT_SCRIPT";
 const SCRIPT_BYTES_MAX: usize = 120_000;
+const NODES: &str = "/api/v1/nodes?limit=500";
+/// Runtimes that pull images, by the names that nodes have for them.
+const ENGINES: [&str; 4] = ["docker", "podman", "containerd", "cri-o"];
 /// Starts the processes of a node.
 const LAUNCHER: &str = include_str!("launcher.py");
 
@@ -52,8 +56,8 @@ pub struct Submit {
     #[arg(long, value_name = "P")]
     procs: Option<u32>,
 
-    /// The ClusterTrainingRuntime; else the one that the file names, torch-local, or on a cluster
-    /// of others torch-distributed.
+    /// The ClusterTrainingRuntime; else the one that the file names, torch-local, or on another
+    /// cluster torch-distributed.
     #[arg(long, value_name = "NAME")]
     runtime: Option<String>,
 
@@ -82,7 +86,14 @@ impl Submit {
 
 pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Result<ExitCode> {
     let (mut job, runtimes) = match (&asked.script, &asked.file) {
-        (Some(script), _) => (of_script(asked, script, cluster.is_local)?, Vec::new()),
+        (Some(script), _) => {
+            let nodes = cluster.requests.read(NODES).await.unwrap_or_default();
+            let engine = engine(&nodes).filter(|_| cluster.is_local);
+            if let (Some(engine), None) = (engine, &asked.runtime) {
+                return Err(needs_an_image(engine).into());
+            }
+            (of_script(asked, script, cluster.is_local && engine.is_none())?, Vec::new())
+        }
         (None, Some(file)) => of_file(file)?,
         (None, None) => bail!("name a script or a file with a TrainJob"),
     };
@@ -123,6 +134,27 @@ fn place(object: &mut Value, kind: Kind, namespace: &str) {
     if kind.namespaced && object["metadata"]["namespace"].is_null() {
         object["metadata"]["namespace"] = json!(namespace);
     }
+}
+
+/// The runtime of containers that a script would be run by, where no node runs plain processes.
+fn engine(nodes: &Value) -> Option<&str> {
+    let nodes = nodes["items"].as_array().into_iter().flatten();
+    let versions =
+        nodes.filter_map(|it| it["status"]["nodeInfo"]["containerRuntimeVersion"].as_str());
+    let names: Vec<&str> = versions.filter_map(|version| version.split("://").next()).collect();
+    let is_engine = |name: &&str| ENGINES.contains(name);
+    names.iter().copied().find(is_engine).filter(|_| names.iter().all(is_engine))
+}
+
+fn needs_an_image(engine: &str) -> Failure {
+    let what = format!(
+        "pods of this node are containers of {engine}, and {RUNTIME} runs scripts with the Python \
+         of the machine"
+    );
+    Failure::new(exit::FAILED, what).hint(format!(
+        "`setpoint down; setpoint up --runtime process` runs pods as processes; `--runtime \
+         {RUNTIME_ELSEWHERE}` sends the script to an image with PyTorch"
+    ))
 }
 
 #[derive(serde::Serialize)]
@@ -237,6 +269,22 @@ mod tests {
         let name = name_of(Path::new("dir/My Model_2.py"));
         assert!(name.starts_with("my-model-"), "{name}");
         assert!(name_of(Path::new("1.py")).starts_with("train-"));
+    }
+
+    #[test]
+    fn a_script_is_not_given_to_a_runtime_that_would_pull_its_image() {
+        let of = |versions: &[&str]| {
+            let node =
+                |one: &&str| json!({"status": {"nodeInfo": {"containerRuntimeVersion": one}}});
+            json!({"items": versions.iter().map(node).collect::<Vec<_>>()})
+        };
+        assert_eq!(engine(&of(&["podman://5.0"])), Some("podman"));
+        assert_eq!(engine(&of(&["docker://1", "process://0.1.0"])), None);
+        assert_eq!(engine(&of(&["simulated://1"])), None);
+        assert_eq!(engine(&of(&[])), None);
+        let refused = needs_an_image("docker");
+        assert!(refused.what.contains("containers of docker"), "{refused}");
+        assert!(refused.hint.expect("a hint").contains("up --runtime process"));
     }
 
     #[test]

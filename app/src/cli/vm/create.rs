@@ -35,8 +35,10 @@ pub struct Create {
     #[arg(long, value_name = "NAME")]
     pub ssh_key_secret: Option<String>,
     /// It is not started.
-    #[arg(long)]
+    #[arg(long, conflicts_with = "wait")]
     pub stopped: bool,
+    #[command(flatten)]
+    waiting: super::Waiting,
 }
 
 pub async fn create(cluster: &Cluster, create: &Create, context: &Context) -> Result<()> {
@@ -49,7 +51,7 @@ pub async fn create(cluster: &Cluster, create: &Create, context: &Context) -> Re
     let mut done = Done::new(&*create.name, "create", State::Asked);
     done.note = "see `setpoint vm ls`".to_owned();
     context.output.print(&done)?;
-    Ok(())
+    create.waiting.wait(cluster, WUKONG, &create.name).await
 }
 
 /// An image as a Wukong says it: what was added goes by its name.

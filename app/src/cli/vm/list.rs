@@ -9,11 +9,10 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::cluster::Cluster;
-use crate::cli::Context;
 
 #[derive(Serialize)]
 #[serde(transparent)]
-struct Listed {
+pub struct Listed {
     machines: Vec<Row>,
 }
 
@@ -25,12 +24,11 @@ struct Row {
     address: String,
 }
 
-pub async fn list(cluster: &Cluster, context: &Context) -> Result<()> {
+pub async fn list(cluster: &Cluster) -> Result<Listed> {
     let instances = cluster.items(INSTANCE).await?;
     let machines = cluster.items(MACHINE).await?;
     let machines = machines.iter().map(|machine| row(machine, &instances)).collect();
-    context.output.print(&Listed { machines })?;
-    Ok(())
+    Ok(Listed { machines })
 }
 
 fn row(machine: &Value, instances: &[Value]) -> Row {

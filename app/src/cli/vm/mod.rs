@@ -12,18 +12,23 @@ mod terminal;
 mod top;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
-use anyhow::Result;
+use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
+use machines::kinds::INSTANCE;
+use reconcile::Kind;
 
+use super::confirm::Consent;
 use super::connect::Target;
+use super::wait::{Waited, parse_duration, until_done, watch};
 use super::{Context, small_runtime};
 use cluster::Cluster;
 
 const AFTER_HELP: &str = "\
 Examples:
   setpoint vm create web --image https://example.com/cloud.qcow2 --size 10Gi --user me --password x
-  setpoint vm ls                       what there is, and how it fares
+  setpoint vm ls --watch               what there is, and how it fares
   setpoint vm top                      what those that run use
   setpoint vm console web              its serial console; Ctrl-] leaves
   setpoint vm ssh web me               a shell in it, over SSH
@@ -49,7 +54,11 @@ enum Command {
     Create(create::Create),
     /// What there is.
     #[command(visible_alias = "list")]
-    Ls,
+    Ls {
+        /// Show them again whenever they change.
+        #[arg(short, long)]
+        watch: bool,
+    },
     /// What those that run use: processors, memory, disks.
     Top,
     /// Start a machine.
@@ -58,6 +67,8 @@ enum Command {
         /// Nothing is executed before it is unpaused.
         #[arg(long)]
         paused: bool,
+        #[command(flatten)]
+        waiting: Waiting,
     },
     /// Stop a machine: its guest is asked to, and killed when its grace is over.
     Stop {
@@ -98,9 +109,8 @@ enum Command {
     /// A shell in a machine, over SSH.
     Ssh {
         name: String,
-        // Not `user`: options of the connection are told apart by such names, and one is of it.
-        #[arg(id = "login", value_name = "USER")]
-        user: String,
+        #[arg(value_name = "USER")]
+        login: String,
         /// For ssh.
         #[arg(last = true)]
         arguments: Vec<String>,
@@ -118,10 +128,42 @@ enum Command {
     },
     /// Take a machine away, with its disks.
     #[command(visible_alias = "rm")]
-    Delete { name: String },
+    Delete {
+        name: String,
+        #[command(flatten)]
+        consent: Consent,
+    },
     /// Images that machines boot from.
     #[command(subcommand)]
     Image(image::Image),
+}
+
+/// Whether it is waited for.
+#[derive(Args)]
+struct Waiting {
+    /// Wait until it runs, and say on stderr what it waits for.
+    #[arg(long)]
+    wait: bool,
+
+    /// How long is waited with --wait.
+    #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
+    timeout: Duration,
+}
+
+impl Waiting {
+    async fn wait(&self, cluster: &Cluster, kind: Kind, name: &str) -> Result<()> {
+        if !self.wait {
+            return Ok(());
+        }
+        let hint = format!("kubectl describe {} {name}", kind.kind.to_lowercase());
+        let waited = Waited { what: &format!("machine {name}"), timeout: self.timeout, hint };
+        let name = cluster.name(name);
+        let look = || async {
+            let found = cluster.requests.get(kind, &name).await;
+            Ok(found.context("could not ask for the machine")?.map(|found| found.value.clone()))
+        };
+        until_done(&waited, look).await
+    }
 }
 
 impl Vm {
@@ -129,21 +171,27 @@ impl Vm {
         small_runtime()?.block_on(self.perform(context))
     }
 
+    fn target(&self) -> Target {
+        match &self.command {
+            Command::Create(_) => self.target.clone().without_user(),
+            _ => self.target.clone(),
+        }
+    }
+
     async fn perform(&self, context: &Context) -> Result<ExitCode> {
         use serde_json::json;
-        let target = match &self.command {
-            // Its `--user` is the one that the machine is to have.
-            Command::Create(_) => self.target.as_own_user(),
-            _ => self.target.clone(),
-        };
-        let cluster = Cluster::connect(&target).await?;
+        let cluster = Cluster::connect(&self.target()).await?;
         match &self.command {
             Command::Create(create) => create::create(&cluster, create, context).await?,
-            Command::Ls => list::list(&cluster, context).await?,
+            Command::Ls { watch: true } => {
+                return watch(context, || list::list(&cluster)).await;
+            }
+            Command::Ls { watch: false } => context.output.print(&list::list(&cluster).await?)?,
             Command::Top => top::top(&cluster, context).await?,
-            Command::Start { name, paused } => {
+            Command::Start { name, paused, waiting } => {
                 let done = cluster.ask_machine(name, "start", &json!({"paused": paused})).await?;
                 context.output.print(&done)?;
+                waiting.wait(&cluster, INSTANCE, &done.name).await?;
             }
             Command::Stop { name, grace_period } => {
                 let options = json!({"gracePeriod": grace_period});
@@ -169,8 +217,8 @@ impl Vm {
             Command::PortForward { name, ports } => {
                 connection::forward(&cluster, name, ports, context).await?;
             }
-            Command::Ssh { name, user, arguments } => {
-                return connection::ssh(&cluster, name, user, arguments).await;
+            Command::Ssh { name, login, arguments } => {
+                return connection::ssh(&cluster, name, login, arguments).await;
             }
             Command::Snapshot { name, snapshot } => {
                 create::snapshot(&cluster, name, snapshot.as_deref(), context).await?;
@@ -179,7 +227,10 @@ impl Vm {
                 let order = clone::Order { name, to, is_stopped: *stopped };
                 clone::clone(&cluster, order, context).await?;
             }
-            Command::Delete { name } => context.output.print(&cluster.delete(name).await?)?,
+            Command::Delete { name, consent } => {
+                consent.ask(&format!("Machine {name} goes, with its disks."), name)?;
+                context.output.print(&cluster.delete(name).await?)?;
+            }
             Command::Image(image) => image::perform(&cluster, image, context).await?,
         }
         Ok(ExitCode::SUCCESS)

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::pod_spec::{self, Within, defaults, warnings};
 use crate::registry::checks::Errors;
-use crate::registry::edit::{self, each_mut, object, text};
+use crate::registry::edit::{self, object, text};
 use crate::registry::field::Field;
 use crate::registry::strategy::{Context, DeleteRequest, Deletion, Properties, Strategy};
 
@@ -135,12 +135,5 @@ fn validate_annotations(root: &Field<'_>, errors: &mut Errors) {
     let plain = |text: &str| !text.starts_with('+') && text.parse::<i32>().is_ok();
     if cost.is_set() && !plain(cost.as_text()) {
         errors.push(cost.invalid("must be a 32bit integer"));
-    }
-}
-
-/// Gives every container of a pod to a function.
-pub fn each_container(pod: &mut Value, mut change: impl FnMut(&mut Value)) {
-    for kind in ["initContainers", "containers", "ephemeralContainers"] {
-        each_mut(pod, &["spec", kind]).for_each(&mut change);
     }
 }
