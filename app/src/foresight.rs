@@ -36,7 +36,7 @@ impl Foresee for Foresight {
         diagnosis.map(|diagnosis| refusals(&diagnosis)).unwrap_or_default()
     }
 
-    async fn made_of(&self, object: &Value) -> Result<Option<Vec<Value>>, String> {
+    async fn made_of(&self, object: &Value, read: &[Value]) -> Result<Option<Vec<Value>>, String> {
         let group = object["apiVersion"].as_str().and_then(|text| text.split_once('/'));
         let group = group.map(|(group, _)| group).unwrap_or_default();
         match (group, object["kind"].as_str().unwrap_or_default()) {
@@ -44,7 +44,10 @@ impl Foresee for Foresight {
                 let path = training::foresight::runtime_path(object);
                 let path =
                     path.ok_or("nobody here knows runtimes of the kind of its runtimeRef")?;
-                let runtime = self.get(&path).await?;
+                let runtime = match read.iter().find(|one| path_of_runtime(one) == path) {
+                    Some(planned) => planned.clone(),
+                    None => self.get(&path).await?,
+                };
                 training::foresight::made_of(&Default::default(), object, &runtime).map(Some)
             }
             ("nvidia.com", "DynamoGraphDeployment") => {
@@ -84,6 +87,18 @@ impl Foresee for Foresight {
         }
         Ok(placements.into_iter().flatten().collect())
     }
+}
+
+/// Where in the API a runtime is that would be made.
+fn path_of_runtime(runtime: &Value) -> String {
+    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
+    let metadata = &runtime["metadata"];
+    let (version, kind) = (text(&runtime["apiVersion"]), text(&runtime["kind"]).to_lowercase());
+    let namespace = match text(&metadata["namespace"]) {
+        namespace if namespace.is_empty() => namespace,
+        namespace => format!("namespaces/{namespace}/"),
+    };
+    format!("/apis/{version}/{namespace}{kind}s/{}", text(&metadata["name"]))
 }
 
 fn place_one(snapshot: &mut Snapshot, pod: &Arc<PodInfo>, profile: &Profile) -> Placement {
@@ -205,7 +220,8 @@ impl Foresight {
             let object = Arc::new(Object::new(object));
             snapshot.put_class(&object.name.clone(), Some(object));
         }
-        for object in self.list("/api/v1/persistentvolumeclaims").await? {
+        let claims = self.list("/api/v1/persistentvolumeclaims").await?;
+        for object in claims.into_iter().chain(wanted.claims.iter().cloned()) {
             let object = Arc::new(Object::new(object));
             snapshot.put_claim(&object.name.clone(), Some(object));
         }
@@ -289,11 +305,17 @@ fn added(nodes: &[Value], what_if: &WhatIf) -> Vec<Value> {
     for (name, amount) in &what_if.resources {
         resources[name] = json!(amount);
     }
+    let labels = like.map(|node| node["metadata"]["labels"].clone());
+    let mut labels = labels.filter(Value::is_object).unwrap_or_else(|| json!({}));
+    if labels["kubernetes.io/os"].is_null() {
+        labels["kubernetes.io/os"] = json!("linux");
+    }
     let make = |number: usize| {
         let name = format!("what-if-{number}");
+        let mut labels = labels.clone();
+        labels["kubernetes.io/hostname"] = json!(name);
         json!({"apiVersion": "v1", "kind": "Node",
-            "metadata": {"name": name, "labels": {"kubernetes.io/hostname": name,
-                "kubernetes.io/os": "linux"}},
+            "metadata": {"name": name, "labels": labels},
             "spec": {},
             "status": {"allocatable": resources, "capacity": resources,
                 "conditions": [{"type": "Ready", "status": "True"}]}})
@@ -307,12 +329,32 @@ mod tests {
 
     #[test]
     fn a_node_to_try_is_like_the_largest_and_has_what_is_said() {
-        let node = |cpu: &str| json!({"status": {"allocatable": {"cpu": cpu, "memory": "1Gi"}}});
+        let node = |cpu: &str| {
+            let labels = json!({"pool": cpu, "kubernetes.io/hostname": "n"});
+            json!({"metadata": {"labels": labels},
+                "status": {"allocatable": {"cpu": cpu, "memory": "1Gi"}}})
+        };
         let resources = [("nvidia.com/gpu".to_owned(), "8".to_owned())].into();
         let added = added(&[node("500m"), node("4"), node("2")], &WhatIf { nodes: 2, resources });
         assert_eq!(added.len(), 2);
         let has = &added[1]["status"]["allocatable"];
         let expected = json!({"cpu": "4", "memory": "1Gi", "pods": "110", "nvidia.com/gpu": "8"});
         assert_eq!(*has, expected);
+        let labels = json!({"pool": "4", "kubernetes.io/hostname": "what-if-1",
+            "kubernetes.io/os": "linux"});
+        assert_eq!(added[1]["metadata"]["labels"], labels);
+    }
+
+    #[test]
+    fn a_runtime_that_is_planned_is_found_where_it_would_be() {
+        for (kind, name) in [("ClusterTrainingRuntime", ""), ("TrainingRuntime", "team")] {
+            let runtime = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": kind,
+                "metadata": {"name": "r", "namespace": name}});
+            let job = json!({"apiVersion": "trainer.kubeflow.org/v1alpha1", "kind": "TrainJob",
+                "metadata": {"name": "j", "namespace": "team"},
+                "spec": {"runtimeRef": {"name": "r", "kind": kind}}});
+            let path = training::foresight::runtime_path(&job);
+            assert_eq!(path, Some(path_of_runtime(&runtime)), "{kind}");
+        }
     }
 }

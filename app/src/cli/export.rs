@@ -1,7 +1,7 @@
 //! `setpoint export`: a cluster in one file: its state at one revision, and a window of its past.
 //!
 //! The file is lines of JSON. The first says what it is, the last how many lines there are and what
-//! they hash to, so that half a file is no file. Secrets are one sealed line, or left out.
+//! they hash to, so that half a file is no file. Secrets are sealed lines, or left out.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -23,8 +23,13 @@ use super::{Context, small_runtime};
 /// What the first line of every export says.
 pub const FORMAT: &str = "setpoint-export";
 pub const VERSION: u64 = 1;
+/// The lines with Secrets: the first, and the rest.
+const SECRETS: &str = "secrets";
+const MORE_SECRETS: &str = "moreSecrets";
 /// The longest line that is read.
 const LINE_BYTES_MAX: usize = 64 << 20;
+/// Secrets are sealed in pieces of about this size, each a line that can be read.
+const SEALED_BYTES: usize = 16 << 20;
 /// Kinds that say how things are at the moment and are made again by themselves.
 const LEFT_OUT: [&str; 3] = ["events", "leases", "componentstatuses"];
 
@@ -78,9 +83,52 @@ pub async fn write(target: &Target, wanted: Wanted<'_>) -> Result<Printed> {
     let cluster = Cluster::connect(target).await?;
     let timeline = cluster.get(&format!("{GROUP}/timeline")).await.map_err(past::without_past)?;
     let revision = timeline["newest"]["revision"].as_u64().context("the cluster has no past")?;
-    let partial = wanted.file.with_extension("partial");
+    let mut partial = wanted.file.as_os_str().to_owned();
+    partial.push(format!(".partial-{}", std::process::id()));
+    let partial = PathBuf::from(partial);
     let failed = || format!("could not write {}", partial.display());
-    let mut out = Lines::create(&partial).with_context(failed)?;
+    let out = Lines::create(&partial).with_context(failed)?;
+    let written = fill(&cluster, (out, &passphrase), &timeline, (wanted.since, revision)).await;
+    let moved = |counts| {
+        std::fs::rename(&partial, wanted.file)
+            .with_context(|| format!("could not write {}", wanted.file.display()))
+            .map(|()| counts)
+    };
+    let Counts { objects, sealed, changes } = match written.and_then(moved) {
+        Ok(counts) => counts,
+        Err(error) => {
+            // Half an export is of no use to anybody; what went wrong is told.
+            let _ = std::fs::remove_file(&partial);
+            return Err(error);
+        }
+    };
+    let secrets = match passphrase {
+        Some(_) => format!("{sealed} secrets sealed"),
+        None => "secrets left out".to_owned(),
+    };
+    let file = wanted.file.display();
+    let text = format!(
+        "{file}: revision {revision}, {objects} objects, {secrets}, {changes} changes of history"
+    );
+    let value = json!({"file": wanted.file, "revision": revision, "objects": objects,
+        "secrets": sealed, "changes": changes});
+    Ok(Printed::new(value, text))
+}
+
+/// How much was written.
+struct Counts {
+    objects: usize,
+    sealed: usize,
+    changes: usize,
+}
+
+/// Writes all lines.
+async fn fill(
+    cluster: &Cluster,
+    (mut out, passphrase): (Lines, &Option<String>),
+    timeline: &Value,
+    (since, revision): (Option<u64>, u64),
+) -> Result<Counts> {
     out.add(&json!({"format": FORMAT, "version": VERSION, "revision": revision,
         "time": timeline["newest"]["time"], "program": env!("CARGO_PKG_VERSION")}))?;
     let mut objects = 0;
@@ -107,29 +155,36 @@ pub async fn write(target: &Target, wanted: Wanted<'_>) -> Result<Printed> {
         }
     }
     let sealed = secrets.len();
-    if let Some(passphrase) = &passphrase {
-        out.add(
-            &json!({"secrets": sealed::seal(passphrase, json!(secrets).to_string().as_bytes())?}),
-        )?;
+    if let Some(passphrase) = passphrase {
+        for (at, piece) in pieces(secrets, SEALED_BYTES).iter().enumerate() {
+            // A program that knows of one line only refuses a file with more of them.
+            let name = if at == 0 { SECRETS } else { MORE_SECRETS };
+            out.add(&json!({name: sealed::seal(passphrase, piece.as_bytes())?}))?;
+        }
     }
-    let changes = match wanted.since {
-        Some(since) => write_changes(&cluster, &mut out, (since, revision)).await?,
+    let changes = match since {
+        Some(since) => write_changes(cluster, &mut out, (since, revision)).await?,
         None => 0,
     };
-    out.finish().with_context(failed)?;
-    std::fs::rename(&partial, wanted.file)
-        .with_context(|| format!("could not write {}", wanted.file.display()))?;
-    let secrets = match passphrase {
-        Some(_) => format!("{sealed} secrets sealed"),
-        None => "secrets left out".to_owned(),
-    };
-    let file = wanted.file.display();
-    let text = format!(
-        "{file}: revision {revision}, {objects} objects, {secrets}, {changes} changes of history"
-    );
-    let value = json!({"file": wanted.file, "revision": revision, "objects": objects,
-        "secrets": sealed, "changes": changes});
-    Ok(Printed::new(value, text))
+    out.finish().context("could not write the export")?;
+    Ok(Counts { objects, sealed, changes })
+}
+
+/// Lists of objects as text, each about as long as is said, and one at least.
+fn pieces(objects: Vec<Value>, bytes: usize) -> Vec<String> {
+    let mut pieces = Vec::new();
+    let mut piece = String::new();
+    for object in objects {
+        piece.push(if piece.is_empty() { '[' } else { ',' });
+        piece.push_str(&object.to_string());
+        if piece.len() >= bytes {
+            pieces.push(std::mem::take(&mut piece) + "]");
+        }
+    }
+    if !piece.is_empty() || pieces.is_empty() {
+        pieces.push(if piece.is_empty() { "[]".to_owned() } else { piece + "]" });
+    }
+    pieces
 }
 
 /// The kinds that are exported, each in the version that the server prefers.
@@ -176,8 +231,7 @@ struct Lines {
 impl Lines {
     fn create(path: &Path) -> Result<Lines> {
         use std::os::unix::fs::OpenOptionsExt as _;
-        let file =
-            File::options().write(true).create(true).truncate(true).mode(0o600).open(path)?;
+        let file = File::options().write(true).create_new(true).mode(0o600).open(path)?;
         Ok(Lines { out: BufWriter::new(file), hash: digest::Context::new(&SHA256), count: 0 })
     }
 
@@ -202,7 +256,8 @@ impl Lines {
 pub struct Read {
     pub head: Value,
     pub objects: Vec<Value>,
-    pub secrets: Option<Value>,
+    /// Sealed, in pieces.
+    pub secrets: Vec<Value>,
     pub changes: Vec<Value>,
 }
 
@@ -213,7 +268,7 @@ pub fn read(path: &Path) -> Result<Read> {
     let broken =
         || format!("{} is broken: it is not as it was written; export again", path.display());
     let mut read =
-        Read { head: Value::Null, objects: Vec::new(), secrets: None, changes: Vec::new() };
+        Read { head: Value::Null, objects: Vec::new(), secrets: Vec::new(), changes: Vec::new() };
     let mut hash = digest::Context::new(&SHA256);
     let mut input = BufReader::new(file);
     let mut count = 0;
@@ -248,10 +303,11 @@ pub fn read(path: &Path) -> Result<Read> {
             read.objects.push(object.take());
         } else if let Some(change) = value.get_mut("change") {
             read.changes.push(change.take());
-        } else if let Some(secrets) = value.get_mut("secrets") {
-            read.secrets = Some(secrets.take());
         } else {
-            bail!(broken());
+            match [SECRETS, MORE_SECRETS].into_iter().find(|name| value.get(name).is_some()) {
+                Some(name) => read.secrets.push(value[name].take()),
+                None => bail!(broken()),
+            }
         }
         hash.update(&line);
         count += 1;
@@ -328,7 +384,19 @@ pub fn revisions(path: &Path, named: &Named, namespace: &str) -> Result<Value> {
 mod tests {
     use super::*;
 
+    #[test]
+    fn secrets_are_sealed_in_pieces_that_are_lists() {
+        let all: Vec<Value> = (0..5).map(|number| json!({"n": number})).collect();
+        assert_eq!(
+            pieces(all.clone(), 10),
+            [r#"[{"n":0},{"n":1}]"#, r#"[{"n":2},{"n":3}]"#, r#"[{"n":4}]"#]
+        );
+        assert_eq!(pieces(all, 1 << 20).len(), 1);
+        assert_eq!(pieces(Vec::new(), 10), ["[]"]);
+    }
+
     fn write_to(path: &Path, lines: &[Value]) {
+        let _ = std::fs::remove_file(path);
         let mut out = Lines::create(path).unwrap();
         lines.iter().for_each(|line| out.add(line).unwrap());
         out.finish().unwrap();

@@ -138,13 +138,15 @@ impl Import {
         let read = export::read(&self.file)?;
         let windows = export::windows(&read.changes);
         let mut objects = read.objects;
-        if let Some(sealed) = read.secrets
+        if !read.secrets.is_empty()
             && let Some(passphrase) = self.passphrase.read()?
         {
-            let opened = sealed::open(&passphrase, &sealed)?;
-            let secrets: Value =
-                serde_json::from_slice(&opened).context("the sealed secrets are no list")?;
-            objects.extend(items(&secrets).iter().cloned());
+            for sealed in &read.secrets {
+                let opened = sealed::open(&passphrase, sealed)?;
+                let secrets: Value =
+                    serde_json::from_slice(&opened).context("the sealed secrets are no list")?;
+                objects.extend(items(&secrets).iter().cloned());
+            }
         }
         Ok(Brought { objects, windows })
     }

@@ -353,9 +353,10 @@ pub fn moment(text: &str) -> Result<String> {
     Ok(encoded(text))
 }
 
-/// Whether the cluster answers for the past; others do not know the group.
+/// Whether the cluster answers for the past; others do not know the group. Told by discovery: what
+/// is in the group may be refused, also by those who have none.
 pub async fn has_past(cluster: &Cluster) -> Result<bool> {
-    match cluster.get(&format!("{GROUP}/timeline")).await {
+    match cluster.get(GROUP).await {
         Ok(_) => Ok(true),
         Err(error) if code_of(&error) == Some(404) => Ok(false),
         Err(error) => Err(error),

@@ -135,27 +135,66 @@ async fn without_history(
         "" => "default",
         namespace => namespace,
     };
-    let selector = past::encoded(&format!("involvedObject.uid={}", text(&metadata["uid"])));
-    let events = format!("api/v1/namespaces/{namespace}/events?fieldSelector={selector}");
-    if let Ok(events) = cluster.get(&events).await {
-        for event in items(&events["items"]) {
-            let times = [&event["lastTimestamp"], &event["eventTime"]];
-            let time = times.into_iter().map(text).find(|time| !time.is_empty());
-            let from = text(&event["source"]["component"]);
-            let sentence = format!("{}: {}", text(&event["reason"]), text(&event["message"]));
-            steps.push(step(time.unwrap_or_default(), from, sentence));
-        }
-    }
     let family = family_of(cluster, namespace, text(&metadata["uid"])).await;
-    steps
-        .extend(spans.iter().filter(|span| is_about(span, &object, kind, &family)).map(Span::step));
-    steps.sort_by_key(|step| text(&step["time"]).to_owned());
+    if let Ok(events) = cluster.get(&format!("api/v1/namespaces/{namespace}/events")).await {
+        let own = (text(&metadata["uid"]), &reference, 0);
+        let others = family.iter().map(|(own, depth)| (text(&own["metadata"]["uid"]), own, *depth));
+        let known: Vec<(&str, &Value, usize)> = std::iter::once(own).chain(others).collect();
+        steps.extend(items(&events["items"]).iter().filter_map(|event| said(event, &known)));
+    }
+    let members: Vec<Value> = family.into_iter().map(|(own, _)| own).collect();
+    let is_own = |span: &&Span| is_about(span, &object, kind, &members);
+    steps.extend(spans.iter().filter(is_own).map(Span::step));
+    in_order(&mut steps);
     let is_pod = |object: &&Value| object["kind"] == "Pod";
-    let pods: Vec<Value> = family.iter().filter(is_pod).cloned().collect();
+    let pods: Vec<Value> = members.iter().filter(is_pod).cloned().collect();
     let judged = state::judge(&object, &pods);
     let waiting: Vec<Value> = judged.waiting.iter().map(state::Waiting::to_json).collect();
     Ok(json!({"kind": "Trace", "object": reference, "state": judged.state.name(),
         "sentence": judged.sentence, "waitingFor": waiting, "steps": steps, "verdicts": []}))
+}
+
+/// What a component said of one of those who are known, by their uids.
+fn said(event: &Value, known: &[(&str, &Value, usize)]) -> Option<Value> {
+    let uid = text(&event["involvedObject"]["uid"]);
+    let (_, about, depth) = known.iter().find(|(own, ..)| !uid.is_empty() && *own == uid)?;
+    let metadata = match &about["metadata"] {
+        Value::Null => *about,
+        metadata => metadata,
+    };
+    let object = json!({"apiVersion": about["apiVersion"], "kind": about["kind"],
+        "namespace": metadata["namespace"], "name": metadata["name"]});
+    let first = |values: [&Value; 4]| {
+        let texts = values.into_iter().map(text);
+        texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
+    };
+    let time = first([
+        &event["series"]["lastObservedTime"],
+        &event["lastTimestamp"],
+        &event["eventTime"],
+        &event["metadata"]["creationTimestamp"],
+    ]);
+    let none = &Value::Null;
+    let from = first([&event["reportingComponent"], &event["source"]["component"], none, none]);
+    let sentence = format!("{}: {}", text(&event["reason"]), text(&event["message"]).trim());
+    Some(json!({"time": time, "revision": null, "milliseconds": 0, "depth": depth, "actor": from,
+        "object": object, "sentence": sentence}))
+}
+
+/// Puts steps in order, each with how long after the one before it was.
+fn in_order(steps: &mut [Value]) {
+    let micros = |step: &Value| {
+        let parsed = apiserver::timestamp::parse_micro(text(&step["time"]));
+        parsed.map(|(seconds, micros)| seconds * 1_000_000 + i64::from(micros))
+    };
+    steps.sort_by_key(|step| (micros(step), text(&step["time"]).to_owned()));
+    let mut before = None;
+    for step in steps {
+        let now = micros(step);
+        let since = before.zip(now).map_or(0, |(before, now): (i64, i64)| (now - before).max(0));
+        step["milliseconds"] = json!(since / 1_000);
+        before = now.or(before);
+    }
 }
 
 /// Whether a look was at the object, or at something that is its own.
@@ -171,8 +210,9 @@ fn is_about(span: &Span, object: &Value, kind: &Kind, family: &[Value]) -> bool 
     is(object, &kind.kind) || family.iter().any(|own| is(own, text(&own["kind"])))
 }
 
-/// What an object owns, through any owner in between; nothing that may not be read.
-async fn family_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<Value> {
+/// What an object owns, through any owner in between, and how far below it; nothing that may not be
+/// read.
+async fn family_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<(Value, usize)> {
     let lists = [
         ("DynamoComponentDeployment", "apis/nvidia.com/v1beta1", "dynamocomponentdeployments"),
         ("JobSet", "apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
@@ -183,23 +223,65 @@ async fn family_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<Value> 
         ("StatefulSet", "apis/apps/v1", "statefulsets"),
         ("Pod", "api/v1", "pods"),
     ];
-    let mut owners = vec![uid.to_owned()];
+    let mut owners = vec![(uid.to_owned(), 0)];
     let mut family = Vec::new();
     for (kind, root, plural) in lists {
         let list = format!("{root}/namespaces/{namespace}/{plural}");
         let Ok(found) = cluster.get(&list).await else { continue };
         for object in items(&found["items"]) {
             let references = items(&object["metadata"]["ownerReferences"]);
-            let is_owned = |one: &Value| owners.iter().any(|owner| one["uid"] == owner.as_str());
-            if !references.iter().any(is_owned) {
+            let is_owner =
+                |owner: &&(String, usize)| references.iter().any(|one| one["uid"] == owner.0);
+            let Some(depth) = owners.iter().find(is_owner).map(|(_, depth)| depth + 1) else {
                 continue;
-            }
-            owners.push(text(&object["metadata"]["uid"]).to_owned());
+            };
+            owners.push((text(&object["metadata"]["uid"]).to_owned(), depth));
             let mut own = object.clone();
             own["apiVersion"] = found["apiVersion"].clone();
             own["kind"] = json!(kind);
-            family.push(own);
+            family.push((own, depth));
         }
     }
     family
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cluster_of_others_tells_of_the_whole_family_and_of_the_time_between() {
+        let reference = json!({"apiVersion": "batch/v1", "kind": "Job", "name": "j"});
+        let pod = json!({"apiVersion": "v1", "kind": "Pod",
+            "metadata": {"name": "j-1", "namespace": "a", "uid": "p"}});
+        let known = [("j", &reference, 0), ("p", &pod, 1)];
+        let event = |uid: &str, time: &str, reason: &str| {
+            json!({"involvedObject": {"uid": uid}, "lastTimestamp": time, "reason": reason,
+                "message": "m", "source": {"component": "kubelet"}})
+        };
+        let events = [
+            event("p", "2026-01-02T03:04:07Z", "Started"),
+            event("j", "2026-01-02T03:04:05Z", "SuccessfulCreate"),
+            event("x", "2026-01-02T03:04:05Z", "Other"),
+            event("p", "2026-01-02T03:04:05.250000Z", "Scheduled"),
+        ];
+        let mut steps: Vec<Value> = events.iter().filter_map(|event| said(event, &known)).collect();
+        in_order(&mut steps);
+        let told: Vec<String> = steps
+            .iter()
+            .map(|step| {
+                let name = text(&step["object"]["name"]);
+                format!(
+                    "+{} {} {name} {}",
+                    step["milliseconds"],
+                    step["depth"],
+                    text(&step["sentence"])
+                )
+            })
+            .collect();
+        assert_eq!(
+            told,
+            ["+0 0 j SuccessfulCreate: m", "+250 1 j-1 Scheduled: m", "+1750 1 j-1 Started: m"]
+        );
+    }
 }

@@ -211,6 +211,10 @@ fn a_plan_knows_what_operators_make_and_that_gangs_go_together() {
     let early = cluster.run(&["plan", "-f", "job.yaml"]);
     assert_eq!(early.code, Some(1), "{early:?}");
     assert!(early.stdout.contains("together"), "the runtime is missing: {early:?}");
+    // What is planned together is seen together.
+    cluster.sandbox.write("both.yaml", &format!("{JOB}\n---\n{GANG}"));
+    let both = cluster.run(&["plan", "-f", "both.yaml"]);
+    assert!(both.stdout.contains("fake-0: Insufficient cpu"), "{both:?}");
     cluster.well(&["apply", "-f", "runtime.yaml"]);
     // Four processors hold two of them, so none of three has a place.
     let none = cluster.run(&["plan", "-f", "job.yaml"]);
@@ -256,6 +260,51 @@ fn a_plan_says_where_pods_would_go() {
     assert_eq!(cluster.started.stop().0, Some(0));
 }
 
+/// A pod of a namespace and a claim that are not there, in no order.
+const TEAM: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: p, namespace: team}
+spec:
+  containers: [{name: main, image: x, resources: {limits: {cpu: '1'}}}]
+  volumes: [{name: v, persistentVolumeClaim: {claimName: c}}]
+---
+apiVersion: v1
+kind: PersistentVolumeClaim
+metadata: {name: c, namespace: team}
+spec: {accessModes: [ReadWriteOnce], storageClassName: later, resources: {requests: {storage: 1Gi}}}
+---
+apiVersion: v1
+kind: Namespace
+metadata: {name: team}
+";
+
+const LATER: &str = "
+apiVersion: storage.k8s.io/v1
+kind: StorageClass
+metadata: {name: later}
+provisioner: example.com/none
+volumeBindingMode: WaitForFirstConsumer
+";
+
+#[test]
+fn a_plan_knows_the_namespaces_and_claims_that_it_makes() {
+    let cluster = Cluster::start();
+    cluster.sandbox.write("later.yaml", LATER);
+    cluster.well(&["apply", "-f", "later.yaml"]);
+    cluster.sandbox.write("team.yaml", TEAM);
+    let plan = cluster.well(&["plan", "-f", "team.yaml"]);
+    for told in [
+        "create    Pod p",
+        "create    Namespace team",
+        "admission was not asked",
+        "pod p -> fake-0",
+    ] {
+        assert!(plan.contains(told), "{told}: {plan}");
+    }
+    assert_eq!(cluster.started.stop().0, Some(0));
+}
+
 #[test]
 fn a_cluster_is_taken_along_in_one_file() {
     let mut cluster = Cluster::start();
@@ -265,8 +314,14 @@ fn a_cluster_is_taken_along_in_one_file() {
     cluster.rollout();
     cluster.kubectl(&["scale", "deployment/web", "--replicas=3"]);
     cluster.rollout();
+    cluster.sandbox.write("all.partial", "somebody's own");
     let told = cluster.well(&["export", "all.setpoint"]);
     assert!(told.contains("secrets sealed"), "{told}");
+    let own = fs::read_to_string(cluster.sandbox.work().join("all.partial")).expect("the file");
+    assert_eq!(own, "somebody's own");
+    let names = fs::read_dir(cluster.sandbox.work()).expect("a directory").flatten();
+    let mut names = names.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    assert!(names.all(|name| !name.contains(".partial-")), "nothing is left of the writing");
     let file = cluster.sandbox.work().join("all.setpoint");
     let bytes = fs::read(&file).expect("the export");
     for secret in ["hunter2-x9Qz", "aHVudGVyMi14OVF6"] {

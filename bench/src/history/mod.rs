@@ -2,7 +2,7 @@
 
 mod keeping;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use anyhow::{Context as _, ensure};
@@ -14,7 +14,8 @@ use clap::Args;
 use http::Request;
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use store::{Environment, Retention, System, backends};
+use store::backends::embedded;
+use store::{Environment, Retention, Store, System, backends};
 use tokio::sync::watch;
 
 use crate::statistics::{Samples, now, time};
@@ -40,11 +41,15 @@ pub struct Options {
     directory: PathBuf,
 }
 
-/// A server over a store in memory, gone with its keys.
+/// A server, gone with its keys and what it stored.
 struct Api {
     server: Arc<Server>,
     directory: PathBuf,
     _stop: watch::Sender<bool>,
+}
+
+fn new_name() -> String {
+    format!("setpoint-bench-{:016x}", System.random())
 }
 
 impl Drop for Api {
@@ -54,10 +59,22 @@ impl Drop for Api {
 }
 
 impl Api {
+    /// Over a store in memory.
     async fn start() -> anyhow::Result<Api> {
-        let name = format!("setpoint-bench-{:016x}", System.random());
-        let directory = std::env::temp_dir().join(name);
         let store = backends::memory::open(Retention::default(), Arc::new(System));
+        Api::over(store, std::env::temp_dir().join(new_name())).await
+    }
+
+    /// Over a store whose past is on the disk alone.
+    async fn on_disk(place: &Path) -> anyhow::Result<Api> {
+        let directory = place.join(new_name());
+        let settings = embedded::Settings { directory: directory.join("store") };
+        let retention = Retention { recent_bytes_max: 0, ..Retention::default() };
+        let store = embedded::open(&settings, retention, Arc::new(System)).await?;
+        Api::over(store, directory).await
+    }
+
+    async fn over(store: Arc<dyn Store>, directory: PathBuf) -> anyhow::Result<Api> {
         let (stop_sender, stop) = watch::channel(false);
         let listen = "127.0.0.1:6443".parse()?;
         let host = "localhost".to_owned();
@@ -101,7 +118,9 @@ impl Api {
 
 pub async fn run(options: Options) -> anyhow::Result<()> {
     keeping::run(&options.directory, options.writes).await?;
-    lists(options.objects).await?;
+    lists("memory", Api::start().await?, options.objects).await?;
+    let on_disk = Api::on_disk(&options.directory).await?;
+    lists("disk, nothing of the past in memory", on_disk, options.objects).await?;
     traces(options.pods).await
 }
 
@@ -114,8 +133,7 @@ fn pod(name: &str) -> Value {
 }
 
 /// A list as it was against a list as it is.
-async fn lists(objects: usize) -> anyhow::Result<()> {
-    let api = Api::start().await?;
+async fn lists(store: &str, api: Api, objects: usize) -> anyhow::Result<()> {
     for number in 0..objects {
         api.ask(&format!("POST {PODS}"), &pod(&format!("p{number:06}"))).await?;
     }
@@ -130,7 +148,7 @@ async fn lists(objects: usize) -> anyhow::Result<()> {
     let (one, _) = api.measure(&format!("GET {ROOT}/at/{at}{PODS}/p000000")).await?;
     let (named, _) = api.measure(&format!("GET {ROOT}/revisions{PODS}/p000000")).await?;
     println!(
-        "list of {objects} pods ({} KiB), {} of them changed since",
+        "list of {objects} pods ({} KiB), {} of them changed since; store: {store}",
         length >> 10,
         objects / 2
     );

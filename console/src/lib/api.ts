@@ -89,6 +89,16 @@ export function then(path: string, at = route.at): string {
   return at ? `${HISTORY}/at/${encodeURIComponent(at)}${path}` : path;
 }
 
+/** A question about the past of an object; of the moment that the page shows, not of what came after. */
+export function question(
+  what: 'events' | 'revisions' | 'why',
+  path: string,
+  options: Record<string, string> = {},
+): string {
+  const query = new URLSearchParams(route.at ? { ...options, at: route.at } : options).toString();
+  return `${HISTORY}/${what}${path}${query ? `?${query}` : ''}`;
+}
+
 export async function open(path: string, asked: Asked = {}): Promise<Response> {
   const method = asked.method ?? 'GET';
   const isRead = method === 'GET' && !asked.isLive && !asked.isSignIn;
@@ -149,6 +159,9 @@ export interface Watched {
   begun?: () => void;
 }
 
+/** The server sends a bookmark every minute: who hears nothing for longer is not connected. */
+const SILENCE_MILLISECONDS = 75_000;
+
 /** The events of a watch, until it ends. */
 export async function* watch<T>(
   path: string,
@@ -158,14 +171,29 @@ export async function* watch<T>(
   const mark = path.includes('?') ? '&' : '?';
   const query = `watch=true&allowWatchBookmarks=true&resourceVersion=${revision}`;
   const accept = isTable ? TABLE : undefined;
-  const response = await open(`${path}${mark}${query}`, { accept, signal, isLive: true });
-  begun?.();
-  for await (const line of lines(response, signal)) {
-    const event = JSON.parse(line) as Event<T & { code?: number; message?: string }>;
-    if (event.type === 'ERROR') {
-      throw new Failure(event.object.code ?? 500, event.object.message ?? 'the watch ended');
+  const ending = new AbortController();
+  const end = () => ending.abort();
+  signal?.addEventListener('abort', end, { once: true });
+  let timer = setTimeout(end, SILENCE_MILLISECONDS);
+  try {
+    const asked = { accept, signal: ending.signal, isLive: true };
+    const response = await open(`${path}${mark}${query}`, asked);
+    begun?.();
+    for await (const line of lines(response, ending.signal)) {
+      clearTimeout(timer);
+      timer = setTimeout(end, SILENCE_MILLISECONDS);
+      const event = JSON.parse(line) as Event<T & { code?: number; message?: string }>;
+      if (event.type === 'ERROR') {
+        throw new Failure(event.object.code ?? 500, event.object.message ?? 'the watch ended');
+      }
+      yield event;
     }
-    yield event;
+  } catch (error) {
+    if (!ending.signal.aborted || signal?.aborted) throw error;
+    throw new Failure(0, 'The server fell silent.');
+  } finally {
+    clearTimeout(timer);
+    signal?.removeEventListener('abort', end);
   }
 }
 

@@ -26,9 +26,14 @@ class Kinds {
     const [core, groups] = await Promise.all([ask('/api'), ask('/apis')]);
     const all: Kind[] = [];
     for (const group of [...(core.items ?? []), ...(groups.items ?? [])]) {
-      const version = group.versions?.[0];
-      for (const one of version?.resources ?? []) {
-        all.push(read(group.metadata?.name ?? '', version.version, one));
+      // A group may serve some kinds in one version and others in the next: the first that has one.
+      const known = new Set<string>();
+      for (const version of group.versions ?? []) {
+        for (const one of version.resources ?? []) {
+          if (known.has(one.resource)) continue;
+          known.add(one.resource);
+          all.push(read(group.metadata?.name ?? '', version.version, one));
+        }
       }
     }
     this.all = all.filter((kind) => kind.verbs.includes('list'));

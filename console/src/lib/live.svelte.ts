@@ -11,7 +11,7 @@ const GATHER_MILLISECONDS = 80;
 const RETRY_MILLISECONDS = 1_000;
 const RETRY_MILLISECONDS_MAX = 15_000;
 
-function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
+export function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
   return new Promise((resolve) => {
     const timer = setTimeout(resolve, milliseconds);
     signal.addEventListener('abort', () => (clearTimeout(timer), resolve()), { once: true });
@@ -21,11 +21,11 @@ function pause(milliseconds: number, signal: AbortSignal): Promise<void> {
 /** Codes of a server that is there, whatever it says. */
 const isAnswer = (code: number) => code >= 400 && code < 500;
 
-type State = 'loading' | 'live' | 'past' | 'waiting' | 'failed';
+export type ListState = 'loading' | 'live' | 'past' | 'waiting' | 'failed';
 
 /** What every list that is followed shares: reading again, and waiting longer each time. */
 abstract class Followed {
-  state = $state<State>('loading');
+  state = $state<ListState>('loading');
   problem = $state('');
   code = $state(0);
   private ending = new AbortController();
@@ -98,9 +98,11 @@ export class Objects extends Followed {
   items = $state.raw<KubeObject[]>([]);
   private known = new Map<string, KubeObject>();
 
+  /** Where an order is given those that it puts first are kept; otherwise the first by name. */
   constructor(
     path: string,
     private readonly limit = 0,
+    private readonly order?: (one: KubeObject, other: KubeObject) => number,
   ) {
     super(path);
   }
@@ -108,11 +110,18 @@ export class Objects extends Followed {
   protected async read(signal: AbortSignal): Promise<string> {
     const mark = this.path.includes('?') ? '&' : '?';
     const path = this.limit ? `${this.path}${mark}limit=${this.limit}` : this.path;
-    const list = await request(path, { signal });
     this.known = new Map();
-    for (const item of list.items ?? []) this.put(item);
-    this.show();
-    return list.metadata?.resourceVersion ?? '';
+    let revision = '';
+    let more = '';
+    do {
+      const next = more ? `&continue=${encodeURIComponent(more)}` : '';
+      const list = await request(path + next, { signal });
+      for (const item of list.items ?? []) this.put(item);
+      revision = list.metadata?.resourceVersion ?? '';
+      more = this.order ? (list.metadata?.continue ?? '') : '';
+      this.show();
+    } while (more && !signal.aborted);
+    return revision;
   }
 
   private put(item: KubeObject) {
@@ -132,6 +141,10 @@ export class Objects extends Followed {
   }
 
   protected show() {
+    if (this.order && this.known.size > this.limit) {
+      const kept = [...this.known.values()].sort(this.order).slice(0, this.limit);
+      this.known = new Map(kept.map((item) => [key(item), item]));
+    }
     this.items = [...this.known.values()];
   }
 }

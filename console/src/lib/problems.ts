@@ -125,6 +125,69 @@ export function nodeProblem(node: KubeObject): Problem | undefined {
   };
 }
 
+/** What is stuck for this long is a problem. */
+const STUCK_SECONDS = 60;
+
+/** A Job that is somebody's own; those of sets are told of by whoever made them. */
+export function batchJobProblem(job: KubeObject): Problem | undefined {
+  const isMade = job.metadata.ownerReferences?.some((owner) => owner.kind !== 'CronJob');
+  if (isMade || !isTrue(job, 'Failed')) return undefined;
+  const failed = conditions(job).find((one) => one.type === 'Failed');
+  const { name, uid } = job.metadata;
+  return {
+    id: uid,
+    tone: 'bad',
+    title: `Job ${name} failed`,
+    detail: failed?.message ?? 'It failed.',
+    hint: hintFor('failed'),
+    command: `kubectl logs job/${name}${place(job)}`,
+    object: job,
+    time: latest(job),
+  };
+}
+
+export function deploymentProblem(set: KubeObject): Problem | undefined {
+  const isBad = (type: string, status: string) =>
+    conditions(set).find((one) => one.type === type && one.status === status);
+  const said = isBad('ReplicaFailure', 'True') ?? isBad('Progressing', 'False');
+  if (!said) return undefined;
+  const { name, uid } = set.metadata;
+  return {
+    id: uid,
+    tone: 'bad',
+    title: `Deployment ${name} does not get on`,
+    detail: said.message ?? said.reason ?? 'Its pods do not become ready.',
+    hint: 'Its newest pods say why: one of them is not made, not placed or not ready.',
+    command: `setpoint why deployment/${name}${place(set)}`,
+    object: set,
+    time: latest(set),
+  };
+}
+
+/** `waiting` are the classes whose claims are bound when a pod needs them: that is no problem. */
+export function claimProblem(
+  claim: KubeObject,
+  waiting: Set<string>,
+  now: number,
+): Problem | undefined {
+  const { name, uid, creationTimestamp } = claim.metadata;
+  const phase = claim.status?.phase ?? 'Pending';
+  const isOld = now - Date.parse(creationTimestamp) > STUCK_SECONDS * 1_000;
+  const isStuck = phase === 'Pending' && isOld && !waiting.has(claim.spec?.storageClassName);
+  if (phase !== 'Lost' && !isStuck) return undefined;
+  const of = claim.spec?.storageClassName;
+  return {
+    id: uid,
+    tone: phase === 'Lost' ? 'bad' : 'warn',
+    title: `Claim ${name}: ${phase}`,
+    detail: of ? `No volume of the class ${of} is bound to it.` : 'No volume is bound to it.',
+    hint: 'Its events say what the class waits for, or that nobody makes volumes of it.',
+    command: `setpoint events pvc/${name}${place(claim)}`,
+    object: claim,
+    time: creationTimestamp,
+  };
+}
+
 export function jobProblem(job: KubeObject): Problem | undefined {
   if (!isTrue(job, 'Failed')) return undefined;
   const failed = conditions(job).find((one) => one.type === 'Failed');

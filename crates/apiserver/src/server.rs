@@ -21,6 +21,7 @@ use crate::authenticate::authenticate;
 use crate::beside::{self, Beside};
 use crate::connected::Connected;
 use crate::console::{self, sessions::Sessions};
+use crate::endpoints::reach::Reach;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::extension;
 use crate::finish::{Wishes, finish};
@@ -93,6 +94,8 @@ pub struct Server {
     pub offers: Arc<Offers>,
     /// When revisions were made, as far as somebody asked.
     pub moments: Moments,
+    /// How far back ordinary reads go.
+    pub reach: Reach,
     /// True from when the server is to stop.
     pub stop: watch::Receiver<bool>,
 }

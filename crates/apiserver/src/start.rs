@@ -164,6 +164,7 @@ pub async fn start_with(
     let server = Arc::new(Server {
         offers: Arc::default(),
         moments: Default::default(),
+        reach: Default::default(),
         store,
         registry: Served::new(registry),
         definitions: Default::default(),

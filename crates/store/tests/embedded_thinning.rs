@@ -168,3 +168,32 @@ async fn a_disk_that_fails_while_thinning_costs_nothing_but_space() {
         put(&*inline.store, "status", b's', 60).await;
     }
 }
+
+/// Three segments, the last of them begun: more than may be kept, all of it young.
+#[tokio::test]
+async fn young_churn_goes_before_anything_else_does_for_its_size() {
+    let name = format!("setpoint-thinning-{:016x}", System.random());
+    let scratch = Scratch(std::env::temp_dir().join(name));
+    let interval = Duration::from_secs(3_600);
+    let thinning = Some(Thinning { after: interval, interval, is_churn });
+    let store = open(&scratch.0, Retention { bytes_max: 20 << 20, thinning, ..retention() }).await;
+    let mut wanted = Vec::new();
+    for round in 0..35_u64 {
+        let first = b'a' + u8::try_from(round % 20).unwrap();
+        wanted.push((put(&*store, "spec", first, round).await, "spec".to_owned(), first));
+        for number in 0..30 {
+            put(&*store, "status", b's', round * 30 + number).await;
+        }
+    }
+    let thinned = async {
+        while all_changes(&*store).await.len() > 35 * 31 * 2 / 3 {
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(60), thinned).await.expect("nothing was thinned out");
+    assert_eq!(store.compacted(), Revision::ZERO);
+    let after = all_changes(&*store).await;
+    let kept: Vec<_> = after.into_iter().filter(|(_, key, _)| key == "spec").collect();
+    assert_eq!(kept, wanted);
+    store.close().await;
+}

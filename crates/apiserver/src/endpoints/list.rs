@@ -11,6 +11,7 @@ use serde_json::{Value, json};
 use store::{Entry, Key, Page, PageRequest, Revision, Store};
 
 use super::Request;
+use super::reach::{self, Refused};
 use super::selection::Selection;
 use crate::answer::{Answer, JSON};
 use crate::conversion;
@@ -70,7 +71,16 @@ pub async fn find(
         Some(token) => (token.revision, Some(token.key(resource)?)),
         None => (revision_for(server, freshness).await?, None),
     };
-    at = request.options.past.map(|past| past.revision).or(at);
+    let named = match (&token, freshness) {
+        (Some(_), _) | (None, Freshness::Exact(_)) => at,
+        _ => None,
+    };
+    match (options.past, named) {
+        // Who may read the past, and how much of it, is decided where it is asked for.
+        (Some(past), _) => at = Some(past.revision),
+        (None, Some(named)) => check(server, request, named, token.as_ref()).await?,
+        (None, None) => {}
+    }
     let limit = match freshness {
         // What is at hand is cheap to send whole.
         Freshness::Any => usize::MAX,
@@ -159,6 +169,26 @@ async fn wait_for(store: &dyn Store, wanted: u64) -> Result<(), Error> {
         _ if store.revision().0 >= wanted => Ok(()),
         _ => Err(Error::too_large_resource_version(wanted, store.revision().0)),
     }
+}
+
+async fn check(
+    server: &Server,
+    request: &Request,
+    at: Revision,
+    token: Option<&Token>,
+) -> Result<(), Error> {
+    match reach::check(server, request, "list", at).await {
+        Ok(()) => Ok(()),
+        Err(Refused::Failed(error)) => Err(error),
+        Err(Refused::TooOld { requested, oldest }) => {
+            Err(failure(store::Error::Compacted { requested, oldest }, token))
+        }
+    }
+}
+
+/// The revision that a token goes on at.
+pub fn revision_of_token(text: &str) -> Result<Option<Revision>, Error> {
+    Ok(Token::parse(text)?.and_then(|token| token.revision))
 }
 
 fn failure(error: store::Error, token: Option<&Token>) -> Error {

@@ -9,6 +9,7 @@ pub mod discovery;
 pub mod get;
 pub mod list;
 pub mod patch;
+pub mod reach;
 pub mod representations;
 pub mod reviews;
 pub mod saved;

@@ -16,6 +16,7 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use super::Request;
 use super::list::revision_for;
+use super::reach::{self, Refused};
 use super::representations::{EventEncoder, write_event_head};
 use super::selection::Selection;
 use crate::answer::Answer;
@@ -177,7 +178,11 @@ impl Watcher {
     ) -> Result<(), Error> {
         let range = self.selection.range(&request.resource, &request.target.namespace);
         let after = match start {
-            Start::After(revision) => Revision(revision),
+            Start::After(revision) => {
+                let after = Revision(revision);
+                check(server, request, after).await?;
+                after
+            }
             Start::Now => server.store.revision(),
             Start::Initial { freshness } => {
                 let at = revision_for(server, freshness).await?;
@@ -402,6 +407,16 @@ async fn ended(ended: &mut Option<watch::Receiver<bool>>) {
     match ended {
         Some(ended) => stopped(ended).await,
         None => std::future::pending().await,
+    }
+}
+
+async fn check(server: &Server, request: &Request, after: Revision) -> Result<(), Error> {
+    match reach::check(server, request, "watch", after).await {
+        Ok(()) => Ok(()),
+        Err(Refused::Failed(error)) => Err(error),
+        Err(Refused::TooOld { requested, oldest }) => {
+            Err(expired(store::Error::Compacted { requested, oldest }, after))
+        }
     }
 }
 

@@ -5,8 +5,9 @@ use std::sync::Arc;
 use http::request::Parts;
 use store::Revision;
 
+use super::Asked;
+use super::moment::{self, Moment};
 use super::place::Place;
-use super::{Asked, moment};
 use crate::answer::Answer;
 use crate::request::options::{Options, Past};
 use crate::server::Server;
@@ -31,15 +32,14 @@ pub async fn answer(
     }
     let verb = if place.target.name.is_empty() { "list" } else { "get" };
     server.authorize(&asked.user, verb, &place.target, &options).await?;
+    // Pages of a list are of one revision, also when the moment is told from now.
+    let moment = match endpoints::list::revision_of_token(&options.go_on)? {
+        Some(revision) => Moment::At(revision),
+        None => moment,
+    };
     let revision = moment::resolve(server, moment).await?;
-    if revision < place.since(server, &asked.user, verb).await? {
-        let namespace = &place.target.namespace;
-        let text = format!(
-            "the namespace {namespace:?} was made after revision {revision}; what was in another \
-             of its name is for those who may read all namespaces"
-        );
-        return Err(Error::forbidden(place.resource.about(), &place.target.name, &text));
-    }
+    let since = place.since(server, &asked.user, verb).await?;
+    place.refuse_before(since, revision)?;
     let seconds = match moment::time_of(server, revision).await? {
         // The newest state is as old as it is now.
         Some(_) if revision == server.store.revision() => server.now(),

@@ -7,12 +7,13 @@ use store::Key;
 use crate::object;
 use crate::persist::Stored;
 
-/// Who is alive is written every few seconds.
-const LEASES: &str = "leases/";
+/// Who is alive is written every few seconds, and what is said again is counted in its event.
+const COUNTED: [&str; 2] = ["leases/", "events/"];
 
-/// Whether a change is of the status alone, or only says that somebody is alive.
+/// Whether a change is of the status alone, or only says that somebody is alive or says something
+/// again.
 pub fn is_churn(key: &Key, before: &Bytes, after: &Bytes) -> bool {
-    if key.as_str().starts_with(LEASES) {
+    if COUNTED.iter().any(|prefix| key.as_str().starts_with(prefix)) {
         return true;
     }
     match (without_status(before), without_status(after)) {
@@ -52,6 +53,9 @@ mod tests {
         assert!(!is_churn(&key, &map("1"), &map("1")), "an object without a status");
         let sealed = Bytes::from_static(b"\0setpoint-sealed-1\0x");
         assert!(!is_churn(&Key::new("secrets/a/b").unwrap(), &sealed, &sealed));
-        assert!(is_churn(&Key::new("leases/a/b").unwrap(), &map("1"), &map("2")));
+        for key in ["leases/a/b", "events/a/b"] {
+            assert!(is_churn(&Key::new(key).unwrap(), &map("1"), &map("2")), "{key}");
+        }
+        assert!(!is_churn(&Key::new("events.x/a/b").unwrap(), &map("1"), &map("2")));
     }
 }

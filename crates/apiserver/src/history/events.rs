@@ -22,6 +22,7 @@ const DEFAULT_NAMESPACE: &str = "default";
 pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<Answer, Error> {
     let place = Place::one(server, rest)?;
     place.authorize(server, &asked.user, "get")?;
+    place.authorize_question(server, asked, ("get", "events"))?;
     let namespace = namespace_of(&place);
     let attributes =
         Attributes { verb: "list", resource: "events", namespace, ..Default::default() };
@@ -29,7 +30,11 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
     let since = place.since(server, &asked.user, "get").await?;
     let range = KeyRange::prefix(&format!("events/{namespace}/"));
     let mut all: BTreeMap<Key, Arc<Entry>> = BTreeMap::new();
-    let (oldest, newest) = moment::window(&*server.store);
+    let (oldest, _) = moment::window(&*server.store);
+    let newest = asked.until(server).await?;
+    if asked.is_of_the_past() {
+        place.refuse_before(since, newest)?;
+    }
     let begin = oldest.max(since);
     // What is older than the window and still there was never changed in it.
     let page = server.store.list(&range, PageRequest::all(), Some(begin.min(newest))).await;

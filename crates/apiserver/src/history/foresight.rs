@@ -37,6 +37,8 @@ pub struct Wanted {
     pub replaced: Vec<String>,
     /// PodGroups that would be there with them.
     pub groups: Vec<Value>,
+    /// PersistentVolumeClaims that would be there with them.
+    pub claims: Vec<Value>,
     pub what_if: WhatIf,
 }
 
@@ -55,8 +57,9 @@ pub trait Foresee: Send + Sync {
     fn refusals(&self, namespace: &str, name: &str) -> Vec<Refusal>;
 
     /// The objects that operators would make of one, those that pods are made of at the end;
-    /// nothing where no operator has to do with it. An error is a text for people.
-    async fn made_of(&self, object: &Value) -> Result<Option<Vec<Value>>, String>;
+    /// nothing where no operator has to do with it. `read` are objects that would be there for
+    /// operators to read. An error is a text for people.
+    async fn made_of(&self, object: &Value, read: &[Value]) -> Result<Option<Vec<Value>>, String>;
 
     /// Where pods would go; one answer for each. Pods of a group go together or not at all. An
     /// error is a text for people.

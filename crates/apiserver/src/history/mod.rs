@@ -3,7 +3,7 @@
 //! ```text
 //! GET  timeline                       from when to when there is a past
 //! GET  at/{moment}/{path of a GET}    what that GET answered then
-//! GET  revisions/{path of an object}  every change: when, who, what
+//! GET  revisions/{path of an object}  every change: when, who, what; `only=wanted` leaves out status
 //! GET  why/{path of an object}        what led to it, and what it waits for
 //! GET  events/{path of an object}     its events, also those that have ended
 //! GET  changes?after=REVISION         all changes after a revision, for exports
@@ -11,6 +11,8 @@
 //! POST undo/{path of an object}       an earlier specification, written again
 //! POST plan                           what a set of objects would do
 //! ```
+//!
+//! The three about an object take `at={moment}`: what they would have answered then.
 //!
 //! Whoever asks needs the rights to what lies behind the path as well. Values of Secrets are in no
 //! answer.
@@ -81,6 +83,18 @@ pub struct Asked {
 impl Asked {
     fn option(&self, name: &str) -> Option<&str> {
         self.query.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
+    }
+
+    /// Up to where a question looks: the moment that it names, or the newest revision.
+    async fn until(&self, server: &Server) -> Result<Revision, Error> {
+        match self.option("at").filter(|text| !text.is_empty()) {
+            Some(text) => moment::resolve(server, moment::parse(text)?).await,
+            None => Ok(server.store.revision()),
+        }
+    }
+
+    fn is_of_the_past(&self) -> bool {
+        self.option("at").is_some_and(|text| !text.is_empty())
     }
 
     fn number(&self, name: &str) -> Result<Option<u64>, Error> {

@@ -11,8 +11,6 @@ use crate::timestamp;
 
 /// Times of revisions that are remembered: finding one among old files costs a walk.
 const KNOWN_MAX: usize = 4_096;
-/// How far apart the revisions of neighbouring commits are looked for.
-const GAP_MAX: u64 = 1 << 12;
 /// How far the clock of a client may be ahead.
 const AHEAD_MICROS: i64 = 60_000_000;
 
@@ -150,8 +148,9 @@ pub async fn time_of(server: &Server, revision: Revision) -> Result<Option<Times
         return Ok(Some(time));
     }
     let newest = server.store.revision();
-    let (mut after, mut step) = (revision.before(), 1);
-    while after < newest && step <= GAP_MAX {
+    // Where history was thinned out the next revision may be any number away.
+    let (mut after, mut step) = (revision.before(), 1_u64);
+    while after < newest {
         let to = Revision(after.0.saturating_add(step)).min(newest);
         let changes = server.store.changes(&KeyRange::all(), after, to).await;
         let changes = changes.map_err(store_failure)?;
@@ -160,7 +159,7 @@ pub async fn time_of(server: &Server, revision: Revision) -> Result<Option<Times
             return Ok(Some(batch.provenance.time));
         }
         after = changes.through;
-        step *= 8;
+        step = step.saturating_mul(8);
     }
     Ok(None)
 }

@@ -62,6 +62,12 @@ impl Place {
         self.resource.key(&self.target.namespace, &self.target.name)
     }
 
+    /// All objects of the resource in the namespace.
+    pub fn nameless(&self) -> Place {
+        let target = Target { name: String::new(), ..self.target.clone() };
+        Place { resource: self.resource.clone(), target }
+    }
+
     /// Whether somebody may do something to what it is about.
     pub fn authorize(&self, server: &Server, user: &User, verb: &str) -> Result<(), Error> {
         server.decide(user, &self.attributes(verb))
@@ -112,6 +118,19 @@ impl Place {
         let key = key.map_err(|error| Error::bad_request(error.to_string()))?;
         let entry = server.store.get(&key, None).await.map_err(store_failure)?;
         Ok(entry.map_or(server.store.revision().next(), |entry| entry.created))
+    }
+
+    /// Refuses a revision that is older than what somebody may know of.
+    pub fn refuse_before(&self, since: Revision, revision: Revision) -> Result<(), Error> {
+        if revision >= since {
+            return Ok(());
+        }
+        let namespace = &self.target.namespace;
+        let text = format!(
+            "the namespace {namespace:?} was made after revision {revision}; what was in another \
+             of its name is for those who may read all namespaces"
+        );
+        Err(Error::forbidden(self.resource.about(), &self.target.name, &text))
     }
 }
 

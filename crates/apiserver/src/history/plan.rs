@@ -1,5 +1,6 @@
 //! `plan`: what a set of objects would change, and where its pods would go. Nothing is written.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use http::request::Parts;
@@ -29,6 +30,10 @@ const NODES_MAX: usize = 1_000;
 /// Whose apply is tried.
 const MANAGER: &str = "setpoint";
 const DEFAULT_NAMESPACE: &str = "default";
+/// Whose runtimes jobs are made with.
+const RUNTIMES: &str = "trainer.kubeflow.org/";
+/// Said of what could not be tried.
+const EARLY: &str = "what it needs would be made with it, so admission was not asked";
 /// What may stand between an object and its pods, from above.
 const OWNERS: [&str; 8] = [
     "dynamocomponentdeployments",
@@ -45,14 +50,14 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
     let what_if = what_if(asked.option("whatIf").unwrap_or_default())?;
     let objects = read(&asked.body)?;
     let namespace = asked.option("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
-    let mut told = Vec::new();
     let mut wanted = Wanted { what_if, ..Wanted::default() };
     let mut names = Vec::new();
-    for object in objects {
-        let planned = one(server, (parts, &asked), &namespace, object).await;
-        let Planned { told: line, pods, groups } = planned?;
+    let planned = all(server, (parts, &asked), &namespace, objects).await?;
+    let mut told = Vec::new();
+    for Planned { told: line, after, pods, groups } in planned {
         told.push(line);
         wanted.groups.extend(groups);
+        wanted.claims.extend(after.filter(is_claim));
         names.extend(pods.pods.iter().map(|pod| object::name(pod).to_owned()));
         wanted.pods.extend(pods.pods);
         wanted.replaced.extend(pods.replaced);
@@ -84,9 +89,81 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
     Ok(Answer::value(200, &plan))
 }
 
+/// What the objects of one plan find that is not there yet.
+#[derive(Default)]
+struct Known {
+    /// Namespaces that would be made.
+    namespaces: BTreeSet<String>,
+    /// What operators read of others, as it would be.
+    read: Vec<Value>,
+    /// Names of runtimes that would be made.
+    runtimes: BTreeSet<String>,
+}
+
+impl Known {
+    fn take(&mut self, planned: &Planned) {
+        let Some(after) = &planned.after else { return };
+        let is_new = planned.told["action"] == "create";
+        let name = object::name(after).to_owned();
+        match rank(after) {
+            0 if is_new => drop(self.namespaces.insert(name)),
+            1 if !is_claim(after) => {
+                self.read.push(after.clone());
+                self.runtimes.extend(is_new.then_some(name));
+            }
+            _ => {}
+        }
+    }
+
+    /// Whether something needs what is not there yet, so that it cannot be tried.
+    fn is_early(&self, place: &Place, wanted: &Value) -> bool {
+        let runtime = wanted["spec"]["runtimeRef"]["name"].as_str().unwrap_or_default();
+        let is_job = wanted["apiVersion"].as_str().is_some_and(|text| text.starts_with(RUNTIMES));
+        self.namespaces.contains(&place.target.namespace)
+            || is_job && self.runtimes.contains(runtime)
+    }
+}
+
+/// What others need comes first, in whatever order the file has them.
+fn rank(object: &Value) -> u8 {
+    let kind = object["kind"].as_str().unwrap_or_default();
+    match object["apiVersion"].as_str().unwrap_or_default() {
+        "v1" if kind == "Namespace" => 0,
+        version if version.starts_with(RUNTIMES) && kind.ends_with("TrainingRuntime") => 1,
+        _ if is_claim(object) => 1,
+        _ => 2,
+    }
+}
+
+fn is_claim(object: &Value) -> bool {
+    object["apiVersion"] == "v1" && object["kind"] == "PersistentVolumeClaim"
+}
+
+/// Plans the objects, each with those that it needs known; answers in their order.
+async fn all(
+    server: &Arc<Server>,
+    asked: (&Parts, &Asked),
+    namespace: &str,
+    objects: Vec<Value>,
+) -> Result<Vec<Planned>, Error> {
+    let mut order: Vec<(usize, Value)> = objects.into_iter().enumerate().collect();
+    order.sort_by_key(|(at, object)| (rank(object), *at));
+    let mut known = Known::default();
+    let mut planned = Vec::new();
+    for (at, object) in order {
+        let one = one(server, asked, (namespace, &known), object).await?;
+        known.take(&one);
+        planned.push((at, one));
+    }
+    planned.sort_by_key(|(at, _)| *at);
+    Ok(planned.into_iter().map(|(_, one)| one).collect())
+}
+
 /// What is planned of one object.
 struct Planned {
     told: Value,
+    /// As it would be, where that is known.
+    after: Option<Value>,
     pods: Pods,
     /// PodGroups that would come with it, or that it is.
     groups: Vec<Value>,
@@ -95,14 +172,15 @@ struct Planned {
 async fn one(
     server: &Arc<Server>,
     (parts, asked): (&Parts, &Asked),
-    namespace: &str,
+    (namespace, known): (&str, &Known),
     mut wanted: Value,
 ) -> Result<Planned, Error> {
     let mut told = json!({"object": named(&wanted, namespace), "changes": []});
     let mut invalid = |message: String| {
         told["action"] = json!("invalid");
         told["message"] = json!(message);
-        Ok(Planned { told: told.clone(), pods: Pods::default(), groups: Vec::new() })
+        let (told, pods) = (told.clone(), Pods::default());
+        Ok(Planned { told, after: None, pods, groups: Vec::new() })
     };
     let place = match place(server, &mut wanted, namespace) {
         Ok(place) => place,
@@ -118,7 +196,12 @@ async fn one(
         new.authorize(server, &asked.user, "create")?;
     }
     let before = super::revisions::object_of(&place, current.as_ref()).await?;
-    let after = match dry_run(server, (parts, asked), &place, &wanted).await {
+    let is_early = known.is_early(&place, &wanted);
+    let after = match is_early {
+        true => early(&place, &wanted),
+        false => dry_run(server, (parts, asked), &place, &wanted).await,
+    };
+    let after = match after {
         Ok(after) => after,
         Err(error) => return invalid(error.message),
     };
@@ -129,7 +212,7 @@ async fn one(
         (false, true) => "unchanged",
         (false, false) => "update",
     };
-    let Made { mut pods, mut groups } = made(server, &before, &after).await;
+    let Made { mut pods, mut groups } = made(server, &known.read, &before, &after).await;
     if is_group(&after) {
         groups.push(after.clone());
     }
@@ -142,11 +225,31 @@ async fn one(
     told["object"] = super::revisions::reference(&place);
     told["action"] = json!(action);
     told["changes"] = changes.iter().map(diff::Change::to_json).collect();
-    told["message"] = json!(pods.message);
+    told["message"] = json!(match (is_early, pods.message.as_str()) {
+        (false, message) => message.to_owned(),
+        (true, "") => EARLY.to_owned(),
+        (true, message) => format!("{message}; {EARLY}"),
+    });
     if before.is_null() {
         told["wanted"] = redact::object(&place.resource, wanted);
     }
-    Ok(Planned { told, pods, groups })
+    Ok(Planned { told, after: Some(after), pods, groups })
+}
+
+/// An object that cannot be tried before others are there: with its defaults, judged by its kind
+/// alone.
+fn early(place: &Place, wanted: &Value) -> Result<Value, Error> {
+    let strategy = place.resource.strategy();
+    let mut after = wanted.clone();
+    strategy.default(&mut after);
+    let errors = strategy.validate(&after);
+    match errors.is_empty() {
+        true => Ok(after),
+        false => {
+            let (kind, group) = (&place.resource.kind, &place.resource.group);
+            Err(Error::invalid(kind, group, &place.target.name, &errors))
+        }
+    }
 }
 
 /// What pods are made of an object, by whoever makes them.
@@ -155,7 +258,7 @@ struct Made {
     groups: Vec<Value>,
 }
 
-async fn made(server: &Server, before: &Value, after: &Value) -> Made {
+async fn made(server: &Server, read: &[Value], before: &Value, after: &Value) -> Made {
     let plain = |message: String| {
         let pods = pods::of(before, after);
         let message = if message.is_empty() { pods.message.clone() } else { message };
@@ -167,7 +270,7 @@ async fn made(server: &Server, before: &Value, after: &Value) -> Made {
     }
     let of = async |object: &Value| match object.is_null() {
         true => Ok(Some(Vec::new())),
-        false => foresight.made_of(object).await,
+        false => foresight.made_of(object, read).await,
     };
     let (old, new) = match (of(before).await, of(after).await) {
         (_, Ok(None)) => return plain(String::new()),

@@ -29,8 +29,8 @@ struct Part<'a> {
 
 /// The pods that are made when an object becomes another.
 pub fn of(before: &Value, after: &Value) -> Pods {
-    let kind = after["kind"].as_str().unwrap_or_default();
-    if kind == "Pod" {
+    let kind = kind_of(after);
+    if kind == Some("Pod") {
         let pods = if before.is_null() { vec![after.clone()] } else { Vec::new() };
         return Pods { pods, ..Pods::default() };
     }
@@ -46,7 +46,7 @@ pub fn of(before: &Value, after: &Value) -> Pods {
         }
     }
     // The template of a Job cannot change, and its pods are not made again.
-    if kind == "DaemonSet" {
+    if kind == Some("DaemonSet") {
         made.pods.clear();
         made.message = "one pod for each node; their places follow from the nodes".to_owned();
     }
@@ -58,7 +58,7 @@ fn parts(object: &Value) -> Vec<Part<'_>> {
     let one = |template, count| {
         vec![Part { template, count, suffix: Box::new(|number| format!("-{number}")) }]
     };
-    match object["kind"].as_str().unwrap_or_default() {
+    let all = match kind_of(object).unwrap_or_default() {
         _ if spec["suspend"] == true => Vec::new(),
         "Deployment" | "ReplicaSet" | "StatefulSet" | "ReplicationController" => {
             one(&spec["template"], number(&spec["replicas"]))
@@ -73,7 +73,30 @@ fn parts(object: &Value) -> Vec<Part<'_>> {
         }
         "LeaderWorkerSet" => leader_worker_set(spec),
         _ => Vec::new(),
-    }
+    };
+    // Others may have defined the kind with anything in its place.
+    let is_template = |part: &Part<'_>| {
+        let [metadata, spec] = ["metadata", "spec"].map(|field| part.template.get(field));
+        let is_plain =
+            |value: Option<&Value>| value.is_none_or(|value| value.is_object() || value.is_null());
+        part.template.is_object() && is_plain(metadata) && is_plain(spec)
+    };
+    all.into_iter().filter(is_template).collect()
+}
+
+/// The kind of an object whose pods are known; others may use the name in groups of their own.
+fn kind_of(object: &Value) -> Option<&str> {
+    let (group, _) = object["apiVersion"].as_str()?.rsplit_once('/').unwrap_or_default();
+    let kind = object["kind"].as_str()?;
+    let known = match kind {
+        "Pod" | "ReplicationController" => "",
+        "Deployment" | "ReplicaSet" | "StatefulSet" | "DaemonSet" => "apps",
+        "Job" => "batch",
+        "JobSet" => "jobset.x-k8s.io",
+        "LeaderWorkerSet" => "leaderworkerset.x-k8s.io",
+        _ => return None,
+    };
+    (group == known).then_some(kind)
 }
 
 fn number(value: &Value) -> i64 {
@@ -135,7 +158,8 @@ mod tests {
     use super::*;
 
     fn set(replicas: i64, image: &str) -> Value {
-        json!({"kind": "Deployment", "metadata": {"name": "d", "namespace": "a"},
+        json!({"apiVersion": "apps/v1", "kind": "Deployment",
+            "metadata": {"name": "d", "namespace": "a"},
             "spec": {"replicas": replicas,
                 "template": {"spec": {"containers": [{"image": image}]}}}})
     }
@@ -154,6 +178,20 @@ mod tests {
     }
 
     #[test]
+    fn what_only_has_the_name_of_a_kind_or_no_template_has_no_pods() {
+        let mut other = set(3, "x");
+        other["apiVersion"] = json!("example.com/v1");
+        other["spec"]["template"] = json!("blue");
+        assert_eq!(count(&Value::Null, &other), (0, false));
+        for template in [json!("blue"), json!(["x"]), json!({"spec": "x"}), json!({"metadata": 5})]
+        {
+            let mut odd = set(3, "x");
+            odd["spec"]["template"] = template;
+            assert_eq!(count(&Value::Null, &odd), (0, false), "{odd}");
+        }
+    }
+
+    #[test]
     fn pods_have_the_names_that_their_controllers_give() {
         let names = |object: &Value| -> Vec<String> {
             let pods = of(&Value::Null, object).pods;
@@ -161,11 +199,13 @@ mod tests {
         };
         let job = json!({"parallelism": 2, "completions": 2, "template": {"spec": {}}});
         let row = json!({"name": "node", "replicas": 2, "template": {"spec": job}});
-        let set = json!({"kind": "JobSet", "metadata": {"name": "t"},
+        let set = json!({"apiVersion": "jobset.x-k8s.io/v1alpha2", "kind": "JobSet",
+            "metadata": {"name": "t"},
             "spec": {"replicatedJobs": [row]}});
         assert_eq!(names(&set), ["t-node-0-0", "t-node-0-1", "t-node-1-0", "t-node-1-1"]);
-        let set = json!({"kind": "LeaderWorkerSet", "metadata": {"name": "l"}, "spec": {
-            "replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": {"spec": {}}}}});
+        let version = "leaderworkerset.x-k8s.io/v1";
+        let set = json!({"apiVersion": version, "kind": "LeaderWorkerSet",
+            "metadata": {"name": "l"}, "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": {"spec": {}}}}});
         assert_eq!(names(&set), ["l-0", "l-1", "l-0-1", "l-0-2", "l-1-1", "l-1-2"]);
     }
 }

@@ -12,6 +12,7 @@ use crate::answer::Answer;
 use crate::conversion;
 use crate::object;
 use crate::persist::stored;
+use crate::resources::Resource;
 use crate::server::{Server, store_failure};
 use crate::status::Error;
 
@@ -24,9 +25,22 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
     place.authorize_question(server, asked, ("get", "revisions"))?;
     let limit = asked.number("limit")?.filter(|limit| *limit > 0);
     let limit = limit.unwrap_or(REVISIONS_MAX).min(REVISIONS_MAX) as usize;
-    let to = asked.number("continue")?.map(|before| Revision(before).before());
+    let before = asked.number("continue")?.map(|before| Revision(before).before());
     let since = place.since(server, &asked.user, "get").await?;
-    let found = newest(server, &place, (since, to), limit).await?;
+    let until = asked.until(server).await?;
+    if asked.is_of_the_past() {
+        place.refuse_before(since, until)?;
+    }
+    let to = before.unwrap_or(until).min(until);
+    let kept = match asked.option("only") {
+        Some("wanted") => Kept::Wanted,
+        None | Some("") => Kept::All,
+        Some(other) => {
+            let text = format!("only is {other:?}; expected \"wanted\"");
+            return Err(Error::bad_request(text));
+        }
+    };
+    let found = newest_of(server, &place, (since, Some(to)), (kept, limit)).await?;
     let mut items = Vec::new();
     for (batch, change) in found.batches.iter().rev() {
         items.push(describe(server, &place, asked, (batch, change)).await?);
@@ -35,7 +49,7 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
         // What it was elsewhere is behind all that it was here.
         items.extend(imported::of(server, &place).await?);
     }
-    if items.is_empty() && to.is_none() && is_absent(server, &place).await? {
+    if items.is_empty() && before.is_none() && is_absent(server, &place, until).await? {
         return Err(Error::not_found(place.resource.about(), &place.target.name));
     }
     let oldest = found.batches.front().map(|(batch, _)| batch.revision.to_string());
@@ -50,8 +64,16 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
     Ok(Answer::value(200, &list))
 }
 
-async fn is_absent(server: &Server, place: &Place) -> Result<bool, Error> {
-    Ok(server.store.get(&place.key()?, None).await.map_err(store_failure)?.is_none())
+async fn is_absent(server: &Server, place: &Place, at: Revision) -> Result<bool, Error> {
+    Ok(server.store.get(&place.key()?, Some(at)).await.map_err(store_failure)?.is_none())
+}
+
+/// Which changes count.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kept {
+    All,
+    /// Not those of the status alone.
+    Wanted,
 }
 
 /// Changes of one object, oldest first.
@@ -65,8 +87,17 @@ pub struct Found {
 pub async fn newest(
     server: &Server,
     place: &Place,
-    (since, to): (Revision, Option<Revision>),
+    span: (Revision, Option<Revision>),
     limit: usize,
+) -> Result<Found, Error> {
+    newest_of(server, place, span, (Kept::All, limit)).await
+}
+
+async fn newest_of(
+    server: &Server,
+    place: &Place,
+    (since, to): (Revision, Option<Revision>),
+    (kept, limit): (Kept, usize),
 ) -> Result<Found, Error> {
     let (oldest, newest) = moment::window(&*server.store);
     let to = to.unwrap_or(newest).min(newest);
@@ -78,6 +109,9 @@ pub async fn newest(
         after = changes.through;
         for batch in changes.batches {
             let Some(change) = batch.changes.first().cloned() else { continue };
+            if kept == Kept::Wanted && !is_wanted(&place.resource, &change) {
+                continue;
+            }
             found.batches.push_back((batch, change));
             if found.batches.len() > limit {
                 found.batches.pop_front();
@@ -86,6 +120,13 @@ pub async fn newest(
         }
     }
     Ok(found)
+}
+
+/// Whether somebody wanted a change: more than the status is another.
+fn is_wanted(resource: &Resource, change: &Change) -> bool {
+    let (Some(before), Some(after)) = (&change.previous, &change.entry) else { return true };
+    let object = |entry: &store::Entry| stored(entry).object(entry.modified);
+    diff::of(resource, &object(before), &object(after)).iter().any(diff::Change::is_wanted)
 }
 
 /// The object of an entry, in the version that is asked for.

@@ -1,6 +1,12 @@
 //! Who may know of the past, and what nobody is told.
 
+use std::time::Duration;
+
+use base64::Engine;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
+use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use store::Retention;
 
 use crate::api::{ADMIN, Api, pod};
 use crate::{PODS, ROOT, SETS, deployment, revision};
@@ -23,11 +29,34 @@ async fn viewer(api: &Api) {
     let role = json!({
         "metadata": {"name": "viewer"},
         "rules": [
-            {"apiGroups": [""], "resources": ["pods", "events"], "verbs": ["get", "list"]},
+            {"apiGroups": [""], "resources": ["pods", "events"],
+                "verbs": ["get", "list", "watch"]},
             {"apiGroups": ["history.setpoint.dev"], "resources": ["*"], "verbs": ["get"]},
         ],
     });
     api.admin("POST /apis/rbac.authorization.k8s.io/v1/clusterroles", role).await;
+}
+
+/// The ways to an old revision besides the group of the past: all that is said on them.
+async fn ordinary(api: &Api, user: &str, list: &str, at: u64) -> Vec<(String, u16, String)> {
+    let token = json!({"v": "meta.k8s.io/v1", "rv": at, "start": "default/a\0"}).to_string();
+    let token = URL_SAFE_NO_PAD.encode(token);
+    let mut answers = Vec::new();
+    for query in [
+        format!("resourceVersion={at}&resourceVersionMatch=Exact"),
+        format!("resourceVersion={at}&limit=500"),
+        format!("continue={token}"),
+    ] {
+        let line = format!("GET {list}?{query}");
+        let (code, answer) = api.ask(user, &line, &Value::Null).await;
+        answers.push((line, code, answer.to_string()));
+    }
+    let path = format!("{list}?watch=1&resourceVersion={at}&timeoutSeconds=1");
+    let text = api.stream(user, &path).await.collect().await.unwrap().to_bytes();
+    let text = String::from_utf8(text.to_vec()).unwrap();
+    let code = if text.contains(r#""code":410"#) { 410 } else { 200 };
+    answers.push((path, code, text));
+    answers
 }
 
 #[tokio::test]
@@ -82,11 +111,57 @@ async fn a_namespace_that_is_made_again_hides_what_was_in_the_other() {
     let told = format!("GET {ROOT}/revisions{path}/pods/p");
     assert_eq!(api.ask("ruth", &told, &Value::Null).await.0, 404);
     assert_eq!(api.ask(ADMIN, &told, &Value::Null).await.0, 200);
+    let list = format!("{path}/pods");
+    for (line, code, answer) in ordinary(&api, "ruth", &list, at).await {
+        assert_eq!(code, 410, "{line} {answer}");
+    }
+    for (line, code, answer) in ordinary(&api, ADMIN, &list, at).await {
+        assert_eq!(code, 200, "{line} {answer}");
+    }
+    // Since it is there nothing is in her way.
+    let newest = api.server.store.revision().0;
+    for (line, code, answer) in ordinary(&api, "ruth", &list, newest).await {
+        assert_eq!(code, 200, "{line} {answer}");
+    }
+}
+
+#[tokio::test]
+async fn ordinary_reads_reach_back_some_minutes_and_informers_go_on() {
+    let (api, clock, _scratch) = Api::with_clock(Retention::default()).await;
+    let first = revision(&api.admin(&format!("POST {PODS}"), pod("a", json!({}))).await);
+    let ask = async |at: u64| -> Vec<u16> {
+        let answers = ordinary(&api, ADMIN, PODS, at).await;
+        answers.into_iter().map(|(_, code, _)| code).collect()
+    };
+    // Nothing followed it: however long ago it was, it is the present.
+    clock.forward(Duration::from_secs(3_600));
+    assert_eq!(ask(first).await, [200; 4]);
+    let second = revision(&api.admin(&format!("POST {PODS}"), pod("b", json!({}))).await);
+    assert_eq!(ask(first).await, [200; 4]);
+    clock.forward(Duration::from_secs(300));
+    assert_eq!(ask(first).await, [200; 4]);
+    clock.forward(Duration::from_secs(360));
+    assert_eq!(ask(second).await, [200; 4]);
+    assert_eq!(ask(first).await, [410; 4]);
+    let then = format!("GET {ROOT}/at/{first}{PODS}/a");
+    assert_eq!(api.ask(ADMIN, &then, &Value::Null).await.0, 200);
+    // Who pages too slowly is told how to go on.
+    let line = format!("GET {PODS}?limit=1");
+    let page = api.admin(&line, Value::Null).await;
+    let token = page["metadata"]["continue"].as_str().unwrap().to_owned();
+    api.admin(&format!("POST {PODS}"), pod("c", json!({}))).await;
+    clock.forward(Duration::from_secs(700));
+    let line = format!("GET {PODS}?limit=1&continue={token}");
+    let (code, answer) = api.ask(ADMIN, &line, &Value::Null).await;
+    assert_eq!(code, 410, "{answer}");
+    let token = answer["metadata"]["continue"].as_str().unwrap();
+    let rest = api.admin(&format!("GET {PODS}?continue={token}"), Value::Null).await;
+    assert_eq!(rest["items"].as_array().unwrap().len(), 2);
 }
 
 #[tokio::test]
 async fn no_secret_is_in_any_answer() {
-    let (api, _scratch) = Api::start().await;
+    let (api, clock, _scratch) = Api::with_clock(Retention::default()).await;
     let path = "/api/v1/namespaces/default/secrets";
     let applied = json!({"kubectl.kubernetes.io/last-applied-configuration":
         format!("{{\"data\":{{\"password\":{:?}}}}}", SECRETS[1])});
@@ -120,6 +195,11 @@ async fn no_secret_is_in_any_answer() {
     let (code, plan) = api.ask(ADMIN, &format!("POST {ROOT}/plan"), &secret).await;
     assert_eq!(code, 200);
     answers.push(("plan".to_owned(), plan.to_string()));
+    clock.forward(Duration::from_secs(15 * 60));
+    for (line, code, answer) in ordinary(&api, ADMIN, path, at).await {
+        assert_eq!(code, 410, "{line} {answer}");
+        answers.push((line, answer));
+    }
     for (line, answer) in &answers {
         for secret in SECRETS {
             assert!(!answer.contains(secret), "{line} {answer}");
@@ -130,6 +210,38 @@ async fn no_secret_is_in_any_answer() {
     // What was undone twice is as it was changed: the real values were written.
     let now = api.admin(&format!("GET {path}/s"), Value::Null).await;
     assert!([SECRETS[1], SECRETS[3]].contains(&now["data"]["password"].as_str().unwrap()));
+}
+
+#[tokio::test]
+async fn a_trace_shows_only_what_may_be_seen_by_name_and_events_need_a_right_of_their_own() {
+    let (api, _scratch) = Api::start().await;
+    let set = api.admin(&format!("POST {SETS}"), deployment("web", 2, "i")).await;
+    for name in ["web-1", "web-2"] {
+        let mut child = pod(name, json!({}));
+        child["metadata"]["ownerReferences"] = json!([{"apiVersion": "apps/v1",
+            "kind": "Deployment", "name": "web", "uid": set["metadata"]["uid"],
+            "controller": true}]);
+        api.admin(&format!("POST {PODS}"), child).await;
+    }
+    let role = json!({
+        "metadata": {"name": "one-pod"},
+        "rules": [
+            {"apiGroups": ["apps"], "resources": ["deployments"], "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["pods"], "resourceNames": ["web-2"],
+                "verbs": ["get"]},
+            {"apiGroups": [""], "resources": ["events"], "verbs": ["list"]},
+            {"apiGroups": ["history.setpoint.dev"], "resources": ["why"], "verbs": ["get"]},
+        ],
+    });
+    api.admin("POST /apis/rbac.authorization.k8s.io/v1/clusterroles", role).await;
+    allow(&api, "default", "ruth", "one-pod").await;
+    let line = format!("GET {ROOT}/why{SETS}/web");
+    let (code, trace) = api.ask("ruth", &line, &Value::Null).await;
+    let text = trace.to_string();
+    assert_eq!(code, 200, "{text}");
+    assert!(text.contains("web-2") && !text.contains("web-1"), "{text}");
+    let line = format!("GET {ROOT}/events{SETS}/web");
+    assert_eq!(api.ask("ruth", &line, &Value::Null).await.0, 403);
 }
 
 #[tokio::test]

@@ -1,9 +1,12 @@
 //! What a client saw then is what it is told now.
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
+use store::{Commit, Environment, Key, KeyRange, Mutation, Operation, Precondition, Provenance};
+use store::{Retention, Thinning};
 
 use crate::api::{ADMIN, Api, pod};
 use crate::{PODS, ROOT, SETS, deployment, revision};
@@ -154,6 +157,70 @@ async fn moments_are_revisions_times_or_ages_and_bad_ones_are_refused() {
     let timeline = api.admin(&format!("GET {ROOT}/timeline"), Value::Null).await;
     assert_eq!(timeline["newest"]["revision"], revision(&later));
     assert!(timeline["oldest"]["time"].is_string());
+}
+
+#[tokio::test]
+async fn pages_of_a_list_are_of_one_revision_when_the_moment_is_told_from_now() {
+    let (api, _scratch) = Api::start().await;
+    for name in ["a", "b"] {
+        api.admin(&format!("POST {PODS}"), pod(name, json!({}))).await;
+    }
+    let first = api.admin(&format!("GET {ROOT}/at/-0s{PODS}?limit=1"), Value::Null).await;
+    api.admin(&format!("POST {PODS}"), pod("c", json!({}))).await;
+    let go_on = first["metadata"]["continue"].as_str().unwrap();
+    let line = format!("GET {ROOT}/at/-0s{PODS}?continue={go_on}");
+    let second = api.admin(&line, Value::Null).await;
+    assert_eq!(revision(&second), revision(&first));
+    let names: Vec<&str> = second["items"].as_array().unwrap().iter().map(name_of).collect();
+    assert_eq!(names, ["b"]);
+}
+
+fn name_of(object: &Value) -> &str {
+    object["metadata"]["name"].as_str().unwrap()
+}
+
+#[tokio::test]
+async fn a_time_before_much_that_was_thinned_out_is_not_taken_for_a_later_one() {
+    let hour = Duration::from_secs(3_600);
+    let is_churn =
+        |key: &Key, _: &bytes::Bytes, _: &bytes::Bytes| key.as_str().starts_with("churn/");
+    let thinning = Some(Thinning { after: hour, interval: hour, is_churn });
+    let interval = Duration::from_millis(20);
+    let (api, clock, _scratch) =
+        Api::with_clock(Retention { interval, thinning, ..Retention::default() }).await;
+    api.admin(&format!("POST {SETS}"), deployment("web", 1, "a")).await;
+    clock.forward(Duration::from_secs(60));
+    let (seconds, micros) = (clock.now().0 / 1_000_000, 0);
+    let then = apiserver::timestamp::format_micro(seconds, micros);
+    clock.forward(Duration::from_secs(60));
+    api.admin(&format!("PATCH {SETS}/web"), json!({"spec": {"replicas": 3}})).await;
+    let store = &api.server.store;
+    let begin = store.revision();
+    let mut when = Precondition::Absent;
+    for number in 0..12_000_u32 {
+        let key = Key::new("churn/x").unwrap();
+        let mutation = Mutation::Put(number.to_string().into());
+        let operations = vec![Operation { key, mutation, when }];
+        let provenance = Provenance::of(clock.now(), "test");
+        let commit = Commit { operations, epoch: None, provenance };
+        when = Precondition::At(store.commit(commit).await.unwrap().revision);
+    }
+    let end = store.revision();
+    clock.forward(3 * hour);
+    let left = async || {
+        let (mut after, mut count) = (begin, 0);
+        while after < end {
+            let changes = store.changes(&KeyRange::prefix("churn/"), after, end).await.unwrap();
+            after = changes.through;
+            count += changes.batches.len();
+        }
+        count
+    };
+    while left().await > 10 {
+        tokio::task::yield_now().await;
+    }
+    let line = format!("GET {ROOT}/at/{then}{SETS}/web");
+    assert_eq!(api.admin(&line, Value::Null).await["spec"]["replicas"], 1);
 }
 
 #[tokio::test]

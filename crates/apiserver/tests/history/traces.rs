@@ -117,6 +117,59 @@ async fn revisions_are_told_in_pages_newest_first() {
 }
 
 #[tokio::test]
+async fn revisions_that_somebody_wanted_are_found_behind_those_of_the_status() {
+    let (api, _scratch) = Api::start().await;
+    api.admin(&format!("POST {SETS}"), deployment("web", 1, "i")).await;
+    api.admin(&format!("PATCH {SETS}/web"), json!({"spec": {"replicas": 2}})).await;
+    for replicas in 1..=5 {
+        let status = json!({"status": {"observedGeneration": replicas}});
+        api.admin(&format!("PATCH {SETS}/web/status"), status).await;
+    }
+    let line = format!("GET {ROOT}/revisions{SETS}/web?limit=1&only=wanted");
+    let page = api.admin(&line, Value::Null).await;
+    assert_eq!(page["items"][0]["changes"][0]["path"], "spec.replicas", "{page}");
+    let go_on = page["metadata"]["continue"].as_str().unwrap();
+    let rest = api.admin(&format!("{line}&continue={go_on}"), Value::Null).await;
+    assert_eq!(rest["items"][0]["type"], "Created");
+    assert!(rest["metadata"]["continue"].is_null());
+    let line = format!("GET {ROOT}/revisions{SETS}/web?only=some");
+    assert_eq!(api.ask(ADMIN, &line, &Value::Null).await.0, 400);
+}
+
+#[tokio::test]
+async fn questions_about_a_moment_know_nothing_of_what_came_after_it() {
+    let (api, _scratch) = Api::start().await;
+    seeded(&api).await;
+    let ask = async |what: &str, at: u64| {
+        let line = format!("GET {ROOT}/{what}{PODS}/web-1?at={at}");
+        api.ask(ADMIN, &line, &Value::Null).await
+    };
+    let all = api.admin(&format!("GET {ROOT}/revisions{PODS}/web-1"), Value::Null).await;
+    let numbers = all["items"].as_array().unwrap().iter();
+    let numbers: Vec<u64> = numbers.map(|one| one["revision"].as_u64().unwrap()).collect();
+    let [.., placed, made] = numbers[..] else { panic!("{all}") };
+    api.admin(&format!("DELETE {PODS}/web-1"), json!({"gracePeriodSeconds": 0})).await;
+    let (_, told) = ask("revisions", placed).await;
+    assert_eq!(told["items"].as_array().unwrap().len(), 2, "{told}");
+    let (_, trace) = ask("why", made).await;
+    assert_eq!(trace["sentence"], "Pod web-1 is Pending and not ready", "{trace}");
+    assert_eq!(
+        sentences(&trace),
+        [
+            "0 Deployment: root created Deployment web",
+            "1 Pod: root (deployment-controller) created Pod web-1",
+        ]
+    );
+    assert_eq!(ask("events", placed).await.1["items"].as_array().unwrap().len(), 0);
+    let newest = api.server.store.revision().0;
+    assert_eq!(ask("events", newest).await.1["items"].as_array().unwrap().len(), 1);
+    for what in ["why", "revisions"] {
+        assert_eq!(ask(what, made - 1).await.0, 404, "{what}");
+    }
+    assert_eq!(ask("why", newest + 100).await.0, 400);
+}
+
+#[tokio::test]
 async fn a_plan_tells_what_would_change_and_changes_nothing() {
     let (api, _scratch) = Api::start().await;
     let typed = |mut object: Value, version: &str, kind: &str| {

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
 
 use apiserver::answer::Body;
 use apiserver::identity::User;
@@ -12,7 +14,8 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::{BodyExt, Full};
 use serde_json::{Value, json};
-use store::{Environment, KeyRange, Provenance, Retention, Revision, Store, System, backends};
+use store::backends;
+use store::{Environment, KeyRange, Provenance, Retention, Revision, Store, System, Timestamp};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
@@ -23,6 +26,28 @@ pub struct Api {
     pub server: Arc<Server>,
     _stop: watch::Sender<bool>,
     _tasks: JoinSet<()>,
+}
+
+/// A clock that can be put forward.
+#[derive(Default)]
+pub struct Movable(AtomicI64);
+
+impl Movable {
+    #[allow(dead_code, reason = "not all who share this file need it")]
+    pub fn forward(&self, time: Duration) {
+        let micros = i64::try_from(time.as_micros()).unwrap();
+        self.0.fetch_add(micros, Ordering::Relaxed);
+    }
+}
+
+impl Environment for Movable {
+    fn now(&self) -> Timestamp {
+        Timestamp(System.now().0 + self.0.load(Ordering::Relaxed))
+    }
+
+    fn random(&self) -> u64 {
+        System.random()
+    }
 }
 
 /// A directory that is gone with its owner.
@@ -48,12 +73,30 @@ impl Api {
         (Api::over(store, &scratch.0).await.unwrap(), scratch)
     }
 
+    /// With a clock that can be put forward.
+    #[allow(dead_code, reason = "not all who share this file need it")]
+    pub async fn with_clock(retention: Retention) -> (Api, Arc<Movable>, Scratch) {
+        let scratch = Scratch::new();
+        let clock = Arc::new(Movable::default());
+        let store = backends::memory::open(retention, clock.clone());
+        let api = Api::at_time(store, &scratch.0, clock.clone()).await.unwrap();
+        (api, clock, scratch)
+    }
+
     pub async fn over(store: Arc<dyn Store>, keys: &Path) -> Result<Api, start::Error> {
+        Api::at_time(store, keys, Arc::new(System)).await
+    }
+
+    async fn at_time(
+        store: Arc<dyn Store>,
+        keys: &Path,
+        environment: Arc<dyn Environment>,
+    ) -> Result<Api, start::Error> {
         let (stop_sender, stop) = watch::channel(false);
         let listen = "127.0.0.1:6443".parse().unwrap();
         let host = "localhost".to_owned();
         let options = start::Options { directory: keys.to_owned(), listen, host, stop };
-        let handle = start::start(options, store, Arc::new(System)).await?;
+        let handle = start::start(options, store, environment).await?;
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
         tasks.spawn(follow(handle.server.clone()));

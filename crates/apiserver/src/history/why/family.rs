@@ -56,20 +56,22 @@ pub struct Family {
     /// All uids, for events.
     uids: HashMap<String, Key>,
     asked: Asked,
-    /// Rights that were looked up, by resource and namespace.
+    /// Rights to all of a resource that were looked up, by the verb and it, and the namespace.
     rights: HashMap<(String, String), bool>,
     begin: Revision,
+    /// Nothing later is looked at.
+    until: Revision,
 }
 
 impl Family {
     /// An object and its owners.
     pub async fn of(
         server: &Server,
-        asked: &Asked,
+        (asked, until): (&Asked, Revision),
         place: &Place,
         (target, created): (&Value, Revision),
     ) -> Result<Family, Error> {
-        let owners = owners(server, target).await?;
+        let owners = owners(server, target, until).await?;
         let mut family = Family {
             members: BTreeMap::new(),
             growing: HashMap::new(),
@@ -77,6 +79,7 @@ impl Family {
             asked: asked.clone(),
             rights: HashMap::new(),
             begin: owners.last().map_or(created, |(_, entry)| entry.created).min(created),
+            until,
         };
         let depth = owners.len();
         for (up, (place, entry)) in owners.into_iter().enumerate() {
@@ -100,28 +103,38 @@ impl Family {
         if self.members.len() >= MEMBERS_MAX {
             return;
         }
-        let right = (place.resource.prefix.clone(), place.target.namespace.clone());
-        let user = &self.asked.user;
-        let is_known = *self
-            .rights
-            .entry(right)
-            .or_insert_with(|| place.authorize(server, user, "get").is_ok());
+        let is_known = self.may_see(server, &place, "get");
         self.uids.insert(uid, key.clone());
         let member = Member { place, depth, is_owner, is_known, last: Value::Null };
         self.members.insert(key, member);
     }
 
-    /// The live pods of the family, but for the object itself and its owners.
+    /// Whether who asks may see an object. A right may be to single names of a resource: only one
+    /// to all of it is remembered.
+    fn may_see(&mut self, server: &Server, place: &Place, verb: &str) -> bool {
+        let right = (format!("{verb} {}", place.resource.prefix), place.target.namespace.clone());
+        let user = &self.asked.user;
+        let is_all = *self
+            .rights
+            .entry(right)
+            .or_insert_with(|| place.nameless().authorize(server, user, verb).is_ok());
+        is_all || place.authorize(server, user, verb).is_ok()
+    }
+
+    /// The live pods of the family that who asks may see, but for the object itself and its owners.
     pub fn pods(&self) -> Vec<Value> {
         let is_pod = |member: &&Member| {
-            member.place.resource.kind == "Pod" && !member.is_owner && !member.last.is_null()
+            let is_shown = member.is_known && !member.is_owner && !member.last.is_null();
+            let resource = &member.place.resource;
+            is_shown && resource.kind == "Pod" && resource.group.is_empty()
         };
         self.members.values().filter(is_pod).map(|member| member.last.clone()).collect()
     }
 
     /// Follows the history, and finds the children on the way: an owner is there before them.
     pub async fn walk(&mut self, server: &Server, since: Revision) -> Result<Vec<Step>, Error> {
-        let (oldest, newest) = moment::window(&*server.store);
+        let (oldest, _) = moment::window(&*server.store);
+        let newest = self.until;
         let first = Revision(newest.0.saturating_sub(REVISIONS_MAX));
         let mut after = self.begin.max(oldest).max(since).max(first).before();
         let mut steps = Vec::new();
@@ -235,14 +248,10 @@ impl Family {
     /// What a component said of a member.
     fn event(&mut self, server: &Server, batch: &Batch, entry: &Arc<Entry>) -> Option<Step> {
         let head: Head<'_> = serde_json::from_slice(stored(entry).text()).ok()?;
-        let member = self.members.get(self.uids.get(&*head.involved.uid)?)?;
+        let key = self.uids.get(&*head.involved.uid)?.clone();
         let place = place::of_key(server, &entry.key)?;
-        let user = &self.asked.user;
-        let right = ("events/".to_owned(), place.target.namespace.clone());
-        let is_known = *self
-            .rights
-            .entry(right)
-            .or_insert_with(|| place.authorize(server, user, "list").is_ok());
+        let is_known = self.may_see(server, &place, "list");
+        let member = self.members.get(&key)?;
         if !is_known || member.is_owner || !member.is_known {
             return None;
         }
@@ -290,7 +299,11 @@ struct Owner<'a> {
 }
 
 /// The controllers above an object, the nearest first, as far as they are there.
-async fn owners(server: &Server, target: &Value) -> Result<Vec<(Place, Arc<Entry>)>, Error> {
+async fn owners(
+    server: &Server,
+    target: &Value,
+    at: Revision,
+) -> Result<Vec<(Place, Arc<Entry>)>, Error> {
     let mut owners = Vec::new();
     let mut below = target.clone();
     while owners.len() < OWNERS_MAX {
@@ -309,7 +322,7 @@ async fn owners(server: &Server, target: &Value) -> Result<Vec<(Place, Arc<Entry
         };
         let Some(resource) = registry.all().find(is_kind).cloned() else { break };
         let key = resource.key(object::namespace(&below), text("name"))?;
-        let entry = server.store.get(&key, None).await.map_err(store_failure)?;
+        let entry = server.store.get(&key, Some(at)).await.map_err(store_failure)?;
         let Some(entry) = entry else { break };
         let owner_object = stored(&entry).object(entry.modified);
         if object::uid(&owner_object) != text("uid") {

@@ -34,8 +34,12 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
     place.authorize(server, &asked.user, "get")?;
     place.authorize_question(server, asked, ("get", "why"))?;
     let since = place.since(server, &asked.user, "get").await?;
-    let found = newest(server, &place, (since, None), 1).await?;
-    let live = server.store.get(&place.key()?, None).await;
+    let until = asked.until(server).await?;
+    if asked.is_of_the_past() {
+        place.refuse_before(since, until)?;
+    }
+    let found = newest(server, &place, (since, Some(until)), 1).await?;
+    let live = server.store.get(&place.key()?, Some(until)).await;
     let live = live.map_err(crate::server::store_failure)?;
     let last = found.batches.back();
     let entry = live.clone().or_else(|| last.and_then(|(_, change)| change.previous.clone()));
@@ -43,7 +47,8 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
         return Err(Error::not_found(place.resource.about(), &place.target.name));
     };
     let target = redact::object(&place.resource, object_of(&place, Some(&entry)).await?);
-    let mut family = Family::of(server, asked, &place, (&target, entry.created)).await?;
+    let seen = (&target, entry.created);
+    let mut family = Family::of(server, (asked, until), &place, seen).await?;
     let steps = family.walk(server, since).await?;
     let pods = family.pods();
     let is_gone = live.is_none();
@@ -51,7 +56,11 @@ pub async fn answer(server: &Arc<Server>, rest: &str, asked: &Asked) -> Result<A
         true => state::gone(&target, last.map(|(batch, _)| &**batch)),
         false => state::judge(&target, &pods),
     };
-    let refusals = refusals(server, &target, &pods);
+    // The scheduler knows the present alone.
+    let refusals = match asked.is_of_the_past() {
+        true => Vec::new(),
+        false => refusals(server, &target, &pods),
+    };
     let trace = json!({
         "kind": "Trace", "apiVersion": format!("{GROUP}/{VERSION}"),
         "object": super::revisions::reference(&place),

@@ -224,6 +224,13 @@ enum Writer {
 }
 
 impl Embedded {
+    /// Whether history has to go for its size, before it is old.
+    fn is_too_much(&self, oldest: Timestamp, bytes_max: u64) -> bool {
+        let catalog = self.files.catalog();
+        let by_age = catalog.window_start(oldest, u64::MAX);
+        catalog.window_start(oldest, bytes_max) > by_age.max(self.state.compacted())
+    }
+
     async fn send(&self, request: Request) -> Result<(), Error> {
         let gone = || Error::Stopped { reason: "it was closed".into() };
         match &self.writer {
@@ -345,6 +352,12 @@ async fn forget_old(
             thinned = thin_out(embedded.clone(), thinning, before, thinned).await;
         }
         let oldest = environment.now().minus(retention.age_max);
+        let is_too_much = embedded.is_too_much(oldest, retention.bytes_max);
+        if let Some(thinning) = retention.thinning.filter(|_| is_too_much) {
+            // Churn goes first, however young: it must not push out what changes rarely.
+            let now = environment.now();
+            thinned = thin_out(embedded.clone(), thinning, now, thinned).await;
+        }
         let by_file = embedded.files.catalog().window_start(oldest, retention.bytes_max);
         let by_time = embedded.state.newest_before(oldest).map_or(Revision::ZERO, Revision::next);
         let before = by_file.max(by_time).min(embedded.state.head());
