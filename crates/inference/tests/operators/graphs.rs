@@ -130,8 +130,9 @@ async fn the_service_of_a_model_outlives_the_graph_that_made_it() {
     let before = world.get(SERVICE, &service).await.expect("a service");
     world.delete(GRAPH, "first").await;
     world.until_gone(GRAPH, "first").await;
-    let second = world.context.cache(COMPONENT).all();
-    let second = second.iter().find(|one| one.label(names::GRAPH) == Some("second"));
+    let hash = world.get(GRAPH, "second").await.expect("it is there");
+    let hash = hash.annotation(names::CURRENT_HASH).expect("a hash").to_owned();
+    let second = world.get(COMPONENT, &format!("second-decode-{hash}")).await;
     let owner = second.expect("a component").uid.clone();
     let is_remade = |one: &Value| {
         one["metadata"]["uid"] != *before.uid

@@ -8,7 +8,7 @@ use inference::kinds::{CONFIG_MAP, GRAPH, JOB, REQUEST};
 use inference::settings::Settings;
 use inference::value::text;
 use inference::{Enabled, manifests, request};
-use reconcile::plan::Target;
+use reconcile::plan::{Deletion, Propagation, Target};
 use reconcile::{Context, Kind, Name, conditions, run};
 use serde_json::{Value, json};
 use testkit::Cluster;
@@ -131,7 +131,10 @@ async fn a_request_that_is_made_again_takes_nothing_of_the_one_before() {
             .is_some_and(|condition| condition["reason"] == "WaitingForJobName")
     };
     world.until(REQUEST, "r", waits).await;
-    world.delete(JOB, "profile-r").await;
+    let job = world.get(JOB, "profile-r").await.expect("it is there");
+    let at_once = Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
+    let requests = world.context.requests("test", Default::default());
+    requests.delete(&Target::of(JOB, &job), &at_once).await.expect("deleted");
     let is_its = |job: &Value| job["metadata"]["ownerReferences"][0]["uid"] == *second.uid;
     world.until(JOB, "profile-r", is_its).await;
     world.until_gone(CONFIG_MAP, "dgdr-output-r").await;
