@@ -369,22 +369,25 @@ pub fn refused(
     observed: &Observed,
     (error, now): (&Error, Timestamp),
 ) -> Option<Plan> {
-    let what = match error {
-        Error::Request { what, .. } => what,
-        Error::Other { .. } => {
-            let notices = vec![Notice::warning("ReconcileError", error.said())];
-            return Some(Plan { notices, ..Plan::nothing() });
+    let said = error.said();
+    let (what, is_map) = match error {
+        Error::Request { what, .. } => {
+            (what.as_str(), what.starts_with(&format!("create {CONFIG_MAP} ")))
         }
+        Error::Other { reason } => ("", reason.starts_with(&format!("{CONFIG_MAP} "))),
         _ => return None,
     };
-    let mut next = Status::of(request, now);
-    let said = error.said();
-    if what.starts_with(&format!("create {CONFIG_MAP} ")) {
+    if is_map {
         let plan = plan(settings, request, observed, now);
         let mut notices = plan.notices;
         notices.push(Notice::warning("ConfigMapCreationFailed", said));
         return Some(Plan { notices, status: plan.status, ..Plan::nothing() });
     }
+    if let Error::Other { .. } = error {
+        let notices = vec![Notice::warning("ReconcileError", said)];
+        return Some(Plan { notices, ..Plan::nothing() });
+    }
+    let mut next = Status::of(request, now);
     if !error.is_refusal() {
         return None;
     }
