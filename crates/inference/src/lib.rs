@@ -21,6 +21,7 @@ pub mod leader_worker_set;
 pub mod manifests;
 pub mod memory_service;
 pub mod model;
+pub mod multinode;
 pub mod names;
 pub mod namespace_scope;
 pub mod pods;
@@ -92,7 +93,7 @@ pub const ALL: &[Entry] = &[
         start: |context, options|
             run_boxed(context, checkpoint::Controller::new(options.settings.clone())) },
     Entry { name: memory_service::cascade::NAME, is_enabled: |enabled| enabled.dynamo,
-        start: |context, _| run_boxed(context, memory_service::cascade::Controller) },
+        start: |context, _| run_boxed(context, memory_service::cascade::Controller::default()) },
     Entry { name: memory_service::replacement::NAME, is_enabled: |enabled| enabled.dynamo,
         start: |context, _| run_boxed(context, memory_service::replacement::Controller) },
     Entry { name: topology_label::NAME, is_enabled: |enabled| enabled.dynamo,
@@ -109,5 +110,13 @@ pub const ALL: &[Entry] = &[
 
 /// Starts the operators, and again whichever panics.
 pub fn start(context: &Context, options: &Options) -> JoinSet<()> {
-    entry::start(ALL, |_| context.clone(), (options.enabled, options))
+    let is_restricted = !options.settings.manages_roles;
+    let context_of = |name: &'static str| match is_restricted || name == leader_worker_set::NAME {
+        true => context.clone(),
+        false => {
+            let elsewhere = context.elsewhere.clone().or_named_like(namespace_scope::EPHEMERAL);
+            Context { elsewhere, ..context.clone() }
+        }
+    };
+    entry::start(ALL, context_of, (options.enabled, options))
 }

@@ -17,6 +17,8 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub const LEASE_NAME: &str = "dynamo-operator-namespace-scope";
+/// Namespaces with this in their names are nobody's: an operator of all the others leaves them alone.
+pub const EPHEMERAL: &str = "ephemeral";
 /// Who writes it.
 pub const MANAGER: &str = "dynamo-operator-namespace-scope";
 /// How long a lease holds that does not say it.

@@ -92,6 +92,11 @@ impl Queue {
         *failures
     }
 
+    /// How often it failed since it last went well.
+    pub fn failures(&self, name: &Name) -> u32 {
+        self.failures.get(name).copied().unwrap_or(0)
+    }
+
     /// The reconcile of an object succeeded, or the object is gone.
     pub fn forget_failures(&mut self, name: &Name) {
         self.failures.remove(name);

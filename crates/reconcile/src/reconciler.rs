@@ -72,8 +72,8 @@ pub trait Reconciler: Send + Sync + 'static {
         now: Timestamp,
     ) -> Result<Plan, Error>;
 
-    /// What to report when a step was refused, before it is tried again: a status and notices. Its
-    /// steps are not performed.
+    /// What to report when a step was refused, or something was found that only others can put
+    /// right, before it is tried again: a status and notices. Its steps are not performed.
     fn refused(
         &self,
         _object: &Object,

@@ -23,7 +23,7 @@ use crate::kind::Kind;
 use crate::leader::Term;
 use crate::lines::{Look, Subject};
 use crate::object::{Name, Object};
-use crate::plan::{Notice, Repeat, Wake};
+use crate::plan::{Notice, Plan, Repeat, Wake};
 use crate::reconciler::{Reconciler, Settings, Watches};
 use crate::requests::Origin;
 use crate::resource_metrics::Ended;
@@ -356,16 +356,21 @@ impl<R: Reconciler> Runner<R> {
         let began = Instant::now();
         let observed = self.reconciler.observe(&self.context, &object).await?;
         let now = self.context.environment.now();
-        let plan = self.reconciler.plan(&object, &observed, now)?;
+        let decided = self.reconciler.plan(&object, &observed, now);
         let thought = began.elapsed();
         let refused;
         let mut written = Written::default();
-        let mut result =
-            act::perform((&requests, &self.context.caches), &plan.steps, &mut written).await;
+        let (plan, mut result) = match decided {
+            Ok(plan) => {
+                let way = (&requests, &*self.context.caches);
+                let result = act::perform(way, &plan.steps, &mut written).await;
+                (plan, result)
+            }
+            Err(error) => (Plan::nothing(), Err(error)),
+        };
         let report = match &result {
             Ok(()) => Some(&plan),
-            // The connection broke, or another was faster: the next try tells.
-            Err(error) if !error.is_refusal() => None,
+            Err(error) if !self.is_told(name, error) => None,
             Err(error) => {
                 refused = self.reconciler.refused(&object, &observed, error, now);
                 refused.as_ref()
@@ -407,6 +412,15 @@ impl<R: Reconciler> Runner<R> {
         let relook = if has_written { Wake::After(RELOOK) } else { Wake::OnChange };
         let wake = plan.wake.or_earlier(relook);
         result.map(|()| Looked { wake, reported })
+    }
+
+    /// Whether users are told of a failure. Where the connection broke, or another was faster, the
+    /// next try tells; what we found wrong ourselves may have been a race as well, and is believed
+    /// when it is found again.
+    fn is_told(&self, name: &Name, error: &Error) -> bool {
+        let is_ours = matches!(error, Error::Other { .. });
+        let is_again = || self.shared.lock().queue.failures(name) > 0;
+        error.is_refusal() || error.is_terminal() || (is_ours && is_again())
     }
 
     fn remember(&self, name: &Name, written: Written) {

@@ -21,6 +21,7 @@ pub fn validate(settings: &Settings, question: &Question<'_>) -> Answer {
     let (new, old) = (&question.new["spec"], &question.old["spec"]);
     let mut errors = Vec::new();
     shared::judge(&mut errors, settings, "spec", new, Within::Nothing);
+    shared::judge_failover(&mut errors, "spec", new, question.new);
     if old.is_object() {
         if old["backendFramework"] != new["backendFramework"] {
             let value = new["backendFramework"].clone();

@@ -12,6 +12,9 @@ use crate::review::{Answer, Question};
 use crate::settings::Settings;
 use crate::value::{find, list, object_mut, text};
 
+/// How much a GPU may draw, in watts.
+const POWER_LIMIT: &str = "dynamo.nvidia.com/gpu-power-limit";
+
 pub fn default(settings: &Settings, question: &Question<'_>) -> Answer {
     let mut object = question.new.clone();
     if question.old.is_null() {
@@ -57,11 +60,15 @@ pub fn validate(settings: &Settings, question: &Question<'_>) -> Answer {
         judge_grove(&mut errors, spec);
     }
     judge_restart(&mut errors, spec);
+    judge_power(&mut errors, new, old);
+    judge_entrances(&mut errors, new);
     judge_start_order(&mut errors, new);
     for (number, part) in parts.iter().enumerate() {
         let at = format!("spec.components[{number}]");
         let before = find(&old["spec"]["components"], "name", text(&part["name"]));
         shared::judge(&mut errors, settings, &at, part, within);
+        shared::judge_failover(&mut errors, &at, part, new);
+        judge_name(&mut errors, &at, part, within);
         shared::judge_image(&mut errors, &at, part, before);
         if let Some(before) = before {
             shared::judge_update(&mut errors, &at, part, before);
@@ -123,12 +130,50 @@ fn judge_annotations(errors: &mut Vec<FieldError>, new: &Value) {
         let field = format!("metadata.annotations[{}]", names::INFRASTRUCTURE);
         errors.push(FieldError::invalid(field, unknown, "must be one of: etcd, nats"));
     }
-    let watts = annotations["dynamo.nvidia.com/gpu-power-limit"].as_str();
-    if let Some(watts) = watts
-        && !watts.parse::<i64>().is_ok_and(|watts| watts > 0)
-    {
-        let field = "metadata.annotations[dynamo.nvidia.com/gpu-power-limit]";
-        errors.push(FieldError::invalid(field, watts, "must be a positive integer"));
+}
+
+/// How much GPUs may draw is set when pods start, on GPUs that are theirs from then on.
+fn judge_power(errors: &mut Vec<FieldError>, new: &Value, old: &Value) {
+    let of = |graph: &Value| graph["metadata"]["annotations"][POWER_LIMIT].clone();
+    let field = format!("metadata.annotations[{POWER_LIMIT}]");
+    let watts = of(new);
+    if old.is_object() && watts != of(old) {
+        let detail = "is immutable and cannot be changed after creation";
+        errors.push(FieldError::forbidden(field.as_str(), detail));
+    }
+    let Some(watts) = watts.as_str() else { return };
+    if !watts.parse::<i64>().is_ok_and(|watts| watts > 0) {
+        errors.push(FieldError::invalid(field.as_str(), watts, "must be a positive integer"));
+    }
+    let claims = |part: &Value| {
+        part["experimental"]["gpuMemoryService"].is_object()
+            || !list(&part["podTemplate"]["spec"]["resourceClaims"]).is_empty()
+    };
+    if list(&new["spec"]["components"]).iter().any(claims) {
+        let detail = "cannot be used with dynamic resource allocation";
+        errors.push(FieldError::forbidden(field, detail));
+    }
+}
+
+/// Names of pods follow from those of components, and Grove leaves little room.
+fn judge_name(errors: &mut Vec<FieldError>, at: &str, part: &Value, within: Within) {
+    let excess = crate::graph::grove::excess(part);
+    if within == Within::Grove && excess > 0 {
+        let detail =
+            format!("is {excess} characters too long for the names that Grove makes of it");
+        errors.push(FieldError::invalid(format!("{at}.name"), text(&part["name"]), detail));
+    }
+}
+
+/// What only the older version says of ways in.
+fn judge_entrances(errors: &mut Vec<FieldError>, new: &Value) {
+    let kept = crate::conversion::envelope::kept(new, crate::conversion::envelope::GRAPH);
+    for (name, service) in kept["services"].as_object().into_iter().flatten() {
+        let ingress = &service["ingress"];
+        if ingress["enabled"] == true && text(&ingress["host"]).is_empty() {
+            let field = format!("spec.services[{name}].ingress.host");
+            errors.push(FieldError::required(field, "is required when ingress is enabled"));
+        }
     }
 }
 

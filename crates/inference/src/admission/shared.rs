@@ -4,8 +4,10 @@ use serde_json::Value;
 
 use crate::backends::Framework;
 use crate::component::{Type, nodes};
+use crate::conversion::sidecar;
 use crate::field_error::FieldError;
 use crate::graph::generate::version;
+use crate::names;
 use crate::settings::{Gates, Settings};
 use crate::value::{find, list, text};
 
@@ -65,7 +67,45 @@ pub fn judge(
         let detail = "requires the Grove pathway";
         errors.push(FieldError::forbidden(format!("{at}.minAvailable"), detail));
     }
+    if !part["topologyConstraint"].is_null() && within == Within::Graph {
+        let detail = "requires the Grove pathway";
+        errors.push(FieldError::forbidden(format!("{at}.topologyConstraint"), detail));
+    }
     judge_elastic(errors, at, containers);
+    judge_older(errors, at, containers);
+}
+
+/// What the older version lets users leave out, or say twice.
+fn judge_older(errors: &mut Vec<FieldError>, at: &str, containers: &Value) {
+    let mounts =
+        find(containers, "name", "main").map_or(&[][..], |main| list(&main["volumeMounts"]));
+    for (number, mount) in mounts.iter().enumerate() {
+        if text(&mount["mountPath"]).is_empty() {
+            let field =
+                format!("{at}.podTemplate.spec.containers[main].volumeMounts[{number}].mountPath");
+            let detail = "is required when useAsCompilationCache is false";
+            errors.push(FieldError::required(field, detail));
+        }
+    }
+    let is_sidecar = |one: &&Value| one["name"] == sidecar::NAME;
+    if list(containers).iter().filter(is_sidecar).count() > 1 {
+        let detail = "clashes with the container of the frontend sidecar";
+        let field = format!("{at}.podTemplate.spec.containers");
+        errors.push(FieldError::invalid(field, sidecar::NAME, detail));
+    }
+}
+
+/// Two engines in one pod are told apart only where containers are what is found.
+pub fn judge_failover(errors: &mut Vec<FieldError>, at: &str, part: &Value, object: &Value) {
+    let failover = &part["experimental"]["failover"];
+    if !failover.is_object() || failover["mode"] == "InterPod" {
+        return;
+    }
+    let of = |holder: &Value| holder["metadata"]["annotations"][names::DISCOVERY_MODE].clone();
+    if of(&part["podTemplate"]) != "container" && of(object) != "container" {
+        let detail = format!("mode IntraPod requires {}=container", names::DISCOVERY_MODE);
+        errors.push(FieldError::forbidden(format!("{at}.experimental.failover"), detail));
+    }
 }
 
 /// Experts that come and go need a command to be put before.
@@ -194,6 +234,12 @@ pub fn judge_update(errors: &mut Vec<FieldError>, at: &str, new: &Value, old: &V
             let detail = "cannot be enabled or disabled after creation";
             errors.push(FieldError::forbidden(field, detail));
         }
+    }
+    let is_forced = |part: &Value| part["experimental"]["grove"]["forceScalingGroup"] == true;
+    if is_forced(new) != is_forced(old) {
+        let field = format!("{at}.experimental.grove.forceScalingGroup");
+        let detail = "cannot be enabled or disabled after creation";
+        errors.push(FieldError::forbidden(field, detail));
     }
     if new["topologyConstraint"] != old["topologyConstraint"] {
         let detail = "is immutable and cannot be changed after creation";

@@ -128,6 +128,51 @@ fn what_cannot_work_is_refused_where_it_is() {
 }
 
 #[test]
+fn what_grove_alone_or_only_some_pods_can_is_refused_elsewhere() {
+    let only = |part: Value| graph(json!({"spec": {"components": [part]}}));
+    let worker = |more: Value| only(with(part("w", "worker"), more));
+    let containers = |more: Value| {
+        let main = with(json!({"name": "main", "image": "x:1.6.1"}), more);
+        json!({"podTemplate": {"spec": {"containers": [main]}}})
+    };
+    let power = "dynamo.nvidia.com/gpu-power-limit";
+    let powered = json!({"metadata": {"annotations": {power: "300"}}});
+    let claims = json!({"podTemplate": {"spec": {"resourceClaims": [{"name": "gpu"}]}}});
+    let mut twice = worker(json!({}));
+    let sidecar = json!({"name": "sidecar-frontend", "image": "x:1.6.1"});
+    let all = &mut twice["spec"]["components"][0]["podTemplate"]["spec"]["containers"];
+    all.as_array_mut().expect("containers").extend([sidecar.clone(), sidecar]);
+    let older = json!({"version": 1, "spec": {"services": {"w": {"ingress": {"enabled": true}}}}});
+    let grove = json!({"metadata": {"annotations": {names::PROVIDER: "grove"}}});
+    let long = "a-name-that-leaves-no-room-for-its-set-x";
+    let cases = [
+        (
+            worker(json!({"topologyConstraint": {"packDomain": "rack"}})),
+            "spec.components[0].topologyConstraint: Forbidden: requires the Grove pathway",
+        ),
+        (worker(json!({"experimental": {"failover": {}}})), "mode IntraPod requires"),
+        (
+            worker(containers(json!({"volumeMounts": [{"name": "v", "mountPath": null}]}))),
+            "volumeMounts[0].mountPath: Required value: is required when",
+        ),
+        (twice, "clashes with the container of the frontend sidecar"),
+        (with(worker(claims), powered), "cannot be used with dynamic resource allocation"),
+        (
+            graph(json!({"metadata": {"annotations": {"nvidia.com/dgd-spec": older.to_string()}}})),
+            "spec.services[w].ingress.host: Required value: is required when ingress is enabled",
+        ),
+        (with(only(part(long, "worker")), grove), "characters too long for the names"),
+    ];
+    for (new, why) in cases {
+        let message = said(&new, &Value::Null);
+        assert!(message.contains(why), "{why}: {message}");
+    }
+    let told = json!({"metadata": {"annotations": {names::DISCOVERY_MODE: "container"}}});
+    let failing = with(worker(json!({"experimental": {"failover": {}}})), told);
+    assert!(!said(&failing, &Value::Null).contains("mode IntraPod"));
+}
+
+#[test]
 fn some_things_are_decided_once() {
     let old = graph(json!({"spec": {"backendFramework": "vllm"}}));
     let change = |more: Value| graph(with(json!({"spec": {"backendFramework": "vllm"}}), more));
@@ -146,6 +191,18 @@ fn some_things_are_decided_once() {
         (
             change(json!({"spec": {"components": [part("Frontend", "frontend"), multinode]}})),
             "cannot change node topology between single-node and multi-node after creation",
+        ),
+        (
+            change(
+                json!({"metadata": {"annotations": {"dynamo.nvidia.com/gpu-power-limit": "9"}}}),
+            ),
+            "gpu-power-limit]: Forbidden: is immutable",
+        ),
+        (
+            change(json!({"spec": {"components": [part("Frontend", "frontend"),
+                with(part("decode", "decode"),
+                    json!({"experimental": {"grove": {"forceScalingGroup": true}}}))]}})),
+            "forceScalingGroup: Forbidden: cannot be enabled or disabled after creation",
         ),
         (
             change(json!({"metadata": {"annotations": {names::PROVIDER: "grove"}}})),

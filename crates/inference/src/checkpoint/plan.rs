@@ -247,6 +247,11 @@ fn snapshot_of(checkpoint: &Object, pod: &Object, id: &str) -> Value {
 
 /// What is reported when a step was refused.
 pub fn refused(checkpoint: &Object, error: &Error, now: Timestamp) -> Option<Plan> {
+    if let Error::Other { .. } = error {
+        // Whoever is in the way may go.
+        let notices = vec![Notice::warning("JobCreationFailed", error.said())];
+        return Some(Plan { notices, ..Plan::nothing() });
+    }
     if !error.is_refusal() {
         return None;
     }

@@ -16,16 +16,20 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
+use serde_json::Value;
 
+use crate::digest;
 use crate::kinds::{
-    COMPONENT, DEPLOYMENT, INGRESS, LEADER_WORKER_SET, ROLE, ROLE_BINDING, SECRET, SERVICE,
-    SERVICE_ACCOUNT, VIRTUAL_SERVICE,
+    COMPONENT, CONFIG_MAP, DEPLOYMENT, INGRESS, LEADER_WORKER_SET, ROLE, ROLE_BINDING, SECRET,
+    SERVICE, SERVICE_ACCOUNT, VIRTUAL_SERVICE,
 };
+use crate::names;
 use crate::settings::Settings;
 
 pub use children::rolling_strategy;
 pub use facts::{Facts, Type, dynamo_namespace, nodes};
 pub use observe::Observed;
+pub use status::FAILED_REASON;
 
 /// What is done for a component at a first look.
 pub fn plan_of(settings: &Settings, object: &Object, observed: &Observed) -> Plan {
@@ -63,6 +67,7 @@ impl Reconciler for Controller {
         }
         if self.settings.gates.leader_worker_set {
             watches.owned(LEADER_WORKER_SET, COMPONENT);
+            watches.owned(CONFIG_MAP, COMPONENT);
         }
         if !self.settings.ingress.gateway.is_empty() {
             watches.owned(VIRTUAL_SERVICE, COMPONENT);
@@ -80,10 +85,20 @@ impl Reconciler for Controller {
             }
             false => Vec::new(),
         });
+        // The service of a model goes with whoever made it; the others that serve it make it anew.
+        let components = watches.cache(COMPONENT);
+        watches.by(SERVICE, move |change| match lost_model(change) {
+            Some(hash) => {
+                let all = components.in_namespace(&change.object().name.namespace);
+                let serving = all.iter().filter(|one| serves(&one.value["spec"], hash));
+                serving.map(|component| component.name.clone()).collect()
+            }
+            None => Vec::new(),
+        });
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        Ok(observe::observe(context, object, &self.settings))
+        observe::observe(context, object, &self.settings)
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
@@ -99,6 +114,17 @@ impl Reconciler for Controller {
     ) -> Option<Plan> {
         Some(plan::failed(object, &error.said(), now))
     }
+}
+
+/// The hash of the model whose service is gone.
+pub fn lost_model(change: &Change) -> Option<&str> {
+    let gone = change.old.as_ref().filter(|_| change.new.is_none())?;
+    gone.label(names::BASE_MODEL_HASH)
+}
+
+/// Whether a component serves the model of a hash.
+pub fn serves(spec: &Value, hash: &str) -> bool {
+    spec["modelRef"]["name"].as_str().is_some_and(|model| digest::short(model) == hash)
 }
 
 fn is_pull_secret(change: &Change) -> bool {

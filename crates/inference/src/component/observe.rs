@@ -2,15 +2,17 @@
 
 use std::sync::Arc;
 
-use reconcile::{Context, Kind, Name, Object, Selector};
+use reconcile::{Context, Error, Kind, Name, Object, Selector};
 use serde_json::json;
 
 use super::facts::Facts;
+use crate::backends::Framework;
 use crate::discovery_account;
 use crate::kinds::{
     DEPLOYMENT, INGRESS, LEADER_WORKER_SET, ROLE, ROLE_BINDING, SECRET, SERVICE, SERVICE_ACCOUNT,
     VIRTUAL_SERVICE,
 };
+use crate::multinode::{self, Keys};
 use crate::names;
 use crate::pods::PullSecrets;
 use crate::settings::Settings;
@@ -29,12 +31,18 @@ pub struct Observed {
     pub route: Option<Arc<Object>>,
     /// What lets the pods of a component of its own find each other: account, role, binding.
     pub discovery: discovery_account::Found,
+    /// What replicas of many pods need, of a component of its own.
+    pub multinode: multinode::Found,
     pub secrets: PullSecrets,
     /// The account of pods that need none in particular.
     pub account: String,
 }
 
-pub fn observe(context: &Context, object: &Arc<Object>, settings: &Settings) -> Observed {
+pub fn observe(
+    context: &Context,
+    object: &Arc<Object>,
+    settings: &Settings,
+) -> Result<Observed, Error> {
     let facts = Facts::of(object);
     let find = |kind: Kind, name: &str| {
         context.cache(kind).get(&Name::new(object.name.namespace.clone(), name))
@@ -44,7 +52,15 @@ pub fn observe(context: &Context, object: &Arc<Object>, settings: &Settings) -> 
     let for_pods = Selector::of_labels(&json!({POD_ACCOUNT: "true"}));
     let accounts = context.cache(SERVICE_ACCOUNT).selected(facts.namespace(), &for_pods);
     let gate = settings.gates.leader_worker_set;
-    Observed {
+    let multinode = match is_alone_of_many(&facts, settings) {
+        true => {
+            let needs_keys = matches!(facts.framework(), Ok(Some(Framework::Trtllm)));
+            let keys = if needs_keys { Keys::Wanted } else { Keys::Unneeded };
+            multinode::Found::observe(context, settings, &object.name, keys)?
+        }
+        false => multinode::Found::default(),
+    };
+    Ok(Observed {
         deployment: find(DEPLOYMENT, own),
         set: gate.then(|| find(LEADER_WORKER_SET, &set_name(own))).flatten(),
         service: find(SERVICE, &names::service(own)),
@@ -61,7 +77,13 @@ pub fn observe(context: &Context, object: &Arc<Object>, settings: &Settings) -> 
         },
         secrets: PullSecrets::of(&context.cache(SECRET).in_namespace(facts.namespace())),
         account: accounts.first().map_or("default".to_owned(), |one| one.name.name.to_string()),
-    }
+        multinode,
+    })
+}
+
+/// Whether a component has no graph that brings what the many pods of its replicas need.
+pub fn is_alone_of_many(facts: &Facts<'_>, settings: &Settings) -> bool {
+    facts.graph().is_none() && settings.gates.leader_worker_set && facts.nodes() > 1
 }
 
 /// The set of a component whose replicas are many pods.

@@ -7,11 +7,12 @@ use reconcile::{Object, Plan};
 
 use super::children;
 use super::facts::Facts;
-use super::observe::Observed;
+use super::observe::{Observed, is_alone_of_many};
 use super::status;
 use crate::backends::{Deployer, Role};
 use crate::discovery_account;
 use crate::kinds::{COMPONENT, DEPLOYMENT, INGRESS, LEADER_WORKER_SET, SERVICE, VIRTUAL_SERVICE};
+use crate::multinode;
 use crate::names;
 use crate::pods::{Given, has_legacy_type};
 use crate::settings::{Discovery, Settings};
@@ -76,6 +77,9 @@ fn sync(
     };
     let (service, model) = (children::service(&given, is_set), children::model_service(facts));
     let ingress = children::ingress(facts, settings);
+    if is_alone_of_many(facts, settings) {
+        multinode::sync(plan, settings, (COMPONENT, facts.object), &observed.multinode);
+    }
     let mut sync = Sync::new(plan, Some((COMPONENT, facts.object)));
     let is_alone = facts.graph().is_none() && facts.discovery(settings) == Discovery::Kubernetes;
     if is_alone {

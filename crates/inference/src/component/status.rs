@@ -9,6 +9,8 @@ use super::facts::Facts;
 use crate::value::list;
 
 pub const AVAILABLE: &str = "Available";
+/// What the condition says of one that could not be made.
+pub const FAILED_REASON: &str = "Reconciling";
 const COMPONENT_READY: &str = "DynamoComponentReady";
 
 /// What runs the pods, as far as it is there.
@@ -56,9 +58,9 @@ pub fn failed(object: &Object, why: &str, now: Timestamp) -> Value {
     let condition = Condition {
         kind: AVAILABLE,
         status: Truth::False,
-        reason: "Reconciling",
+        reason: FAILED_REASON,
         message: why,
-        observed_generation: None,
+        observed_generation: Some(object.generation()),
     };
     conditions::set(&mut all, &condition, now);
     status["conditions"] = json!(all);
@@ -85,7 +87,13 @@ fn is_ready(live: &Live<'_>) -> bool {
                         && count("replicas") == desired
                         && is_available))
         }
-        Live::Set(_) => desired == 0 || (count("readyReplicas") >= desired && is_available),
+        Live::Set(_) => {
+            // Sets of other operators may not say what they have seen.
+            let is_seen = status["observedGeneration"]
+                .as_i64()
+                .is_none_or(|seen| seen >= object.generation());
+            desired == 0 || (is_seen && count("readyReplicas") >= desired && is_available)
+        }
     }
 }
 

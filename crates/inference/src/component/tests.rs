@@ -266,6 +266,28 @@ fn a_component_of_its_own_has_an_account_of_its_own() {
 }
 
 #[test]
+fn a_component_of_its_own_brings_what_its_many_pods_need() {
+    let mut alone = component(json!({"multinode": {"nodeCount": 2}, "podTemplate": {"spec":
+        {"containers": [{"name": "main", "image": "x:1.6.1", "command": ["python3"],
+            "args": ["-m", "dynamo.trtllm"]}]}}}));
+    let gates = Gates { leader_worker_set: true, ..Gates::default() };
+    let settings = Settings { gates, ..settings() };
+    assert_eq!(made(&planned(&settings, &alone), CONFIG_MAP), Value::Null);
+    let mut value = alone.value.clone();
+    let labels = value["metadata"]["labels"].as_object_mut().expect("labels");
+    labels.remove("nvidia.com/dynamo-graph-deployment-name");
+    alone = Object::new(value);
+    let fresh_ssh = Some(json!({"private.key": "a", "private.key.pub": "b"}));
+    let multinode = crate::multinode::Found { fresh_ssh, ..Default::default() };
+    let observed = Observed { multinode, ..Observed::default() };
+    let plan = plan::plan(&settings, &alone, &observed, Timestamp::UNIX_EPOCH);
+    let script = made(&plan, CONFIG_MAP);
+    assert_eq!(script["metadata"]["name"], "g-decode-abcd1234-wait-leader-script");
+    assert_eq!(script["metadata"]["ownerReferences"][0]["uid"], "u");
+    assert_eq!(made(&plan, SECRET)["metadata"]["name"], "mpi-run-ssh-secret");
+}
+
+#[test]
 fn it_is_ready_when_all_its_pods_are_of_the_newest_form() {
     let object = component(json!({}));
     let deployment = made(&planned(&settings(), &object), DEPLOYMENT);
@@ -297,4 +319,44 @@ fn it_is_ready_when_all_its_pods_are_of_the_newest_form() {
     }] {
         assert_eq!(state(old).0, "DeploymentNotReady");
     }
+}
+
+#[test]
+fn a_set_is_ready_when_it_has_seen_what_it_is_to_be() {
+    let object = component(json!({"replicas": 1, "multinode": {"nodeCount": 2}, "podTemplate":
+        {"spec": {"containers": [{"name": "main", "image": "x:1.6.1", "command": ["python3"],
+            "args": ["-m", "dynamo.sglang"]}]}}}));
+    let gates = Gates { leader_worker_set: true, ..Gates::default() };
+    let settings = Settings { gates, ..settings() };
+    let set = made(&planned(&settings, &object), LEADER_WORKER_SET);
+    let reason = |seen: Value| {
+        let mut live = set.clone();
+        live["metadata"]["generation"] = json!(2);
+        live["metadata"]["annotations"][crate::sync_resource::GENERATION] = json!("2");
+        live["status"] = json!({"observedGeneration": seen, "readyReplicas": 1,
+            "conditions": [{"type": "Available", "status": "True"}]});
+        let observed = Observed { set: Some(Arc::new(Object::new(live))), ..Observed::default() };
+        let plan = plan::plan(&settings, &object, &observed, Timestamp::UNIX_EPOCH);
+        let status = plan.status.expect("a status");
+        text(&status["conditions"][0]["reason"]).to_owned()
+    };
+    assert_eq!(reason(json!(1)), "LeaderWorkerSetNotReady");
+    assert_eq!(reason(json!(2)), "LeaderWorkerSetReady");
+    assert_eq!(reason(Value::Null), "LeaderWorkerSetReady");
+}
+
+#[test]
+fn a_model_whose_service_is_gone_wakes_all_that_serve_it() {
+    let plan = planned(&settings(), &component(json!({"modelRef": {"name": "tiny"}})));
+    let service = plan.steps.iter().find_map(|step| match step {
+        Step::Create { object, .. } if text(&object["metadata"]["name"]).contains("-model-") => {
+            Some(Arc::new(Object::new(object.clone())))
+        }
+        _ => None,
+    });
+    let gone = Change { old: service.clone(), new: None };
+    let hash = lost_model(&gone).expect("a model");
+    assert!(serves(&json!({"modelRef": {"name": "tiny"}}), hash));
+    assert!(!serves(&json!({"modelRef": {"name": "other"}}), hash) && !serves(&json!({}), hash));
+    assert!(lost_model(&Change { old: None, new: service }).is_none());
 }

@@ -11,7 +11,7 @@ mod graph;
 mod leaves;
 mod pod;
 pub mod request;
-mod sidecar;
+pub mod sidecar;
 mod status;
 #[cfg(test)]
 mod tests;

@@ -20,7 +20,7 @@ mod program;
 mod restart;
 pub mod rollout;
 mod shared;
-mod ssh_key;
+pub(crate) mod ssh_key;
 mod status;
 #[cfg(test)]
 mod tests;
@@ -31,6 +31,7 @@ use k8s_openapi::jiff::Timestamp;
 use reconcile::plan::Notice;
 use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches, owners};
 
+use crate::component::{lost_model, serves};
 use crate::kinds::{
     ADAPTER, CHECKPOINT, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, DEPLOYMENT, DESTINATION_RULE, GRAPH,
     INFERENCE_POOL, INGRESS, PERSISTENT_VOLUME_CLAIM, POD, POD_CLIQUE, POD_CLIQUE_SCALING_GROUP,
@@ -40,6 +41,7 @@ use crate::kinds::{
 use crate::names;
 use crate::settings::Settings;
 
+use facts::Graph;
 pub use observe::Observed;
 pub use plan::preferred;
 
@@ -110,6 +112,15 @@ impl Reconciler for Controller {
             if !self.settings.ingress.gateway.is_empty() {
                 watches.owned(VIRTUAL_SERVICE, GRAPH);
             }
+            let graphs = watches.cache(GRAPH);
+            watches.by(SERVICE, move |change| {
+                let Some(hash) = lost_model(change) else { return Vec::new() };
+                let all = graphs.in_namespace(&change.object().name.namespace);
+                let serving = all
+                    .iter()
+                    .filter(|graph| Graph::of(graph).components().any(|part| serves(part.0, hash)));
+                serving.map(|graph| graph.name.clone()).collect()
+            });
         }
         let graphs = watches.cache(GRAPH);
         watches.by(CHECKPOINT, move |change| {

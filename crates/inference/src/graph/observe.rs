@@ -4,20 +4,19 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use reconcile::{Context, Error, Kind, Name, Object, Selector};
-use serde_json::{Value, json};
+use serde_json::json;
 
 use super::checkpoints;
 use super::facts::Graph;
 use super::grove;
 use super::infrastructure;
 use super::picker;
-use super::ssh_key;
 use crate::discovery_account;
 use crate::kinds::{
     ADAPTER, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, DESTINATION_RULE, INFERENCE_POOL,
-    PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_CLAIM_TEMPLATE, ROLE, ROLE_BINDING, SECRET,
-    SERVICE_ACCOUNT,
+    PERSISTENT_VOLUME_CLAIM, POD, RESOURCE_CLAIM_TEMPLATE, ROLE, ROLE_BINDING, SERVICE_ACCOUNT,
 };
+use crate::multinode;
 use crate::names;
 use crate::settings::Settings;
 use crate::value::{list, text};
@@ -43,11 +42,8 @@ pub struct Observed {
     /// Templates of claims, and checkpoints, by their names.
     pub claim_templates: BTreeMap<String, Arc<Object>>,
     pub checkpoints: BTreeMap<String, Arc<Object>>,
-    pub wait_script: Option<Arc<Object>>,
-    /// The keys of MPI: where they come from, whether they are here, and new ones.
-    pub ssh_source: Option<Arc<Object>>,
-    pub has_ssh: bool,
-    pub fresh_ssh: Option<Value>,
+    /// What replicas of many pods need.
+    pub multinode: multinode::Found,
     /// What Grove has of it, where Grove is.
     pub grove: grove::Found,
     /// How many pods of each component have not ended.
@@ -93,19 +89,13 @@ pub async fn observe(
             .map(str::to_owned)
             .collect(),
         servers: infrastructure::Found::observe(context, &graph),
-        wait_script: find(CONFIG_MAP, &names::wait_script(graph.name())),
         pods: pods(context, &graph),
         ..Observed::default()
     };
     observe_optional(context, &graph, settings, &mut observed).await?;
     if graph.is_multinode() {
-        let secret = settings.ssh_secret.as_str();
-        let source = Name::new(settings.ssh_secret_namespace.as_str(), secret);
-        observed.ssh_source = context.cache(SECRET).get(&source);
-        observed.has_ssh = find(SECRET, secret).is_some();
-        if observed.ssh_source.is_none() {
-            observed.fresh_ssh = Some(ssh_key::make().map_err(|reason| Error::Other { reason })?);
-        }
+        let keys = multinode::Keys::Wanted;
+        observed.multinode = multinode::Found::observe(context, settings, &object.name, keys)?;
     }
     Ok(observed)
 }

@@ -21,7 +21,6 @@ use super::rollout::{self, Generation};
 use super::shared;
 use super::status::{self, State};
 use crate::backends::Framework;
-use crate::component::nodes;
 use crate::kinds::{COMPONENT, GRAPH};
 use crate::names;
 use crate::settings::Settings;
@@ -240,8 +239,9 @@ impl Look<'_> {
 
     /// The object of a component as it is to be.
     fn wanted(&self, part: &Part<'_>) -> Value {
-        let existing = match part.is_worker() && nodes(part.0) > 1 {
-            // Its set replaces the pods in place.
+        // Where one component has many pods, nobody hands over from one form to the next: sets and
+        // Deployments replace their pods in place.
+        let existing = match part.is_worker() && self.graph.is_multinode() {
             true => of_component(self.observed, part).next(),
             false => None,
         };

@@ -10,16 +10,14 @@ use super::observe::Observed;
 use super::picker;
 use crate::component::Type;
 use crate::discovery_account;
-use crate::kinds::{
-    CONFIG_MAP, GRAPH, PERSISTENT_VOLUME_CLAIM, ROLE_BINDING, SECRET, SERVICE_ACCOUNT,
-};
+use crate::kinds::{GRAPH, PERSISTENT_VOLUME_CLAIM, ROLE_BINDING, SERVICE_ACCOUNT};
+use crate::multinode;
 use crate::names;
 use crate::settings::{Discovery, Settings};
 use crate::sync_resource::Sync;
 use crate::value::{list, text};
 
 const RBAC: &str = "rbac.authorization.k8s.io";
-const WAIT_SCRIPT: &str = include_str!("wait_for_leader.py");
 
 /// Adds what is missing; an error says what only others can give.
 pub fn sync(
@@ -42,15 +40,8 @@ pub fn sync(
     }
     claims::sync(plan, settings, graph, observed)?;
     picker::sync(plan, settings, graph, observed)?;
-    let mut sync = Sync::new(plan, Some((GRAPH, graph.object)));
     if graph.is_multinode() {
-        let wanted = json!({
-            "metadata": {"namespace": graph.namespace(), "name": names::wait_script(graph.name()),
-                "labels": {names::GRAPH: graph.name()}},
-            "data": {"wait-for-leader.py": WAIT_SCRIPT},
-        });
-        sync.keep(CONFIG_MAP, observed.wait_script.as_deref(), wanted);
-        keys(plan, settings, graph, observed);
+        multinode::sync(plan, settings, (GRAPH, graph.object), &observed.multinode);
     }
     Ok(())
 }
@@ -133,29 +124,4 @@ fn volumes(sync: &mut Sync<'_>, graph: &Graph<'_>, observed: &Observed) -> Resul
         sync.keep(PERSISTENT_VOLUME_CLAIM, None, wanted);
     }
     Ok(())
-}
-
-/// The keys of MPI, made once and copied to where they are needed; never overwritten.
-fn keys(plan: &mut Plan, settings: &Settings, graph: &Graph<'_>, observed: &Observed) {
-    let data = match (&observed.ssh_source, &observed.fresh_ssh) {
-        (Some(source), _) => source.value["data"].clone(),
-        (None, Some(fresh)) => fresh.clone(),
-        (None, None) => return,
-    };
-    let name = settings.ssh_secret.as_str();
-    let secret = |namespace: &str| {
-        let labels = json!({"app.kubernetes.io/managed-by": names::OPERATOR});
-        whole(
-            SECRET,
-            json!({"metadata": {"namespace": namespace, "name": name, "labels": labels},
-            "type": "Opaque", "data": data}),
-        )
-    };
-    if observed.ssh_source.is_none() {
-        plan.create(SECRET, secret(&settings.ssh_secret_namespace));
-    }
-    let is_source = graph.namespace() == settings.ssh_secret_namespace;
-    if !observed.has_ssh && !is_source {
-        plan.create(SECRET, secret(graph.namespace()));
-    }
 }

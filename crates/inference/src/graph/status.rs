@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::facts::{Graph, Part};
 use super::generations::{hash_of, of_component};
 use super::observe::Observed;
-use crate::component::nodes;
+use crate::component::{FAILED_REASON, nodes};
 use crate::value::list;
 
 const NOT_READY: &str = "some_resources_are_not_ready";
@@ -59,7 +59,7 @@ pub fn set_state(status: &mut Value, object: &Object, state: &State, now: Timest
     };
     status["state"] = json!(word);
     status["observedGeneration"] = json!(object.generation());
-    set_ready(status, truth, (reason, &message), now);
+    set_ready(status, object, truth, (reason, &message, now));
 }
 
 fn listed(why: &BTreeMap<String, String>) -> String {
@@ -71,14 +71,20 @@ fn listed(why: &BTreeMap<String, String>) -> String {
 pub fn failed(object: &Object, reason: &str, message: &str, now: Timestamp) -> Value {
     let mut status = object.value["status"].clone();
     status["state"] = json!("failed");
-    set_ready(&mut status, Truth::False, (reason, message), now);
+    set_ready(&mut status, object, Truth::False, (reason, message, now));
     status
 }
 
-fn set_ready(status: &mut Value, truth: Truth, (reason, message): (&str, &str), now: Timestamp) {
+/// The condition says what it is of: a graph that failed has not been looked at to its end.
+fn set_ready(
+    status: &mut Value,
+    object: &Object,
+    truth: Truth,
+    (reason, message, now): (&str, &str, Timestamp),
+) {
     let mut all = list(&status["conditions"]).to_vec();
-    let condition =
-        Condition { kind: READY, status: truth, reason, message, observed_generation: None };
+    let observed_generation = Some(object.generation());
+    let condition = Condition { kind: READY, status: truth, reason, message, observed_generation };
     conditions::set(&mut all, &condition, now);
     status["conditions"] = json!(all);
 }
@@ -88,6 +94,9 @@ pub fn not_ready(object: &Object) -> Option<String> {
     let status = &object.value["status"];
     let observed = status["observedGeneration"].as_i64().unwrap_or(0);
     let generation = object.generation();
+    if let Some(why) = failure(object) {
+        return Some(why.to_owned());
+    }
     if observed < generation {
         return Some(format!(
             "spec not yet processed: generation={generation}, observedGeneration={observed}"
@@ -97,6 +106,14 @@ pub fn not_ready(object: &Object) -> Option<String> {
         true => None,
         false => Some(NOT_AVAILABLE.to_owned()),
     }
+}
+
+/// Why an object could not be made as it is, if it says so.
+fn failure(object: &Object) -> Option<&str> {
+    let available = conditions::find(&object.value["status"], "Available")?;
+    let is_of_now = available["observedGeneration"].as_i64() == Some(object.generation());
+    let has_failed = available["status"] == "False" && available["reason"] == FAILED_REASON;
+    available["message"].as_str().filter(|_| is_of_now && has_failed)
 }
 
 pub const NOT_AVAILABLE: &str = "Component deployment not ready - Available condition not true";

@@ -261,6 +261,67 @@ fn workers_are_replaced_a_few_at_a_time() {
 }
 
 #[test]
+fn single_workers_beside_many_are_replaced_in_place() {
+    let parts = |label: &str| {
+        let part = |name: &str, more: Value| {
+            let mut part = json!({"name": name, "type": name, "podTemplate": {"metadata":
+                {"labels": {"form": label}}}});
+            merge(&mut part, &more);
+            part
+        };
+        let many = part("decode", json!({"multinode": {"nodeCount": 2}}));
+        json!({"spec": {"components": [many, part("prefill", json!({"replicas": 2}))]}})
+    };
+    let first = graph(parts("one"));
+    let mut seen = observed();
+    perform(&planned(&first, &seen), &mut seen);
+    settle(&mut seen);
+    let names = |seen: &Observed| {
+        seen.components.iter().map(|one| one.name.name.to_string()).collect::<Vec<_>>()
+    };
+    let made = names(&seen);
+    assert_eq!(made.len(), 2);
+    let mut change = parts("two");
+    change["metadata"]["annotations"][names::CURRENT_HASH] = json!(hash(&first));
+    let mut object = graph(change);
+    let new_hash = hash(&object);
+    for _ in 0..4 {
+        let plan = planned(&object, &seen);
+        assert!(!steps(&plan).iter().any(|step| step.starts_with("delete ")), "{plan}");
+        object = with_status(&object, &plan);
+        perform(&plan, &mut seen);
+        settle(&mut seen);
+    }
+    assert_eq!(names(&seen), made);
+    let forms: Vec<Option<&str>> =
+        seen.components.iter().map(|one| generations::hash_of(one)).collect();
+    assert_eq!(forms, [Some(new_hash.as_str()); 2]);
+    assert_eq!(state(&planned(&object, &seen)).0, "successful");
+}
+
+#[test]
+fn a_component_that_failed_says_why_where_its_graph_does() {
+    let object = graph(json!({}));
+    let mut seen = observed();
+    perform(&planned(&object, &seen), &mut seen);
+    settle(&mut seen);
+    let mut broken = seen.components[1].value.clone();
+    let condition = |of: i64| {
+        json!([{"type": "Available", "status": "False", "reason": "Reconciling",
+            "message": "the room is too small", "observedGeneration": of}])
+    };
+    broken["metadata"]["generation"] = json!(2);
+    broken["metadata"]["annotations"][crate::sync_resource::GENERATION] = json!("2");
+    for (of, is_said) in [(2, true), (1, false)] {
+        broken["status"]["conditions"] = condition(of);
+        put(&mut seen, broken.clone());
+        let (_, _, message) = state(&planned(&object, &seen));
+        assert_eq!(message.contains("the room is too small"), is_said, "{message}");
+        assert_eq!(message.contains("spec not yet processed"), !is_said, "{message}");
+    }
+}
+
+#[test]
 fn a_note_that_was_lost_is_found_again() {
     let first = graph(json!({}));
     let mut seen = observed();
@@ -307,7 +368,8 @@ fn replicas_of_many_pods_need_keys_and_a_script() {
     let object = graph(json!({"spec": {"components": [
         {"name": "d", "type": "decode", "multinode": {"nodeCount": 2}}]}}));
     let fresh_ssh = Some(json!({"private.key": "a", "private.key.pub": "b"}));
-    let seen = Observed { fresh_ssh, ..observed() };
+    let multinode = crate::multinode::Found { fresh_ssh, ..Default::default() };
+    let seen = Observed { multinode, ..observed() };
     let made = steps(&planned(&object, &seen));
     assert_eq!(
         made[..2],

@@ -62,9 +62,8 @@ fn resources(spec: &Spec<'_>) -> Value {
     };
     let mut sum = pod::of(leader, "requests");
     let each = pod::of(worker, "requests");
-    for _ in 1..spec.size {
-        add(&mut sum, &each);
-    }
+    let workers = each.into_iter().map(|(name, one)| (name, one.times(spec.size - 1)));
+    add(&mut sum, &workers.collect());
     let amounts = sum.iter().map(|(name, amount)| (name.to_string(), json!(amount.to_string())));
     Value::Object(amounts.collect::<Map<String, Value>>())
 }

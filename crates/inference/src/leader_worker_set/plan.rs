@@ -244,8 +244,9 @@ fn forget_revisions(plan: &mut Plan, observed: &Observed, key: &str) {
 
 /// What is reported when a step was refused: why, where users look.
 pub fn refused(error: &Error) -> Option<Plan> {
+    let is_told = error.is_refusal() || matches!(error, Error::Other { .. });
     let notices = vec![Notice::warning("FailedCreate", error.said())];
-    error.is_refusal().then(|| Plan { notices, ..Plan::nothing() })
+    is_told.then(|| Plan { notices, ..Plan::nothing() })
 }
 
 /// Whether an object says all that is wanted of it, and nothing of ours that is not.

@@ -19,19 +19,65 @@ fn pod(name: &str, more: Value) -> Object {
     Object::new(whole)
 }
 
+fn steps(pod: &Object, group: Vec<Object>) -> Vec<String> {
+    let group = group.into_iter().map(Arc::new).collect();
+    let plan = cascade::plan(pod, &cascade::Observed { group, gone: None });
+    plan.steps.iter().map(ToString::to_string).collect()
+}
+
 #[test]
 fn a_member_that_ended_takes_its_group_with_it() {
     let own = pod("a", json!({}));
     let group = vec![
-        Arc::new(pod("a", json!({}))),
-        Arc::new(pod("b", json!({"status": {"phase": "Running"}}))),
-        Arc::new(pod("gone", json!({"metadata": {"deletionTimestamp": "x"}}))),
+        pod("a", json!({})),
+        pod("b", json!({"status": {"phase": "Running"}})),
+        pod("gone", json!({"metadata": {"deletionTimestamp": "x"}})),
     ];
-    let plan = cascade::plan(&own, &group);
-    let steps: Vec<String> = plan.steps.iter().map(ToString::to_string).collect();
-    assert_eq!(steps, ["delete v1 Pod n/a", "delete v1 Pod n/b"]);
+    assert_eq!(steps(&own, group), ["delete v1 Pod n/a", "delete v1 Pod n/b"]);
+    assert!(steps(&own, Vec::new()).is_empty());
+}
+
+fn running(name: &str, created: &str) -> Object {
+    let meta = json!({"creationTimestamp": format!("2026-01-01T00:00:{created}Z")});
+    pod(name, json!({"metadata": meta, "status": {"phase": "Running"}}))
+}
+
+#[test]
+fn pods_that_took_the_place_of_others_are_spared() {
+    let ended = pod(
+        "a",
+        json!({"status": {"containerStatuses": [{"name": "main", "state":
+        {"terminated": {"finishedAt": "2026-01-01T00:00:30Z"}}}]}}),
+    );
+    let group = || vec![running("b", "10"), running("new", "31")];
+    assert_eq!(steps(&ended, group()), ["delete v1 Pod n/b"]);
+    // One that is deleted is lost from when that was asked for.
+    let deleted = pod(
+        "a",
+        json!({"metadata": {"deletionTimestamp": "2026-01-01T00:01:30Z",
+        "deletionGracePeriodSeconds": 60}, "status": {"phase": "Running"}}),
+    );
+    assert_eq!(steps(&deleted, group()), ["delete v1 Pod n/b"]);
+    let grace = |pod: &Object| {
+        let group = vec![Arc::new(running("b", "10"))];
+        let plan = cascade::plan(pod, &cascade::Observed { group, gone: None });
+        match &plan.steps[0] {
+            reconcile::Step::Delete { options, .. } => options.grace_seconds,
+            other => panic!("{other}"),
+        }
+    };
+    assert_eq!((grace(&ended), grace(&deleted)), (Some(0), None));
+}
+
+#[test]
+fn a_member_that_is_gone_at_once_takes_the_others_with_it() {
+    let own = running("b", "10");
+    let bereft = || cascade::Observed { group: Vec::new(), gone: Some("a".to_owned()) };
+    let plan = cascade::plan(&own, &bereft());
+    assert_eq!(plan.steps[0].to_string(), "delete v1 Pod n/b");
     assert_eq!(plan.notices[0].reason, "FailoverCascade");
-    assert!(cascade::plan(&own, &Vec::new()).notices.is_empty());
+    let going = pod("b", json!({"metadata": {"deletionTimestamp": "x"}}));
+    assert!(cascade::plan(&going, &bereft()).steps.is_empty());
 }
 
 #[test]

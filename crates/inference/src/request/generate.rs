@@ -4,7 +4,7 @@ use api::dynamo::GROUP;
 use reconcile::Object;
 use serde_json::{Value, json};
 
-use super::{NAME_LABEL, NAMESPACE_LABEL};
+use super::{NAME_LABEL, NAMESPACE_LABEL, UID, graph_override};
 use crate::conversion::request::preserved;
 use crate::names::{MANAGED_BY, OPERATOR};
 use crate::value::{list, object_mut, overlay, text};
@@ -36,6 +36,7 @@ pub fn read(request: &Object, documents: &str) -> Result<Generated, String> {
     let Some(mut graph) = graphs.pop().filter(|_| graphs.is_empty()) else {
         return Err("the profiler's output must have exactly one DynamoGraphDeployment".to_owned());
     };
+    graph_override::apply(&mut graph, &request.value["spec"]["overrides"]["dgd"])?;
     name(request, &mut graph);
     fill_versions(request, &mut graph);
     Ok(Generated { graph, others })
@@ -92,6 +93,11 @@ pub fn tracking(request: &Object) -> Value {
     })
 }
 
+/// And as which of those that had its name.
+fn identity(request: &Object) -> Value {
+    json!({UID: request.uid})
+}
+
 /// The graph as it is made: it outlives its request, so nobody owns it.
 pub fn graph(request: &Object, yaml: &str) -> Result<Value, String> {
     let mut graph: Value = serde_saphyr::from_str(yaml)
@@ -102,6 +108,7 @@ pub fn graph(request: &Object, yaml: &str) -> Result<Value, String> {
         overlay(&mut graph["metadata"], field, &older["deploymentOverrides"][field]);
     }
     overlay(&mut graph["metadata"], "labels", &tracking(request));
+    overlay(&mut graph["metadata"], "annotations", &identity(request));
     Ok(graph)
 }
 
@@ -114,6 +121,7 @@ pub fn config_maps(request: &Object, others: &[Value]) -> Vec<Value> {
         meta.insert("namespace".to_owned(), json!(&*request.name.namespace));
         meta.remove("ownerReferences");
         overlay(&mut map["metadata"], "labels", &tracking(request));
+        overlay(&mut map["metadata"], "annotations", &identity(request));
         map
     });
     made.collect()

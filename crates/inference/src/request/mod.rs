@@ -10,6 +10,7 @@ mod accounts;
 pub mod admission;
 mod dcgm;
 mod generate;
+mod graph_override;
 mod hardware;
 mod job;
 pub mod manifests;
@@ -36,6 +37,8 @@ pub const NAME: &str = "dynamographdeploymentrequest";
 /// On whatever a request made.
 pub const NAME_LABEL: &str = "dgdr.nvidia.com/name";
 pub const NAMESPACE_LABEL: &str = "dgdr.nvidia.com/namespace";
+/// An annotation of the same: names come again, this does not.
+pub const UID: &str = "dgdr.nvidia.com/uid";
 /// The graph that was generated, until it is made.
 pub const GENERATED: &str = "nvidia.com/generated-dgd-spec";
 /// What was generated besides.
@@ -75,7 +78,7 @@ impl Reconciler for Controller {
     }
 
     fn plan(&self, object: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
-        plan::plan(&self.settings, object, observed, now)
+        Ok(plan::plan(&self.settings, object, observed, now))
     }
 
     fn refused(

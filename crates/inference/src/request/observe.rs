@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 use super::dcgm;
 use super::hardware::{self, Hardware};
 use super::job::job_name;
-use super::{ACCOUNT, BINDING, NAME_LABEL, NAMESPACE_LABEL, output_name};
+use super::{ACCOUNT, BINDING, NAME_LABEL, NAMESPACE_LABEL, UID, output_name};
 use crate::kinds::{
     CONFIG_MAP, GRAPH, JOB, NODE, PERSISTENT_VOLUME_CLAIM, POD, ROLE_BINDING, SERVICE_ACCOUNT,
 };
@@ -18,8 +18,14 @@ use crate::value::{list, text};
 
 #[derive(Default)]
 pub struct Observed {
+    /// Its own Job.
     pub job: Option<Arc<Object>>,
+    /// The name of its Job, if it is taken: a request of the same name went, and its Job has yet to.
+    pub stranger: Option<Arc<Object>>,
+    /// What its own Job left.
     pub output: Option<Arc<Object>>,
+    /// What has the name of that and was left by another.
+    pub stale: Option<Arc<Object>>,
     pub graph: Option<Arc<Object>>,
     /// ConfigMaps that were made beside the graph.
     pub config_maps: Vec<Arc<Object>>,
@@ -50,13 +56,20 @@ pub async fn observe(
         false => None,
     };
     let maps = context.cache(CONFIG_MAP);
-    let mut observed = Observed {
-        job: context.cache(JOB).get(&named(&job_name(request))),
-        output: maps.get(&named(&output_name(request))),
-        hardware,
-        has_claim,
-        ..Observed::default()
+    let is_its = |one: &Arc<Object>| one.controller() == Some(&request.uid);
+    let job = context.cache(JOB).get(&named(&job_name(request)));
+    let (job, stranger) = match job {
+        Some(job) if is_its(&job) => (Some(job), None),
+        other => (None, other),
     };
+    let output = maps.get(&named(&output_name(request)));
+    let (output, stale) = match output {
+        // Profilers that are not ours may leave it without an owner.
+        Some(output) if output.controller().is_none() || is_its(&output) => (Some(output), None),
+        other => (None, other),
+    };
+    let mut observed =
+        Observed { job, stranger, output, stale, hardware, has_claim, ..Observed::default() };
     if !is_early {
         let mine = maps.in_namespace(&request.name.namespace).into_iter();
         let output = output_name(request);
@@ -107,10 +120,11 @@ async fn graph(context: &Context, name: &Name) -> Result<Option<Arc<Object>>, Er
     }
 }
 
-/// Whether an object was made for a request.
+/// Whether an object was made for a request, and not for an earlier one of its name.
 pub fn is_of(object: &Object, request: &Object) -> bool {
     object.label(NAME_LABEL) == Some(&request.name.name)
         && object.label(NAMESPACE_LABEL) == Some(&request.name.namespace)
+        && object.annotation(UID).is_none_or(|uid| uid == request.uid)
 }
 
 fn unpulled(context: &Context, graph: &Name) -> Vec<String> {

@@ -9,6 +9,8 @@ use crate::value::text;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Progress {
     pub phase: Option<&'static str>,
+    /// What it says its phase is, if nobody knows such a phase.
+    pub unknown: Option<String>,
     pub message: String,
     pub end: Option<End>,
 }
@@ -21,17 +23,13 @@ pub enum End {
     Failed(String),
 }
 
-/// Reads the output; a phase that nobody knows is an error.
-pub fn read(output: Option<&Object>) -> Result<Progress, String> {
-    let Some(output) = output else { return Ok(Progress::default()) };
+/// Reads the output. A profiler may be newer than we are: a phase that nobody knows ends nothing.
+pub fn read(output: Option<&Object>) -> Progress {
+    let Some(output) = output else { return Progress::default() };
     let data = &output.value["data"];
-    let phase = match text(&data["phase"]) {
-        "" => None,
-        said => {
-            let known = PROFILING_PHASES.into_iter().find(|known| *known == said);
-            Some(known.ok_or_else(|| format!("unknown profiling phase \"{said}\""))?)
-        }
-    };
+    let said = text(&data["phase"]);
+    let phase = PROFILING_PHASES.into_iter().find(|known| *known == said);
+    let unknown = (phase.is_none() && !said.is_empty()).then(|| said.to_owned());
     let end = match text(&data["profiler_status"]) {
         "success" => {
             let documents = text(&data["final_config.yaml"]).to_owned();
@@ -40,5 +38,5 @@ pub fn read(output: Option<&Object>) -> Result<Progress, String> {
         "failed" => Some(End::Failed(text(&data["profiler_error"]).to_owned())),
         _ => None,
     };
-    Ok(Progress { phase, message: text(&data["message"]).to_owned(), end })
+    Progress { phase, unknown, message: text(&data["message"]).to_owned(), end }
 }

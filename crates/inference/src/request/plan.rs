@@ -3,10 +3,12 @@
 //! Each phase is left by a write of the status alone, and everything that a phase makes has a name
 //! that follows from the request: a crash between any two writes is just another look.
 
+use std::time::Duration;
+
 use k8s_openapi::jiff::Timestamp;
 use reconcile::conditions::{self, Truth};
 use reconcile::plan::{Notice, Target};
-use reconcile::{Error, Kind, Object, Plan, act, owners};
+use reconcile::{Error, Kind, Object, Plan, Wake, act, owners};
 use serde_json::{Value, json};
 
 use super::generate::{self, Generated};
@@ -23,22 +25,20 @@ use crate::value::text;
 /// The phases in which a request is what it was.
 const FIXED: [&str; 4] = ["Profiling", "Deploying", "Ready", "Deployed"];
 
+/// When a name that another has is looked at again.
+const RETRY: Duration = Duration::from_secs(15);
+
 /// What is said of profiling that is over.
 const COMPLETED: (&str, &str) = ("ProfilingCompleted", "Profiling completed");
 
-pub fn plan(
-    settings: &Settings,
-    request: &Object,
-    observed: &Observed,
-    now: Timestamp,
-) -> Result<Plan, Error> {
+pub fn plan(settings: &Settings, request: &Object, observed: &Observed, now: Timestamp) -> Plan {
     let mut plan = Plan::nothing();
     if request.is_terminating() {
         // Nothing is to be cleaned up: what was made either has an owner or outlives its request.
         if let Some(patch) = act::finalizer_patch(request, FINALIZER, false) {
             plan.patch(Target::unchanged(REQUEST, request), patch);
         }
-        return Ok(plan);
+        return plan;
     }
     let status = &request.value["status"];
     let (phase, seen) = (text(&status["phase"]), status["observedGeneration"].as_i64());
@@ -49,7 +49,7 @@ pub fn plan(
              profiling starts. Create a new resource with a different name instead."
         );
         plan.notices.push(Notice::warning("SpecChangeRejected", message));
-        return Ok(plan);
+        return plan;
     }
     let mut next = Status::of(request, now);
     let is_told = match phase {
@@ -58,12 +58,12 @@ pub fn plan(
             true
         }
         "" | "Pending" => prepare(&mut plan, (settings, request), observed, &mut next),
-        "Profiling" => profile(&mut plan, request, observed, &mut next)?,
+        "Profiling" => profile(&mut plan, request, observed, &mut next),
         "Ready" if applies(request) => {
             next.phase("Deploying");
             true
         }
-        "Deploying" => deploy(&mut plan, request, observed, &mut next)?,
+        "Deploying" => deploy(&mut plan, request, observed, &mut next),
         "Deployed" => {
             watch(&mut plan, request, observed, &mut next);
             true
@@ -71,7 +71,7 @@ pub fn plan(
         _ => true,
     };
     plan.status = is_told.then(|| next.value());
-    Ok(plan)
+    plan
 }
 
 fn applies(request: &Object) -> bool {
@@ -132,8 +132,15 @@ fn prepare(
         plan.notices.push(Notice::normal("ProfilingJobCreated", "Profiling job created"));
         return true;
     }
+    if let Some(stranger) = &observed.stranger {
+        let message = format!("Job {} of another is still there", stranger.name.name);
+        next.condition(PROFILING, Truth::False, "WaitingForJobName", &message);
+        plan.notices.push(Notice::warning("WaitingForJobName", message));
+        plan.wake = Wake::After(RETRY);
+        return true;
+    }
     // What an earlier Job left must not be taken for what this one will.
-    if let Some(stale) = &observed.output {
+    if let Some(stale) = observed.output.as_ref().or(observed.stale.as_ref()) {
         plan.delete(Target::of(CONFIG_MAP, stale));
         return false;
     }
@@ -144,18 +151,15 @@ fn prepare(
 }
 
 /// Looks at what measures; whether the status is to be written.
-fn profile(
-    plan: &mut Plan,
-    request: &Object,
-    observed: &Observed,
-    next: &mut Status,
-) -> Result<bool, Error> {
-    let progress = output::read(observed.output.as_deref()).map_err(Error::terminal)?;
-    tell_progress(next, &progress);
+fn profile(plan: &mut Plan, request: &Object, observed: &Observed, next: &mut Status) -> bool {
+    let progress = output::read(observed.output.as_deref());
+    tell_progress(plan, next, &progress);
     let job = observed.job.as_ref().map(|job| &job.value["status"]);
     let has = |kind: &str| job.is_some_and(|status| conditions::is_true(status, kind));
     let failure = match (&progress.end, job) {
         (Some(End::Failed(error)), _) => Some(format!("profiling failed: {error}")),
+        // A Job that has done its work may be cleared away.
+        (Some(End::Succeeded(_)), None) => None,
         (_, None) => Some("profiling failed: the profiling job is gone".to_owned()),
         (_, Some(status)) if has("Failed") => {
             let why = conditions::find(status, "Failed").map(|one| text(&one["message"]));
@@ -168,20 +172,23 @@ fn profile(
         let reason = if phase.is_empty() { "Profiling" } else { phase };
         next.fail(PROFILING, &format!("{reason}Failed"), &failure);
         plan.notices.push(Notice::failure("ProfilingCheckFailed", failure));
-        return Ok(true);
+        return true;
     }
-    match (&progress.end, has("Complete")) {
+    match (&progress.end, has("Complete") || job.is_none()) {
         (Some(End::Succeeded(documents)), true) => match generate::read(request, documents) {
-            Ok(generated) => Ok(hand_over(plan, (request, observed), &generated, next)),
-            Err(problem) => {
-                next.condition(PROFILING, Truth::True, COMPLETED.0, COMPLETED.1);
-                next.fail(SPEC_GENERATED, "GenerationFailed", &problem);
-                plan.notices.push(Notice::failure("GenerationFailed", problem));
-                Ok(true)
-            }
+            Ok(generated) => hand_over(plan, (request, observed), &generated, next),
+            Err(problem) => not_generated(plan, next, problem),
         },
-        _ => Ok(true),
+        _ => true,
     }
+}
+
+/// Ends a request of whose output no graph can be made; the status is to be written.
+fn not_generated(plan: &mut Plan, next: &mut Status, problem: String) -> bool {
+    next.condition(PROFILING, Truth::True, COMPLETED.0, COMPLETED.1);
+    next.fail(SPEC_GENERATED, "GenerationFailed", &problem);
+    plan.notices.push(Notice::failure("GenerationFailed", problem));
+    true
 }
 
 /// The phase that was last told.
@@ -191,7 +198,13 @@ fn known(request: &Object) -> &'static str {
     known.unwrap_or_default()
 }
 
-fn tell_progress(next: &mut Status, progress: &Progress) {
+fn tell_progress(plan: &mut Plan, next: &mut Status, progress: &Progress) {
+    if let Some(unknown) = &progress.unknown {
+        // What was told last stands.
+        let message = format!("the profiler says that its phase is {unknown:?}: nobody knows it");
+        plan.notices.push(Notice::warning("UnknownProfilingPhase", message));
+        return;
+    }
     let Some(phase) = progress.phase else {
         next.condition(PROFILING, Truth::False, "ProfilingRunning", "Profiling is in progress");
         return;
@@ -246,36 +259,39 @@ fn hand_over(
 }
 
 /// Makes the graph, once; whether the status is to be written.
-fn deploy(
-    plan: &mut Plan,
-    request: &Object,
-    observed: &Observed,
-    next: &mut Status,
-) -> Result<bool, Error> {
+fn deploy(plan: &mut Plan, request: &Object, observed: &Observed, next: &mut Status) -> bool {
     let yaml = request.annotation(GENERATED).unwrap_or_default();
     let Some(graph) = &observed.graph else {
         if yaml.is_empty() {
             deleted(plan, request, next);
-            return Ok(true);
+            return true;
         }
-        let made = generate::graph(request, yaml).map_err(Error::terminal)?;
+        let made = match generate::graph(request, yaml) {
+            Ok(made) => made,
+            Err(problem) => return not_generated(plan, next, problem),
+        };
         let name = text(&made["metadata"]["name"]).to_owned();
         plan.create(version_of(&made), made);
         let message = format!("DynamoGraphDeployment {name} created successfully");
         plan.notices.push(Notice::normal("DeploymentCreated", message));
-        return Ok(false);
+        return false;
     };
     let name = &graph.name.name;
     if !is_of(graph, request) {
-        let message = format!("DynamoGraphDeployment {name} exists and was not made for this DGDR");
+        let message = format!(
+            "DynamoGraphDeployment {name} exists and was not made for this DGDR; delete it, or name \
+             another in spec.overrides.dgd.metadata.name of a new DGDR"
+        );
         next.condition(DEPLOYMENT_READY, Truth::False, "DeploymentInProgress", &message);
-        return Ok(true);
+        plan.notices.push(Notice::warning("DeploymentNameTaken", message));
+        plan.wake = Wake::After(RETRY);
+        return true;
     }
     if !yaml.is_empty() {
         // From here on a graph that is not there was deleted by somebody.
         let blank = json!({"metadata": {"annotations": {GENERATED: ""}}});
         plan.patch(Target::unchanged(REQUEST, request), blank);
-        return Ok(false);
+        return false;
     }
     adopt(plan, observed, graph);
     tell_replicas(next, graph);
@@ -294,7 +310,7 @@ fn deploy(
             next.condition(DEPLOYMENT_READY, Truth::False, "DeploymentInProgress", &message);
         }
     }
-    Ok(true)
+    true
 }
 
 /// The kind of a graph in the version that it is written in.
@@ -323,7 +339,8 @@ fn tell_replicas(next: &mut Status, graph: &Object) {
 
 /// Watches the graph that was made.
 fn watch(plan: &mut Plan, request: &Object, observed: &Observed, next: &mut Status) {
-    let Some(graph) = &observed.graph else {
+    let own = observed.graph.as_ref().filter(|graph| is_of(graph, request));
+    let Some(graph) = own else {
         return deleted(plan, request, next);
     };
     tell_replicas(next, graph);
@@ -352,15 +369,25 @@ pub fn refused(
     observed: &Observed,
     (error, now): (&Error, Timestamp),
 ) -> Option<Plan> {
-    let Error::Request { what, .. } = error else { return None };
-    let mut next = Status::of(request, now);
     let said = error.said();
-    if what.starts_with(&format!("create {CONFIG_MAP} ")) {
-        let plan = plan(settings, request, observed, now).ok()?;
+    let (what, is_map) = match error {
+        Error::Request { what, .. } => {
+            (what.as_str(), what.starts_with(&format!("create {CONFIG_MAP} ")))
+        }
+        Error::Other { reason } => ("", reason.starts_with(&format!("{CONFIG_MAP} "))),
+        _ => return None,
+    };
+    if is_map {
+        let plan = plan(settings, request, observed, now);
         let mut notices = plan.notices;
         notices.push(Notice::warning("ConfigMapCreationFailed", said));
         return Some(Plan { notices, status: plan.status, ..Plan::nothing() });
     }
+    if let Error::Other { .. } = error {
+        let notices = vec![Notice::warning("ReconcileError", said)];
+        return Some(Plan { notices, ..Plan::nothing() });
+    }
+    let mut next = Status::of(request, now);
     if !error.is_refusal() {
         return None;
     }

@@ -65,7 +65,7 @@ fn observed() -> Observed {
 }
 
 fn planned(request: &Object, observed: &Observed) -> Plan {
-    plan::plan(&Settings::default(), request, observed, Timestamp::UNIX_EPOCH).expect("a plan")
+    plan::plan(&Settings::default(), request, observed, Timestamp::UNIX_EPOCH)
 }
 
 /// Steps in short, the phase, and the reason and message of the end.
@@ -112,6 +112,13 @@ fn what_measures_is_made_and_waited_for() {
         "create batch/v1 Job n/profile-r",
     ];
     assert_eq!(outcome(&pending, &observed()), made);
+    // A request of the same name went: what it left is waited for, not taken.
+    let other = Observed { stranger: job(Some("Complete")), ..observed() };
+    let waits = ["WaitingForJobName", "Pending Pending: DGDR is pending"];
+    assert_eq!(outcome(&pending, &other), waits);
+    assert!(matches!(planned(&pending, &other).wake, reconcile::Wake::After(_)));
+    let stale = Observed { stale: output(json!({})), ..observed() };
+    assert_eq!(outcome(&pending, &stale), ["delete v1 ConfigMap n/dgdr-output-r"]);
     let there = Observed { job: job(None), ..observed() };
     let expected = ["ProfilingJobCreated", "Profiling Profiling: Profiling is in progress"];
     assert_eq!(outcome(&pending, &there), expected);
@@ -164,9 +171,17 @@ fn progress_and_failure_are_told() {
     let said = json!({"profiler_status": "failed", "profiler_error": "out of memory"});
     assert_eq!(at(job(None), said), "Failed ProfilingFailed: profiling failed: out of memory");
     assert!(at(None, json!({})).starts_with("Failed ProfilingFailed"));
+    // A phase that nobody knows is warned of; what was told last stands.
+    let told = json!({"status": {"profilingPhase": "SweepingDecode", "conditions": [
+        {"type": "Profiling", "status": "False", "reason": "SweepingDecode", "message": "m"}]}});
+    let sweeping = in_phase("Profiling", told);
     let odd = Observed { job: job(None), output: output(json!({"phase": "Odd"})), ..observed() };
-    let settings = Settings::default();
-    assert!(plan::plan(&settings, &profiling, &odd, Timestamp::UNIX_EPOCH).is_err());
+    let plan = planned(&sweeping, &odd);
+    assert_eq!(plan.notices[0].reason, "UnknownProfilingPhase");
+    let status = plan.status.expect("a status");
+    assert_eq!(status["profilingPhase"], "SweepingDecode");
+    let condition = reconcile::conditions::find(&status, "Profiling").expect("one");
+    assert_eq!(condition["reason"], "SweepingDecode");
     // Measured, but nothing is there yet: it is waited for.
     assert!(at(job(Some("Complete")), json!({})).starts_with("Profiling "));
 }
@@ -204,6 +219,13 @@ fn what_was_measured_becomes_a_spec_and_then_a_graph_once() {
     let reconcile::Step::Create { object, .. } = &plan.steps[0] else { panic!("{plan}") };
     assert_eq!(object["metadata"]["ownerReferences"], Value::Null);
     assert_eq!(object["metadata"]["labels"][NAME_LABEL], "r");
+    assert_eq!(object["metadata"]["annotations"][UID], "u");
+    // One that was made for an earlier request of the name is nobody's to take.
+    let mut earlier = graph("successful").expect("one").value.clone();
+    earlier["metadata"]["annotations"] = json!({UID: "before"});
+    let earlier = Observed { graph: Some(Arc::new(Object::new(earlier))), ..observed() };
+    let taken = ["DeploymentNameTaken", "Deploying Deploying: Deployment is in progress"];
+    assert_eq!(outcome(&deploying, &earlier), taken);
     // It is there: from now on nobody makes it again.
     let there = || Observed { graph: graph("pending"), ..observed() };
     assert_eq!(outcome(&deploying, &there()), ["patch r"]);
@@ -248,6 +270,21 @@ fn bad_output_ends_a_request_and_says_why() {
         assert!(said.starts_with("Failed GenerationFailed: Spec generation failed: "), "{said}");
         assert!(said.contains(why), "{said}");
     }
+}
+
+#[test]
+fn a_job_that_was_cleared_away_after_it_succeeded_is_not_missed() {
+    let data = json!({"profiler_status": "success", "final_config.yaml": DOCUMENTS});
+    let done = Observed { output: output(data), ..observed() };
+    assert_eq!(outcome(&in_phase("Profiling", json!({})), &done), ["patch r"]);
+}
+
+#[test]
+fn a_kept_spec_that_nobody_can_read_ends_its_request_and_says_why() {
+    let broken = json!({"metadata": {"annotations": {GENERATED: "a: ["}}});
+    let said = outcome(&in_phase("Deploying", broken), &observed());
+    assert_eq!(said[0], "GenerationFailed");
+    assert!(said[1].starts_with("Failed GenerationFailed: Spec generation failed: "), "{said:?}");
 }
 
 #[test]

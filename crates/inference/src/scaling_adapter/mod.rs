@@ -52,7 +52,11 @@ impl Reconciler for Controller {
     }
 
     fn refused(&self, _: &Object, _: &Observed, error: &Error, _: Timestamp) -> Option<Plan> {
-        let notices = vec![Notice::warning("UpdateFailed", error.said())];
+        let reason = match error {
+            Error::Other { .. } => "GraphNotFound",
+            _ => "UpdateFailed",
+        };
+        let notices = vec![Notice::warning(reason, error.said())];
         Some(Plan { notices, ..Plan::nothing() })
     }
 }

@@ -112,6 +112,31 @@ async fn an_adapter_of_a_component_that_nobody_has_is_warned_of() {
     let graph = world.get(GRAPH, "g").await.expect("it is there");
     assert_eq!(graph.value["spec"]["components"][0]["replicas"], 1);
     assert!(is_successful(&graph.value));
+    let lost = json!({"apiVersion": "nvidia.com/v1beta1",
+        "kind": "DynamoGraphDeploymentScalingAdapter",
+        "metadata": {"namespace": "default", "name": "lost"},
+        "spec": {"replicas": 3, "dgdRef": {"name": "nothing", "componentName": "nobody"}}});
+    world.create(ADAPTER, lost).await;
+    until_warned(&world, "lost", "GraphNotFound").await;
+}
+
+#[tokio::test]
+async fn a_name_that_another_has_is_said_on_the_graph() {
+    let world = start().await;
+    let mut own = frontend();
+    own["name"] = json!("g-front");
+    let taken = json!({"apiVersion": "nvidia.com/v1beta1", "kind": "DynamoComponentDeployment",
+        "metadata": {"namespace": "default", "name": "g-front"}, "spec": own});
+    world.create(COMPONENT, taken).await;
+    world.create(GRAPH, graph("g", json!([frontend()]))).await;
+    let failed = world.until(GRAPH, "g", |one| one["status"]["state"] == "failed").await;
+    let ready = conditions::find(&failed.value["status"], "Ready").expect("a condition");
+    let message = ready["message"].as_str().unwrap_or_default();
+    assert!(message.contains("exists and belongs to another owner"), "{message}");
+    until_warned(&world, "g", "ReconcileError").await;
+    // It goes on as soon as the name is free.
+    world.delete(COMPONENT, "g-front").await;
+    world.until(GRAPH, "g", is_successful).await;
 }
 
 #[tokio::test]

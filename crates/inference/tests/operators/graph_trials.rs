@@ -18,7 +18,9 @@ use testkit::oracle::{Case, Check, Violation};
 use testkit::simulation::{self, Also, Trial};
 
 use crate::graphs::{self, graph};
-use crate::oracles::{self, KEPT_KEY, enough_serve, made_of, scales_no_more_than};
+use crate::oracles::{
+    self, KEPT_KEY, enough_of_component_serve, enough_serve, made_of, scales_no_more_than,
+};
 
 /// Trials are named after the user that the operators are.
 macro_rules! concat_name {
@@ -189,18 +191,28 @@ async fn play_groups(context: Context) {
     );
 }
 
-/// A component of two pods that serve together.
+/// A component of two pods that serve together, beside one of a single pod.
 fn spread(image: &str) -> Value {
-    json!([{"name": "decode", "type": "decode", "replicas": 1, "multinode": {"nodeCount": 2},
-        "podTemplate": {"metadata": {"annotations": {"play/grace": "2"}}, "spec":
-            {"containers": [{"name": "main", "image": image, "command": ["python3"],
-                "args": ["-m", "dynamo.trtllm"],
-                "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}}])
+    let part = |name: &str| {
+        json!({"name": name, "type": name, "replicas": 1,
+            "podTemplate": {"metadata": {"annotations": {"play/grace": "2"}}, "spec":
+                {"containers": [{"name": "main", "image": image, "command": ["python3"],
+                    "args": ["-m", "dynamo.trtllm"],
+                    "resources": {"limits": {"nvidia.com/gpu": "1"}}}]}}})
+    };
+    let mut many = part("decode");
+    many["multinode"] = json!({"nodeCount": 2});
+    json!([many, part("prefill")])
+}
+
+/// DY-4: the worker of a single pod is replaced without a gap, though its graph has sets beside it.
+fn the_single_one_serves_on(case: &Case<'_>) -> Vec<Violation> {
+    enough_of_component_serve(case, "prefill", 1)
 }
 
 #[test]
 fn no_fault_changes_how_a_component_of_many_pods_is_made_lost_and_replaced() {
-    const ORACLES: &[Check] = &[oracles::graphs, oracles::groups];
+    const ORACLES: &[Check] = &[oracles::graphs, oracles::groups, the_single_one_serves_on];
     let workload: Workload = |cluster, context| {
         Box::pin(async move {
             install_bare(&cluster, BOTH).await;

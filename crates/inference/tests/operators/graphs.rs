@@ -1,6 +1,6 @@
 //! Graphs in a cluster: the real server with their definitions, both versions, real Deployments.
 
-use inference::kinds::{ADAPTER, COMPONENT, DEPLOYMENT, GRAPH, POD};
+use inference::kinds::{ADAPTER, COMPONENT, DEPLOYMENT, GRAPH, POD, SERVICE};
 use inference::settings::Settings;
 use inference::{
     Enabled, NAMESPACE, Options, WEBHOOK_SERVICE, admission, conversion, manifests, names,
@@ -115,6 +115,48 @@ async fn a_graph_is_made_scaled_and_replaced() {
     world.delete(GRAPH, "g").await;
     world.until_gone(GRAPH, "g").await;
     testkit::cluster::until(&world.context, POD, |pods| pods.is_empty()).await;
+}
+
+#[tokio::test]
+async fn the_service_of_a_model_outlives_the_graph_that_made_it() {
+    let world = start().await;
+    let mut serving = worker("decode", 1, "w:1.0.0");
+    serving["modelRef"] = json!({"name": "tiny"});
+    for name in ["first", "second"] {
+        world.create(GRAPH, graph(name, json!([serving]))).await;
+        world.until(GRAPH, name, is_successful).await;
+    }
+    let service = names::model_service("tiny");
+    let before = world.get(SERVICE, &service).await.expect("a service");
+    world.delete(GRAPH, "first").await;
+    world.until_gone(GRAPH, "first").await;
+    let hash = world.get(GRAPH, "second").await.expect("it is there");
+    let hash = hash.annotation(names::CURRENT_HASH).expect("a hash").to_owned();
+    let second = world.get(COMPONENT, &format!("second-decode-{hash}")).await;
+    let owner = second.expect("a component").uid.clone();
+    let is_remade = |one: &Value| {
+        one["metadata"]["uid"] != *before.uid
+            && one["metadata"]["ownerReferences"][0]["uid"] == *owner
+    };
+    world.until(SERVICE, &service, is_remade).await;
+}
+
+#[tokio::test]
+async fn namespaces_that_pass_are_left_alone() {
+    let world = start().await;
+    let requests = world.context.requests("test", Default::default());
+    let namespace = Kind::cluster("", "v1", "Namespace", "namespaces");
+    let passing = json!({"apiVersion": "v1", "kind": "Namespace",
+        "metadata": {"name": "an-ephemeral-one"}});
+    requests.create(namespace, &passing).await.expect("made");
+    let mut ignored = graph("g", json!([worker("decode", 1, "w:1.0.0")]));
+    ignored["metadata"]["namespace"] = json!("an-ephemeral-one");
+    requests.create(GRAPH, &ignored).await.expect("made");
+    world.create(GRAPH, graph("g", json!([worker("decode", 1, "w:1.0.0")]))).await;
+    world.until(GRAPH, "g", is_successful).await;
+    let name = reconcile::Name::new("an-ephemeral-one", "g");
+    let found = world.context.get_live(GRAPH, &name).await.expect("readable").expect("there");
+    assert_eq!(found.value["status"]["conditions"], Value::Null, "{}", found.value);
 }
 
 #[tokio::test]

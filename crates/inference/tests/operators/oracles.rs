@@ -271,10 +271,23 @@ pub fn enough_groups_serve(case: &Case<'_>) -> Vec<Violation> {
 
 /// DY-4: from when so many pods serve, never fewer do.
 pub fn enough_serve(case: &Case<'_>, least: usize) -> Vec<Violation> {
+    enough_of_those_serve(case, least, |_| true)
+}
+
+/// The same of the pods of one component.
+pub fn enough_of_component_serve(case: &Case<'_>, component: &str, least: usize) -> Vec<Violation> {
+    enough_of_those_serve(case, least, |pod| label(pod, names::COMPONENT) == component)
+}
+
+fn enough_of_those_serve(
+    case: &Case<'_>,
+    least: usize,
+    is_meant: impl Fn(&Value) -> bool,
+) -> Vec<Violation> {
     let mut is_whole = false;
     let mut violations = Vec::new();
     replay(case, |pods| {
-        let serving = pods.values().filter(|pod| is_ready(pod)).count();
+        let serving = pods.values().filter(|pod| is_meant(pod) && is_ready(pod)).count();
         is_whole |= serving >= least;
         if is_whole && serving < least {
             violations.push(Violation::new("DY-4", format!("only {serving} workers serve")));

@@ -8,7 +8,7 @@ use inference::kinds::{CONFIG_MAP, GRAPH, JOB, REQUEST};
 use inference::settings::Settings;
 use inference::value::text;
 use inference::{Enabled, manifests, request};
-use reconcile::plan::Target;
+use reconcile::plan::{Deletion, Propagation, Target};
 use reconcile::{Context, Kind, Name, conditions, run};
 use serde_json::{Value, json};
 use testkit::Cluster;
@@ -108,6 +108,50 @@ async fn a_request_is_measured_for_and_becomes_a_graph_that_outlives_it() {
     assert_eq!(failed.value["status"]["dgdName"], Value::Null);
     world.delete(REQUEST, "r").await;
     world.until_gone(REQUEST, "r").await;
+}
+
+#[tokio::test]
+async fn a_request_that_is_made_again_takes_nothing_of_the_one_before() {
+    let world = world().await;
+    let first = world.create(REQUEST, request("r")).await;
+    world.until(REQUEST, "r", is_in("Profiling")).await;
+    let mut left = output("r");
+    left["metadata"]["ownerReferences"] = json!([{"apiVersion": "nvidia.com/v1beta1",
+        "kind": "DynamoGraphDeploymentRequest", "name": "r", "uid": first.uid,
+        "controller": true}]);
+    world.create(CONFIG_MAP, left).await;
+    set_status(&world.context, JOB, "profile-r", completed()).await;
+    world.until(GRAPH, "r-dgd", |_| true).await;
+    world.delete(REQUEST, "r").await;
+    world.until_gone(REQUEST, "r").await;
+    // Nobody collects what has lost its owner here: the Job and its output are still there.
+    let second = world.create(REQUEST, request("r")).await;
+    let waits = |one: &Value| {
+        conditions::find(&one["status"], "Profiling")
+            .is_some_and(|condition| condition["reason"] == "WaitingForJobName")
+    };
+    world.until(REQUEST, "r", waits).await;
+    let job = world.get(JOB, "profile-r").await.expect("it is there");
+    let at_once = Deletion { propagation: Some(Propagation::Background), ..Deletion::default() };
+    let requests = world.context.requests("test", Default::default());
+    requests.delete(&Target::of(JOB, &job), &at_once).await.expect("deleted");
+    let is_its = |job: &Value| job["metadata"]["ownerReferences"][0]["uid"] == *second.uid;
+    world.until(JOB, "profile-r", is_its).await;
+    world.until_gone(CONFIG_MAP, "dgdr-output-r").await;
+    world.until(REQUEST, "r", is_in("Profiling")).await;
+    // Nor is the graph of the first taken for its own.
+    world.create(CONFIG_MAP, output("r")).await;
+    set_status(&world.context, JOB, "profile-r", completed()).await;
+    let is_taken = |one: &Value| {
+        conditions::find(&one["status"], "DeploymentReady").is_some_and(|condition| {
+            text(&condition["message"]).contains("was not made for this DGDR")
+        })
+    };
+    world.until(REQUEST, "r", is_taken).await;
+    world.delete(GRAPH, "r-dgd").await;
+    let made = world
+        .until(GRAPH, "r-dgd", |one| one["metadata"]["annotations"][request::UID] == *second.uid);
+    made.await;
 }
 
 #[tokio::test]

@@ -42,7 +42,7 @@ use crate::settings::Settings;
 use crate::sync_resource::{Decision, Sync};
 use crate::value::{list, text};
 
-pub use name::set_name;
+pub use name::{excess, set_name};
 use readiness::Look;
 
 const KAI_QUEUE: &str = "dynamo";
@@ -168,6 +168,9 @@ pub fn run(
             plan.notices.push(Notice::warning("RollingUpdateNotSupported", message));
             move_hash(&mut plan, graph, decided.hash);
             return Ok(plan);
+        }
+        if !readiness::is_seen(found) {
+            looks.values_mut().for_each(Look::begin_again);
         }
     }
     if frozen.waits.is_empty() {

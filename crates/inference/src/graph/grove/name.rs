@@ -1,5 +1,7 @@
 //! The name of the set of a graph: names of pods follow from it, and must not get too long.
 
+use serde_json::Value;
+
 use super::is_group;
 use crate::graph::facts::{Graph, Part};
 use crate::pods::shared_weights::is_between;
@@ -11,19 +13,27 @@ const LENGTH_MIN: usize = 8;
 const SUFFIX: usize = 5;
 
 pub fn set_name(graph: &Graph<'_>) -> String {
-    let taken = graph.components().map(|part| {
-        let own = part.name().len();
-        let is_many = crate::component::nodes(part.0) > 1;
-        match (is_group(&part), is_many) {
-            // The longest clique has a rank as well.
-            _ if is_between(part.0) => own + own + "-gms-".len() + digits(&part),
-            (true, true) => own + own + "-ldr".len(),
-            (true, false) => own + own,
-            (false, _) => own,
-        }
-    });
-    let budget = LENGTH_MAX.saturating_sub(taken.max().unwrap_or(0)).max(LENGTH_MIN);
+    let longest = graph.components().map(|part| taken(&part)).max().unwrap_or(0);
+    let budget = LENGTH_MAX.saturating_sub(longest).max(LENGTH_MIN);
     shortened(graph.name(), budget)
+}
+
+/// How many letters a component leaves too few for the name of its set.
+pub fn excess(part: &Value) -> usize {
+    (taken(&Part(part)) + LENGTH_MIN).saturating_sub(LENGTH_MAX)
+}
+
+/// Letters that a component takes.
+fn taken(part: &Part<'_>) -> usize {
+    let own = part.name().len();
+    let is_many = crate::component::nodes(part.0) > 1;
+    match (is_group(part), is_many) {
+        // The longest clique has a rank as well.
+        _ if is_between(part.0) => own + own + "-gms-".len() + digits(part),
+        (true, true) => own + own + "-ldr".len(),
+        (true, false) => own + own,
+        (false, _) => own,
+    }
 }
 
 /// Digits of the last rank of a component.
@@ -47,7 +57,7 @@ fn fnv(text: &str) -> u32 {
 #[cfg(test)]
 mod tests {
     use reconcile::Object;
-    use serde_json::{Value, json};
+    use serde_json::json;
 
     use super::*;
 

@@ -67,6 +67,14 @@ pub fn look(
     all
 }
 
+/// Whether Grove has looked at the set as it is; until then its cliques are those of before.
+pub fn is_seen(found: &Found) -> bool {
+    found.set.as_ref().is_none_or(|set| {
+        let seen = set.value["status"]["observedGeneration"].as_i64();
+        seen.is_none_or(|seen| seen >= set.generation())
+    })
+}
+
 fn judge(live: &Value, desired: i64, serving: &str) -> Option<(&'static str, String)> {
     let status = &live["status"];
     let generation = live["metadata"]["generation"].as_i64().unwrap_or(0);

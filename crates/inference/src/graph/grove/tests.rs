@@ -177,6 +177,27 @@ fn what_grove_says_is_what_the_graph_says() {
 }
 
 #[test]
+fn cliques_of_before_are_not_taken_for_those_of_a_set_that_changed() {
+    let object = graph(json!({}));
+    let one = json!({"observedGeneration": 1, "replicas": 1, "readyReplicas": 1,
+        "updatedReplicas": 1, "scheduledReplicas": 1});
+    let two = json!({"observedGeneration": 1, "replicas": 2, "availableReplicas": 2,
+        "updatedReplicas": 2, "scheduledReplicas": 2});
+    let reason = |seen: Value| {
+        let mut found = found(&object, one.clone(), two.clone());
+        let mut set = found.set.as_ref().expect("a set").value.clone();
+        set["metadata"]["generation"] = json!(2);
+        set["metadata"]["annotations"][crate::sync_resource::GENERATION] = json!("2");
+        set["status"] = json!({"observedGeneration": seen});
+        found.set = Some(Arc::new(Object::new(set)));
+        ready(&planned(&object, &observed(found), Gates::default()))["reason"].clone()
+    };
+    assert_eq!(reason(json!(1)), "some_resources_are_not_ready");
+    assert_eq!(reason(json!(2)), "all_resources_are_ready");
+    assert_eq!(reason(Value::Null), "all_resources_are_ready");
+}
+
+#[test]
 fn replicas_are_changed_where_grove_keeps_them() {
     let object = graph(json!({}));
     let kept = found(&object, json!({}), json!({}));
