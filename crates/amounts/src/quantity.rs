@@ -153,6 +153,12 @@ impl Quantity {
         self.scaled_value(-3)
     }
 
+    /// In billionths, the smallest amounts there are: exact, at most what an i128 holds.
+    pub fn billionths(&self) -> i128 {
+        let whole = times_ten(self.mantissa, i64::from(self.exponent) - i64::from(NANO));
+        whole.unwrap_or(if self.mantissa < 0 { i128::MIN } else { i128::MAX })
+    }
+
     /// In units of ten to the `scale`.
     pub fn scaled_value(&self, scale: i32) -> i64 {
         let whole = match times_ten(self.mantissa, i64::from(self.exponent) - i64::from(scale)) {

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, SocketAddr};
+use std::panic::AssertUnwindSafe;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use futures::FutureExt;
 use reconcile::health::State;
@@ -30,6 +32,8 @@ pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
 const STARTS_MAX: usize = 16;
 /// Pods that have a worker; the rest waits until one ends.
 const WORKERS_MAX: usize = 1_024;
+/// How long a pod whose worker broke off is left alone.
+const BROKEN_PAUSE: Duration = Duration::from_secs(5);
 
 /// What the agent is told.
 #[derive(Clone)]
@@ -104,7 +108,7 @@ impl Held {
     fn rest(&mut self, (uid, name): (String, Name), rest: Rest) {
         let Some(wake) = self.running.remove(&uid) else { return };
         let is_woken = wake.notified().now_or_never().is_some();
-        if rest == Rest::Parked && is_woken {
+        if rest == Rest::Broken || (rest == Rest::Parked && is_woken) {
             self.wanted.insert((uid, name));
         }
     }
@@ -199,7 +203,16 @@ fn start_workers(
         held.running.insert(uid.clone(), wake.clone());
         let shared = shared.clone();
         tasks.spawn(async move {
-            let rest = worker::run(&shared, &uid, &name, &wake).await;
+            let work = AssertUnwindSafe(worker::run(&shared, &uid, &name, &wake));
+            let rest = match work.catch_unwind().await {
+                Ok(rest) => rest,
+                Err(_) => {
+                    tracing::error!(pod = %name, uid, "the worker of a pod broke off");
+                    // Whatever broke it may do so again, and again.
+                    tokio::time::sleep(BROKEN_PAUSE).await;
+                    Rest::Broken
+                }
+            };
             ((uid, name), rest)
         });
     }

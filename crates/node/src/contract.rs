@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
 use crate::confinement::{Limits, Security};
-use crate::runtime::{ContainerId, ContainerSpec, Exit, Input, PodRuntime, State};
+use crate::runtime::{ContainerId, ContainerSpec, Exit, Input, PodRuntime, SandboxSpec, State};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The variable that says in words what a script does, for who cannot run it: `says`, `complains`,
@@ -137,6 +137,23 @@ async fn output_is_kept(runtime: &Arc<dyn PodRuntime>) {
     let path = runtime.log(&spec.id);
     runtime.remove_pod(&spec.id.pod).await;
     assert!(!path.exists());
+}
+
+/// For a runtime that makes one without any engine.
+pub async fn a_pod_has_a_sandbox_from_when_it_is_made(runtime: &Arc<dyn PodRuntime>) {
+    let spec = SandboxSpec {
+        pod: "boxed".to_owned(),
+        namespace: "default".to_owned(),
+        pod_name: "boxed".to_owned(),
+        hostname: "boxed".to_owned(),
+        host_network: true,
+        ..SandboxSpec::default()
+    };
+    assert_eq!(runtime.sandbox_of("boxed"), None);
+    runtime.sandbox(&spec).await.expect("it is made");
+    assert!(runtime.sandbox_of("boxed").is_some());
+    runtime.remove_pod("boxed").await;
+    assert_eq!(runtime.sandbox_of("boxed"), None);
 }
 
 async fn pods_are_apart(runtime: &Arc<dyn PodRuntime>) {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 pub const VARIABLE: &str = "SETPOINT_FAILPOINT";
 
 /// Between any two things that a runtime does outside of this process.
-pub const POINTS: [&str; 10] = [
+pub const OF_RUNTIME: [&str; 10] = [
     "start:recorded",
     "start:spawned",
     "start:begun",
@@ -20,10 +20,17 @@ pub const POINTS: [&str; 10] = [
     "remove:groups",
 ];
 
+/// Between those and what the agent does besides.
+pub const OF_AGENT: [&str; 5] =
+    ["volumes:made", "sandbox:made", "pod:reported", "pod:cleared", "pod:deleted"];
+
 /// Says that this point is reached.
 pub fn reached(point: &'static str) {
     static WANTED: OnceLock<Option<String>> = OnceLock::new();
-    debug_assert!(POINTS.contains(&point), "{point} is not listed");
+    debug_assert!(
+        OF_RUNTIME.contains(&point) || OF_AGENT.contains(&point),
+        "{point} is not listed"
+    );
     let wanted = WANTED.get_or_init(|| std::env::var(VARIABLE).ok());
     if wanted.as_deref() == Some(point) {
         // Nothing is dropped, written or told.

@@ -55,6 +55,12 @@ pub fn capacity(directory: &Path) -> Value {
     capacity
 }
 
+/// How many processes and threads one pod may have, that others still find room.
+pub fn processes_max() -> u64 {
+    let all = read("/proc/sys/kernel/pid_max").parse().unwrap_or(u64::MAX);
+    (all / 4).max(1)
+}
+
 pub fn labels(node: &str) -> Value {
     json!({
         "kubernetes.io/hostname": node,
@@ -93,7 +99,8 @@ pub fn address() -> IpAddr {
     local.map_or(Ipv4Addr::LOCALHOST.into(), |local| local.ip())
 }
 
-fn architecture() -> &'static str {
+/// As Kubernetes calls it.
+pub fn architecture() -> &'static str {
     match std::env::consts::ARCH {
         "x86_64" => "amd64",
         "aarch64" => "arm64",
@@ -117,7 +124,8 @@ fn huge_pages() -> Vec<(String, String)> {
     sizes.into_iter().filter_map(of_size).collect()
 }
 
-fn memory_kibibytes() -> u64 {
+/// How much memory there is.
+pub fn memory_kibibytes() -> u64 {
     let text = read("/proc/meminfo");
     let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
     let number = line.and_then(|line| line.split_whitespace().next()?.parse().ok());

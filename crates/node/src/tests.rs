@@ -203,3 +203,124 @@ async fn starts_that_hang_hold_up_nobody_and_are_given_up_after_two_minutes() {
     assert_eq!(START_MAX.as_secs(), 120);
     let _ = std::fs::remove_dir_all(directory);
 }
+
+#[tokio::test]
+async fn the_room_of_a_pod_is_free_when_its_object_is_gone() {
+    let (cluster, admin, runtime, directory) = start().await;
+    runtime.faults.lock().unwrap().insert("main".to_owned(), Fault::Linger);
+    let node = admin.cache(NODE).get(&Name::new("", "here")).unwrap();
+    let all = json!({"cpu": node.value["status"]["allocatable"]["cpu"]});
+    let container = json!({"command": ["x"], "resources": {"requests": all},
+        "ports": [{"containerPort": 80, "hostPort": 8080}]});
+    let requests = admin.requests("test", Default::default());
+    for _ in 0..5 {
+        let made = cluster.create(POD, pod("here", "one", container.clone())).await;
+        until(&admin, POD, |pods| ["Running", "Failed"].contains(&&*phase(pods, "one"))).await;
+        assert_eq!(phase(&admin.cache(POD).all(), "one"), "Running");
+        requests.delete(&Target::of(POD, &made), &Deletion::default()).await.unwrap();
+        until(&admin, POD, <[_]>::is_empty).await;
+    }
+    // One that ended leaves its room to others at once, too.
+    let made = cluster.create(POD, pod("here", "one", container.clone())).await;
+    until(&admin, POD, |pods| phase(pods, "one") == "Running").await;
+    runtime.finish(&ContainerId::new(&made.uid, "main", 0), 0);
+    until(&admin, POD, |pods| phase(pods, "one") == "Succeeded").await;
+    cluster.create(POD, pod("here", "two", container)).await;
+    until(&admin, POD, |pods| phase(pods, "two") == "Running").await;
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+const WEBHOOK: Kind = Kind::cluster(
+    "admissionregistration.k8s.io",
+    "v1",
+    "ValidatingWebhookConfiguration",
+    "validatingwebhookconfigurations",
+);
+
+/// A server that takes no status of pods: whom it would have to ask does not answer.
+async fn refuse_status(cluster: &Cluster, admin: &Context, pod: &Object) -> Object {
+    let rule = json!({"apiGroups": [""], "apiVersions": ["v1"], "operations": ["UPDATE"],
+        "resources": ["pods/status"]});
+    let webhook = json!({"apiVersion": "admissionregistration.k8s.io/v1",
+        "kind": "ValidatingWebhookConfiguration", "metadata": {"name": "nobody"},
+        "webhooks": [{"name": "no.body.example", "rules": [rule], "failurePolicy": "Fail",
+            "sideEffects": "None", "admissionReviewVersions": ["v1"],
+            "clientConfig": {"url": "https://127.0.0.1:1/"}}]});
+    let made = cluster.create(WEBHOOK, webhook).await;
+    let requests = admin.requests("test", Default::default());
+    let target = Target::of(POD, pod).part("status");
+    let mut number = 0;
+    while requests.patch(&target, &json!({"status": {"message": number.to_string()}})).await.is_ok()
+    {
+        number += 1;
+    }
+    made
+}
+
+#[tokio::test]
+async fn what_is_due_is_done_while_the_server_takes_no_status() {
+    let (cluster, admin, runtime, directory) = start().await;
+    let mut value = pod("here", "one", json!({"command": ["x"]}));
+    value["spec"]["restartPolicy"] = json!("Always");
+    let made = cluster.create(POD, value).await;
+    until(&admin, POD, |pods| phase(pods, "one") == "Running").await;
+    let webhook = refuse_status(&cluster, &admin, &made).await;
+    runtime.finish(&ContainerId::new(&made.uid, "main", 0), 1);
+    let again = async {
+        while runtime.started.lock().unwrap().len() < 2 {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    let patience = std::time::Duration::from_secs(30);
+    tokio::time::timeout(patience, again).await.expect("it must run again");
+    let restarts = |pods: &[Arc<Object>]| {
+        pods[0].value["status"]["containerStatuses"][0]["restartCount"].as_u64()
+    };
+    assert_eq!(restarts(&admin.cache(POD).all()), Some(0));
+    let requests = admin.requests("test", Default::default());
+    requests.delete(&Target::of(WEBHOOK, &webhook), &Deletion::default()).await.unwrap();
+    until(&admin, POD, |pods| restarts(pods) == Some(1)).await;
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[tokio::test]
+async fn a_worker_that_breaks_off_is_followed_by_another() {
+    let (cluster, admin, runtime, directory) = start().await;
+    runtime.faults.lock().unwrap().insert("main".to_owned(), Fault::BreakStart);
+    cluster.create(POD, pod("here", "one", json!({"command": ["x"]}))).await;
+    let broke = async {
+        while !runtime.faults.lock().unwrap().is_empty() {
+            tokio::time::sleep(std::time::Duration::from_millis(5)).await;
+        }
+    };
+    tokio::time::timeout(std::time::Duration::from_secs(30), broke).await.expect("it must break");
+    tokio::time::pause();
+    until(&admin, POD, |pods| phase(pods, "one") == "Running").await;
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
+
+#[tokio::test]
+async fn what_cannot_be_stopped_is_told_once_and_tried_ever_later() {
+    let (cluster, admin, runtime, directory) = start().await;
+    let made = cluster.create(POD, pod("here", "one", json!({"command": ["x"]}))).await;
+    until(&admin, POD, |pods| phase(pods, "one") == "Running").await;
+    runtime.faults.lock().unwrap().insert("main".to_owned(), Fault::HangStop);
+    let requests = admin.requests("test", Default::default());
+    tokio::time::pause();
+    let began = tokio::time::Instant::now();
+    let soon = Deletion { grace_seconds: Some(1), ..Deletion::default() };
+    requests.delete(&Target::of(POD, &made), &soon).await.unwrap();
+    let count = |events: &[Arc<Object>], reason: &str| {
+        let of = events.iter().filter(|event| event.value["reason"] == reason);
+        of.map(|event| event.value["count"].as_u64().unwrap_or(1)).sum::<u64>()
+    };
+    until(&admin, EVENT, |events| count(events, "FailedKillPod") >= 4).await;
+    assert_eq!(count(&admin.cache(EVENT).all(), "Killing"), 1);
+    // Two seconds each, and 1, 2 and 4 in between.
+    assert!(began.elapsed().as_secs() >= 15, "{:?}", began.elapsed());
+    runtime.faults.lock().unwrap().clear();
+    until(&admin, POD, <[_]>::is_empty).await;
+    let _ = std::fs::remove_dir_all(directory);
+}

@@ -272,6 +272,18 @@ impl Network {
         self.lock().pods.get(uid).map(|record| record.host_ports.clone()).unwrap_or_default()
     }
 
+    /// The ports of the machine that lead to a pod of which nothing runs are free for others.
+    pub fn release_ports(&self, uid: &str) {
+        let mut held = self.lock();
+        let record = held.pods.get_mut(uid).filter(|record| !record.host_ports.is_empty());
+        let Some(record) = record else { return };
+        record.host_ports.clear();
+        if let Err(error) = self.records.write(uid, record) {
+            tracing::warn!(pod = uid, %error, "its ports are free, but not for good");
+        }
+        self.changed.notify_one();
+    }
+
     /// What the pod has, or is given now.
     fn record(&self, spec: &SandboxSpec) -> io::Result<Record> {
         let mut held = self.lock();
@@ -360,6 +372,11 @@ impl Connected {
         let proxy = proxy::run(context, &self.network, &teller);
         tokio::join!(proxy, self.dns.run(), firewall::keep_open(&self.network));
     }
+}
+
+/// Whether this machine takes rules for services from us. Nothing is changed.
+pub fn try_rules() -> io::Result<()> {
+    nftables::probe("setpoint-doctor")
 }
 
 /// From here on this thread is in that network.

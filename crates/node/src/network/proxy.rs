@@ -61,8 +61,7 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
 
 async fn apply(network: &Arc<Network>, relay: &mut Relay, wanted: &Table) -> bool {
     if network.mode == Mode::Loopback {
-        relay.apply(wanted).await;
-        return true;
+        return relay.apply(wanted).await;
     }
     let (of_network, of_table) = (network.clone(), wanted.clone());
     let done = tokio::task::spawn_blocking(move || {

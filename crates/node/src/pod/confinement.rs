@@ -3,6 +3,7 @@
 //! Upstream: pkg/kubelet/cm/helpers_linux.go, pkg/kubelet/qos/policy.go,
 //! pkg/kubelet/kuberuntime/security_context.go, pkg/kubelet/sysctl/safe_sysctls.go
 
+use amounts::Quantity;
 use serde_json::Value;
 
 use super::resources::quantity;
@@ -70,34 +71,43 @@ pub fn limits(pod: &Value, container: &Value, capacity: &Value) -> Limits {
     let memory = quantity(&capacity["memory"]).unwrap_or(0) / BILLION;
     Limits {
         quality,
-        own: share(&[container]),
-        pod: share(&lasting(pod)),
+        own: share_of(container),
+        pod: share_of_pod(pod),
         processes: Some(PROCESSES_MAX),
         oom_score: oom_score(pod, container, (quality, memory)),
     }
 }
 
-/// The containers that run side by side: the main ones and those that stay beside them.
-fn lasting(pod: &Value) -> Vec<&Value> {
-    let spec = &pod["spec"];
-    let beside = list(&spec["initContainers"]).filter(|one| one["restartPolicy"] == "Always");
-    list(&spec["containers"]).chain(beside).collect()
+fn share_of(container: &Value) -> Share {
+    let resources = &container["resources"];
+    let limit = |resource: &str| quantity(&resources["limits"][resource]).filter(|it| *it > 0);
+    let asked = quantity(&resources["requests"]["cpu"]).or_else(|| limit("cpu"));
+    share(asked, limit("cpu"), limit("memory"))
 }
 
-/// What containers ask for and may use together. What one of them has no limit for has none.
-fn share(containers: &[&Value]) -> Share {
-    let sum = |kind: &str, resource: &str| -> Option<i128> {
-        let each = containers.iter().map(|one| quantity(&one["resources"][kind][resource]));
-        each.sum::<Option<i128>>().filter(|sum| *sum > 0)
+/// What all containers have together, those of initialisation too. What one of them has no limit
+/// for has none, unless the pod itself says one.
+fn share_of_pod(pod: &Value) -> Share {
+    let spec = &pod["spec"];
+    let limits = amounts::pod::of(pod, "limits");
+    let limit = |resource: &str| {
+        let is_set = |of: &Value| {
+            quantity(&of["resources"]["limits"][resource]).is_some_and(|amount| amount > 0)
+        };
+        let mut all = list(&spec["initContainers"]).chain(list(&spec["containers"]));
+        let sum = limits.get(resource).filter(|_| is_set(spec) || all.all(is_set));
+        sum.map(Quantity::billionths)
     };
-    let asked = containers.iter().map(|one| {
-        let resources = &one["resources"];
-        let asked = quantity(&resources["requests"]["cpu"]);
-        asked.or_else(|| quantity(&resources["limits"]["cpu"])).unwrap_or(0)
-    });
-    let shares = (asked.sum::<i128>() * 1024 / BILLION).clamp(SHARES.0, SHARES.1);
-    let quota = sum("limits", "cpu").map(|cpu| (cpu * CPU_PERIOD / BILLION).max(CPU_QUOTA_MIN));
-    let memory = sum("limits", "memory").map(|memory| memory / BILLION);
+    let asked = amounts::pod::of(pod, "requests").get("cpu").map(Quantity::billionths);
+    share(asked, limit("cpu"), limit("memory"))
+}
+
+/// Amounts are in billionths.
+fn share(asked: Option<i128>, cpu: Option<i128>, memory: Option<i128>) -> Share {
+    let shares = asked.unwrap_or(0).saturating_mul(1024) / BILLION;
+    let shares = shares.clamp(SHARES.0, SHARES.1);
+    let quota = cpu.map(|cpu| (cpu.saturating_mul(CPU_PERIOD) / BILLION).max(CPU_QUOTA_MIN));
+    let memory = memory.map(|memory| memory / BILLION);
     let number = |value: i128| u64::try_from(value).ok();
     Share {
         cpu_shares: number(shares),
@@ -298,6 +308,15 @@ mod tests {
         let told = limits(&pod, &json!({}), &json!({}));
         assert_eq!(told.own, share(2, None, None));
         assert_eq!(told.pod, share(256, None, None));
+        // One that runs before the others counts where it has more than they have.
+        pod["spec"]["containers"] = json!([container("500m", "128Mi")]);
+        pod["spec"]["initContainers"] = json!([container("2", "64Mi")]);
+        let told = limits(&pod, &json!({}), &json!({}));
+        assert_eq!(told.pod, share(256, Some(200_000), Some(128 << 20)));
+        pod["spec"]["initContainers"][0]["resources"] = json!({"limits": {"memory": "1e9"}});
+        let told = limits(&pod, &json!({}), &json!({}));
+        assert_eq!(told.pod, share(256, None, Some(1_000_000_000)));
+        pod["spec"]["initContainers"] = json!([]);
         pod["status"]["qosClass"] = json!("BestEffort");
         assert_eq!(limits(&pod, &own, &json!({})).oom_score, 1000);
         pod["status"]["qosClass"] = json!("Guaranteed");

@@ -69,8 +69,11 @@ pub fn container(
     if !mounts.is_empty() {
         told["volumeMounts"] = Value::Array(mounts);
     }
-    // What it was started with is what it has: limits do not change while it runs.
-    let resources = &spec.value["resources"];
+    let id = last.map(|run| container_id(pod, run, place));
+    let resources = match &id {
+        Some(id) => started_with(pod, spec, id),
+        None => &spec.value["resources"],
+    };
     let has = |field: &str| resources[field].as_object().is_some_and(|held| !held.is_empty());
     if last.is_some_and(Container::is_running) && (has("limits") || has("requests")) {
         told["resources"] = resources.clone();
@@ -78,10 +81,29 @@ pub fn container(
             told["allocatedResources"] = resources["requests"].clone();
         }
     }
-    if let Some(run) = last {
-        told["containerID"] = json!(container_id(pod, run, place));
+    if let Some(id) = id {
+        told["containerID"] = json!(id);
     }
     told
+}
+
+/// What a run was started with is what it has: limits do not change while it runs, whatever the
+/// pod says by now.
+fn started_with<'a>(pod: &'a Object, spec: &Spec<'a>, id: &str) -> &'a Value {
+    let lists = ["containerStatuses", "initContainerStatuses"];
+    let mut all = lists.iter().filter_map(|list| pod.value["status"][list].as_array()).flatten();
+    let told = all.find(|one| one["containerID"] == id && one["state"]["running"].is_object());
+    told.map_or(&spec.value["resources"], |told| &told["resources"])
+}
+
+/// Whether a container that runs has other resources than its pod says by now.
+pub fn waits_for_resize(told: &Value, spec: &Spec<'_>) -> bool {
+    let wanted = &spec.value["resources"];
+    let differs = |field: &str| {
+        let amounts = |of: &Value| of[field].as_object().cloned().unwrap_or_default();
+        amounts(&told["resources"]) != amounts(wanted)
+    };
+    told["state"]["running"].is_object() && (differs("limits") || differs("requests"))
 }
 
 /// How the newest run ended, if it has.

@@ -10,6 +10,7 @@ use reconcile::Object;
 use serde_json::Value;
 
 use super::resources::amount;
+use super::spec;
 use crate::runtime::Refusal;
 
 /// The variables of a container, later ones win over earlier ones of the same name.
@@ -148,7 +149,14 @@ fn value_from(
             .map(|()| None),
         };
     }
-    if let Some(amount) = amount(&from["resourceFieldRef"], container, &sources.capacity) {
+    let reference = &from["resourceFieldRef"];
+    let specs = spec::containers(pod);
+    let named = reference["containerName"].as_str().filter(|name| !name.is_empty());
+    let of = match named {
+        Some(name) => specs.iter().find(|spec| spec.name == name).map(|spec| spec.value),
+        None => Some(container),
+    };
+    if let Some(amount) = of.and_then(|of| amount(reference, of, &sources.capacity)) {
         return Ok(Some(amount));
     }
     let message = format!("this node knows no variables of the kind {from}");

@@ -25,12 +25,12 @@ pub async fn after_start(
     shared: Arc<Shared>,
     id: ContainerId,
     container: Value,
-) -> (ContainerId, Result<(), String>) {
+) -> Result<(), String> {
     let asked = Asked { id: &id, container: &container };
     let ran = handlers::hook(&shared, asked, &container["lifecycle"]["postStart"]);
     let ran = tokio::time::timeout(AFTER_START_MAX, ran).await;
     let ran = ran.unwrap_or_else(|_| Err("it took too long".to_owned()));
-    (id, ran.map_err(|why| format!("PostStartHook failed: {why}")))
+    ran.map_err(|why| format!("PostStartHook failed: {why}"))
 }
 
 /// Runs the hook before the end, within the grace period; what is left of that.

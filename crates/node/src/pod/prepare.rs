@@ -22,6 +22,7 @@ use crate::agent::SERVICE;
 use crate::confinement::Security;
 use crate::image::Found;
 use crate::machine;
+use crate::network::names;
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, ContainerSpec, Input, Mount, Refusal};
 use crate::volumes::{self, Materials, Tokens, Volume};
@@ -47,6 +48,8 @@ pub struct Prepared {
     seen: BTreeMap<Key, u64>,
     /// The labels and annotations that files tell of, if files do.
     told: Option<(Value, Value)>,
+    /// What its kernel calls it.
+    hostname: String,
 }
 
 impl Prepared {
@@ -84,8 +87,22 @@ pub async fn prepare(
         Materials { sources: sources_read, directory: &directory, tokens: tokens_held, known };
     let volumes = volumes::make(shared, pod, materials).await?;
     let told = volumes::tell_of_pod(pod).then(|| said(pod));
-    let shared_memory = volumes::shared_memory::make(pod, &directory);
-    Ok(Prepared { sources, volumes, shared_memory, directory, tokens, seen, told })
+    let (has_machines, at) = (pod.value["spec"]["hostIPC"] == true, directory.clone());
+    let shared_memory = match has_machines {
+        true => None,
+        false => make_shared_memory(pod, at).await,
+    };
+    let hostname = names::kernel_name(pod, sandbox::domain(shared));
+    Ok(Prepared { sources, volumes, shared_memory, directory, tokens, seen, told, hostname })
+}
+
+/// A pod runs without it where it cannot be made.
+async fn make_shared_memory(pod: &Object, directory: PathBuf) -> Option<Mount> {
+    let made = volumes::aside(move || volumes::shared_memory::make(&directory)).await;
+    let failed = |error: &String| {
+        tracing::warn!(pod = %pod.name, error, "the pod has no shared memory of its own");
+    };
+    made.inspect_err(failed).ok().flatten()
 }
 
 /// What a pod says of itself that may change.
@@ -95,9 +112,10 @@ fn said(pod: &Object) -> (Value, Value) {
 }
 
 /// Removes what was made for a pod.
-pub fn remove(shared: &Shared, uid: &str) {
+pub async fn remove(shared: &Shared, uid: &str) {
     shared.followers.forget(uid);
-    if let Err(error) = volumes::remove(&directory(shared, uid)) {
+    let directory = directory(shared, uid);
+    if let Err(error) = volumes::aside(move || volumes::remove(&directory)).await {
         tracing::warn!(pod = uid, %error, "volumes not removed");
     }
 }
@@ -115,7 +133,7 @@ pub fn directory(shared: &Shared, uid: &str) -> PathBuf {
 }
 
 /// What exactly to run.
-pub fn container(
+pub async fn container(
     pod: &Object,
     container: &Value,
     (prepared, image): (&Prepared, Option<&Found>),
@@ -126,7 +144,7 @@ pub fn container(
         variables.set("PATH", std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned()));
         variables.set("HOME", std::env::var("HOME").unwrap_or_else(|_| "/".to_owned()));
     }
-    variables.set("HOSTNAME", hostname(pod));
+    variables.set("HOSTNAME", prepared.hostname.clone());
     for (name, value) in environment(pod, container, &prepared.sources)?.into_list() {
         variables.set(&name, value);
     }
@@ -148,12 +166,14 @@ pub fn container(
     let identity = confinement::identity(&pod.value, container, (&users.0, &users.1));
     not_root(pod, container, (identity.user, image))?;
     let user = user((identity.user, identity.group), image)?;
-    let mut mounts = volumes::mounts(container, &prepared.volumes, &variables)?;
+    let mut mounts = volumes::mounts(container, &prepared.volumes, &variables).await?;
     let last_words = termination::mount(&prepared.directory, &id, container);
     mounts.extend(last_words.map_err(|error| Refusal {
         reason: "CreateContainerError",
         message: format!("could not make the file of its termination message: {error}"),
     })?);
+    let mut limits = confinement::limits(&pod.value, container, &prepared.sources.capacity);
+    limits.processes = limits.processes.map(|most| most.min(machine::processes_max()));
     let shared_memory = prepared.shared_memory.iter();
     let is_free = |one: &&Mount| !mounts.iter().any(|mount| mount.target == one.target);
     let shared_memory: Vec<Mount> = shared_memory.filter(is_free).cloned().collect();
@@ -168,10 +188,10 @@ pub fn container(
         mounts,
         user,
         group: identity.group,
-        limits: confinement::limits(&pod.value, container, &prepared.sources.capacity),
+        limits,
         security: Security {
             groups: identity.groups,
-            ..confinement::security(&pod.value, container, hostname(pod))
+            ..confinement::security(&pod.value, container, prepared.hostname.clone())
         },
         stop_signal: confinement::stop_signal(container),
         input: Input {
@@ -229,11 +249,6 @@ fn not_root(
     let of = format!("{}_{}({})", pod.name.name, pod.name.namespace, pod.uid);
     let message = format!("{why} (pod: {of:?}, container: {name})");
     Err(Refusal { reason: "CreateContainerConfigError", message })
-}
-
-fn hostname(pod: &Object) -> String {
-    let own = pod.value["spec"]["hostname"].as_str().unwrap_or(&pod.name.name);
-    own.chars().take(63).collect()
 }
 
 /// Reads the objects that a pod refers to, and says which revision of each it was.

@@ -24,6 +24,8 @@ pub const FAILED: &str = "FailedCreatePodSandBox";
 const RESOLV_CONF: &str = "/etc/resolv.conf";
 const RESOLV_CONF_BEHIND: &str = "/run/systemd/resolve/resolv.conf";
 const HOSTS: &str = "/etc/hosts";
+/// What the kernel takes.
+const KERNEL_NAME_MAX: usize = 64;
 /// The files that tell a pod its names.
 const FILES: [&str; 3] = ["hosts", "hostname", "resolv.conf"];
 
@@ -34,7 +36,15 @@ pub async fn make(shared: &Shared, pod: &Object) -> Result<(), Refusal> {
         reason: FAILED,
         message: format!("Failed to create pod sandbox: {why}"),
     };
-    let mut wanted = spec(pod, dns.clone());
+    let hostname = names::kernel_name(pod, domain(shared));
+    if hostname.len() > KERNEL_NAME_MAX {
+        return Err(refused(format!(
+            "Failed to construct FQDN from pod hostname and cluster domain, FQDN {hostname} is too \
+             long ({KERNEL_NAME_MAX} characters is the max, {} characters requested)",
+            hostname.len()
+        )));
+    }
+    let mut wanted = spec(pod, hostname, dns.clone());
     if !shared.options.publish_container_ports {
         wanted.host_ports.retain(|port| port.host_port != 0);
     }
@@ -63,7 +73,8 @@ async fn tell_of_ports(shared: &Shared, pod: &Object, wanted: &SandboxSpec) {
     }
 }
 
-fn domain(shared: &Shared) -> &str {
+/// Of the names that DNS answers for.
+pub fn domain(shared: &Shared) -> &str {
     shared.options.network.as_ref().map_or(DOMAIN, |it| &it.network.options.domain)
 }
 
@@ -141,12 +152,12 @@ pub fn api(shared: &Shared, pod: &Object) -> (String, u16) {
     }
 }
 
-fn spec(pod: &Object, dns: Dns) -> SandboxSpec {
+fn spec(pod: &Object, hostname: String, dns: Dns) -> SandboxSpec {
     SandboxSpec {
         pod: pod.uid.clone(),
         namespace: pod.name.namespace.to_string(),
         pod_name: pod.name.name.to_string(),
-        hostname: hostname(pod),
+        hostname,
         host_network: is_host_network(pod),
         host_ports: if is_host_network(pod) { Vec::new() } else { host_ports(pod) },
         dns,
@@ -201,9 +212,9 @@ mod tests {
             {"containerPort": 80, "hostPort": 8080, "hostIP": "127.0.0.1"},
             {"containerPort": 81}, {"containerPort": 53, "hostPort": 53, "protocol": "UDP"},
         ]}]}}));
-        let spec = spec(&pod, Dns::default());
+        assert_eq!(hostname(&pod), "a".repeat(62));
+        let spec = spec(&pod, hostname(&pod), Dns::default());
         assert_eq!((spec.processes, spec.host_ipc), (Processes::Own, false));
-        assert_eq!(spec.hostname, "a".repeat(62));
         assert!(!spec.host_network);
         let ports: Vec<_> =
             spec.host_ports.iter().map(|port| (port.host_port, &*port.protocol)).collect();

@@ -7,12 +7,14 @@ use reconcile::Object;
 use reconcile::conditions::{self, Condition, Truth};
 use serde_json::{Map, Value, json};
 
-use super::container_status::{container, exit};
+use super::container_status::{container, exit, waits_for_resize};
 use super::ephemeral;
 use super::lifecycle::{Observed, Seen, Stage};
 use super::restart::{Fate, fate};
 use super::spec::{Role, Spec, containers};
 use crate::runtime::{Container, Exit, Refusal};
+
+const RESIZE_PENDING: &str = "PodResizePending";
 
 /// What the status needs to know of the node.
 #[derive(Clone, Debug)]
@@ -53,7 +55,11 @@ pub fn whole(
         let own: Vec<String> = sandbox.addresses.iter().map(ToString::to_string).collect();
         set_addresses(&mut status, ("podIP", "podIPs"), if own.is_empty() { host } else { &own });
     }
-    let phase = match (status["phase"].as_str(), failure(observed, stage)) {
+    // Who reads that a pod has failed may count on it that nothing of it runs.
+    let is_running = |seen: &Seen| seen.runs.last().is_some_and(Container::is_running);
+    let is_held = observed.containers.values().any(is_running);
+    let failure = failure(observed, stage).filter(|_| !is_held);
+    let phase = match (status["phase"].as_str(), failure) {
         (Some(ended @ ("Succeeded" | "Failed")), _) => ended.to_owned(),
         (_, Some(why)) => {
             status["reason"] = json!(why.reason);
@@ -85,7 +91,9 @@ pub fn whole(
         status["observedGeneration"] = json!(pod.generation());
     }
     set_conditions(pod, &specs, &mut status, (observed, stage), now);
-    if let Some(evicted) = observed.evicted.as_ref().filter(|_| stage == Stage::Evicted) {
+    tell_of_resize(pod, &specs, &mut status, now);
+    let evicted = observed.evicted.as_ref().filter(|_| stage == Stage::Evicted && !is_held);
+    if let Some(evicted) = evicted {
         let mut list = status["conditions"].as_array().cloned().unwrap_or_default();
         let condition = Condition {
             kind: "DisruptionTarget",
@@ -98,6 +106,29 @@ pub fn whole(
         status["conditions"] = Value::Array(list);
     }
     status
+}
+
+/// Says that a running container does not get what its pod asks for by now.
+fn tell_of_resize(pod: &Object, specs: &[Spec<'_>], status: &mut Value, now: Timestamp) {
+    let lists = ["containerStatuses", "initContainerStatuses"];
+    let told = lists.iter().filter_map(|list| status[list].as_array()).flatten();
+    let waits = told.into_iter().any(|one| {
+        let spec = specs.iter().find(|spec| one["name"] == spec.name);
+        spec.is_some_and(|spec| waits_for_resize(one, spec))
+    });
+    let mut list = status["conditions"].as_array().cloned().unwrap_or_default();
+    list.retain(|one| waits || one["type"] != RESIZE_PENDING);
+    if waits {
+        let condition = Condition {
+            kind: RESIZE_PENDING,
+            status: Truth::True,
+            reason: "Infeasible",
+            message: "containers of this node get their resources when they start",
+            observed_generation: Some(pod.generation()).filter(|it| *it > 0),
+        };
+        conditions::set(&mut list, &condition, now);
+    }
+    status["conditions"] = Value::Array(list);
 }
 
 fn set_addresses(status: &mut Value, (one, all): (&str, &str), addresses: &[String]) {

@@ -29,7 +29,7 @@ pub fn mount(directory: &Path, id: &ContainerId, container: &Value) -> io::Resul
     let target = Path::new("/").join(target);
     let mut mounts = container["volumeMounts"].as_array().into_iter().flatten();
     let is_taken =
-        |mount: &Value| mount["mountPath"].as_str().is_some_and(|it| target.starts_with(it));
+        |mount: &Value| mount["mountPath"].as_str().is_some_and(|it| target == Path::new(it));
     if mounts.any(is_taken) {
         return Ok(None);
     }

@@ -5,7 +5,7 @@
 //! `exits CODE`, `dies SIGNAL`, `obeys CODE` when it is asked to stop, `ignores` that. Without the
 //! variable it runs until `finish` or `stop`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::path::PathBuf;
@@ -30,7 +30,14 @@ pub enum Fault {
     HangStart,
     /// Nothing ends it.
     HangStop,
+    /// The next start is a defect of ours.
+    BreakStart,
+    /// What its pod had goes late.
+    Linger,
 }
+
+/// How late.
+const LINGER: Duration = Duration::from_millis(50);
 
 /// Containers run from when they are started until `finish` or `stop`.
 #[derive(Default)]
@@ -46,6 +53,7 @@ pub struct Fake {
 #[derive(Default)]
 struct World {
     held: Mutex<BTreeMap<ContainerId, Played>>,
+    sandboxes: Mutex<BTreeSet<String>>,
     changed: watch::Sender<()>,
     /// Where output is kept; it is dropped without.
     directory: Option<PathBuf>,
@@ -128,6 +136,10 @@ impl Fake {
         self.world.held.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn sandboxes(&self) -> MutexGuard<'_, BTreeSet<String>> {
+        self.world.sandboxes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
     fn is_running(&self, id: &ContainerId) -> bool {
         self.lock().get(id).is_some_and(|played| played.container.is_running())
     }
@@ -152,12 +164,13 @@ impl PodRuntime for Fake {
         *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
 
-    async fn sandbox(&self, _: &SandboxSpec) -> Result<Sandbox, Refusal> {
+    async fn sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
+        self.sandboxes().insert(spec.pod.clone());
         Ok(Sandbox::default())
     }
 
-    fn sandbox_of(&self, _: &str) -> Option<Sandbox> {
-        Some(Sandbox::default())
+    fn sandbox_of(&self, pod: &str) -> Option<Sandbox> {
+        self.sandboxes().contains(pod).then(Sandbox::default)
     }
 
     fn containers(&self) -> BTreeMap<String, Vec<Container>> {
@@ -180,7 +193,11 @@ impl PodRuntime for Fake {
                 let message = format!("it did not start within {} s", START_MAX.as_secs());
                 return Err(Refusal { reason: "RunContainerError", message });
             }
-            Some(Fault::HangStop) | None => {}
+            Some(Fault::BreakStart) => {
+                self.faults.lock().unwrap_or_else(PoisonError::into_inner).clear();
+                panic!("a start that a test asked to break");
+            }
+            Some(Fault::HangStop | Fault::Linger) | None => {}
         }
         let program = spec.command.first().cloned().unwrap_or_default();
         if program.starts_with('/') && !fs::exists(&program).unwrap_or(false) {
@@ -251,9 +268,13 @@ impl PodRuntime for Fake {
 
     async fn remove_pod(&self, pod: &str) {
         for container in self.of_pod(pod) {
+            if self.fault(&container.id) == Some(Fault::Linger) {
+                tokio::time::sleep(LINGER).await;
+            }
             let _ = fs::remove_file(self.log(&container.id));
         }
         self.lock().retain(|id, _| id.pod != pod);
+        self.sandboxes().remove(pod);
     }
 
     fn log(&self, id: &ContainerId) -> PathBuf {
@@ -294,6 +315,8 @@ mod tests {
         let directory = std::env::temp_dir().join(name);
         let fake = Fake::at(directory.clone());
         contract::check(&|| contract::at_once(Arc::new(fake.again()))).await;
+        let runtime: Arc<dyn PodRuntime> = Arc::new(fake);
+        contract::a_pod_has_a_sandbox_from_when_it_is_made(&runtime).await;
         let _ = fs::remove_dir_all(directory);
     }
 

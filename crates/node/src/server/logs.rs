@@ -61,7 +61,7 @@ pub fn open(
         watched,
         held: Vec::new(),
         is_within_line: false,
-        since: wanted.since.map(stamp),
+        since: wanted.since.map(time),
         timestamps: wanted.timestamps,
         left: wanted.limit_bytes.unwrap_or(u64::MAX),
     };
@@ -156,7 +156,7 @@ struct Reader {
     held: Vec<u8>,
     /// Whether the last entry was a piece of a line.
     is_within_line: bool,
-    since: Option<String>,
+    since: Option<Timestamp>,
     timestamps: bool,
     /// Bytes that may still be sent.
     left: u64,
@@ -231,7 +231,12 @@ impl Reader {
         else {
             return;
         };
-        if self.since.as_ref().is_some_and(|since| at < since.as_bytes()) {
+        // Engines write the time of their own zone: texts do not compare as times do.
+        let is_before = |since: Timestamp| {
+            let at = str::from_utf8(at).ok().and_then(|at| at.parse::<Timestamp>().ok());
+            at.is_some_and(|at| at < since)
+        };
+        if self.since.is_some_and(is_before) {
             return;
         }
         if self.timestamps && !self.is_within_line {
@@ -247,10 +252,8 @@ impl Reader {
     }
 }
 
-/// A time as the log has it, so that texts compare as times do.
-fn stamp(microseconds: i64) -> String {
-    let at = Timestamp::from_microsecond(microseconds).unwrap_or(Timestamp::UNIX_EPOCH);
-    at.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string()
+fn time(microseconds: i64) -> Timestamp {
+    Timestamp::from_microsecond(microseconds).unwrap_or(Timestamp::UNIX_EPOCH)
 }
 
 #[cfg(test)]
@@ -301,7 +304,7 @@ mod tests {
                 watched: None,
                 held: Vec::new(),
                 is_within_line: false,
-                since: wanted.since.map(stamp),
+                since: wanted.since.map(time),
                 timestamps: wanted.timestamps,
                 left: wanted.limit_bytes.unwrap_or(u64::MAX),
             }
@@ -348,6 +351,9 @@ mod tests {
         assert_eq!(log.read(&bounded).await, "one\ntw");
         let late = LogRequest { since: Some(1_767_225_603_000_000), ..LogRequest::default() };
         assert_eq!(log.read(&late).await, "three\nfour\n");
+        log.write("2026-01-01T02:00:02.5+02:00 stdout F early\n");
+        log.write("2025-12-31T22:00:05-02:00 stdout F five\n");
+        assert_eq!(log.read(&late).await, "three\nfour\nfive\n");
     }
 
     #[tokio::test]

@@ -8,10 +8,10 @@
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Component, Path, PathBuf};
 
-use super::system::{make_in, open_below};
+use super::system::{make_file_in, make_in, open_below};
 
 /// Whether what is missing is made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,22 +23,47 @@ pub enum Missing {
 /// A place within a volume, made if it is not there.
 pub fn prepare(volume: &Path, part: &str, missing: Missing) -> io::Result<PathBuf> {
     let part = clean(part)?;
-    let root = File::open(volume)?;
+    let root = open_volume(volume)?;
+    match missing {
+        Missing::Make => make(&root, &part, Last::Directory)?,
+        Missing::Refuse => open_below(&root, &part)?,
+    };
+    Ok(part)
+}
+
+/// What a place is that is made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Last {
+    Directory,
+    File,
+}
+
+/// Opens a place within a directory, with all steps to it that are missing.
+pub fn make(root: &File, part: &Path, last: Last) -> io::Result<OwnedFd> {
     // As the volume itself: its owners decide who may write.
     let mode = root.metadata()?.mode() & 0o7777;
+    let count = part.components().count();
     let mut open = OwnedFd::from(root.try_clone()?);
     let mut so_far = PathBuf::new();
-    for step in part.components() {
+    for (index, step) in part.components().enumerate() {
         so_far.push(step);
-        open = match open_below(&root, &so_far) {
-            Err(error) if error.kind() == io::ErrorKind::NotFound && missing == Missing::Make => {
-                make_in(&open, step.as_ref(), mode)?;
-                open_below(&root, &so_far)?
+        open = match open_below(root, &so_far) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                match last == Last::File && index + 1 == count {
+                    true => make_file_in(&open, step.as_ref())?,
+                    false => make_in(&open, step.as_ref(), mode)?,
+                }
+                open_below(root, &so_far)?
             }
             opened => opened?,
         };
     }
-    Ok(part)
+    Ok(open)
+}
+
+/// Only directories have places within; what is none is not waited for, as a pipe would be.
+pub fn open_volume(volume: &Path) -> io::Result<File> {
+    File::options().read(true).custom_flags(libc::O_PATH | libc::O_DIRECTORY).open(volume)
 }
 
 /// A relative path without steps upwards.

@@ -43,7 +43,8 @@ pub async fn find(shared: &Shared, pod: &Object, volume: &Value) -> Result<Volum
     let read_only = claim["readOnly"] == true;
     if let Some(path) = spec["local"]["path"].as_str() {
         let path = PathBuf::from(path);
-        if !path.exists() {
+        let looked_at = path.clone();
+        if !super::aside(move || looked_at.try_exists()).await.unwrap_or(false) {
             return Err(format!("path {:?} does not exist", path.display().to_string()));
         }
         return Ok(Volume { path, read_only, has_group: !read_only });
@@ -53,12 +54,17 @@ pub async fn find(shared: &Shared, pod: &Object, volume: &Value) -> Result<Volum
         return Err(format!("persistentvolume \"{name}\" {what}"));
     }
     let is_ours = bound.annotation(PROVISIONED_BY) == Some(PROVISIONER);
-    let is_new = is_ours && !PathBuf::from(text(&spec["hostPath"]["path"])).exists();
-    let path = host_path::check(&spec["hostPath"])?;
-    if is_new {
-        // As with every volume that is made for a claim: its pods may run as anybody.
-        let open = std::fs::Permissions::from_mode(0o777);
-        std::fs::set_permissions(&path, open).map_err(|error| error.to_string())?;
-    }
+    let wanted = spec["hostPath"].clone();
+    let make = move || {
+        let is_new = is_ours && !PathBuf::from(text(&wanted["path"])).exists();
+        let path = host_path::check(&wanted)?;
+        if is_new {
+            // As with every volume that is made for a claim: its pods may run as anybody.
+            let open = std::fs::Permissions::from_mode(0o777);
+            std::fs::set_permissions(&path, open).map_err(|error| error.to_string())?;
+        }
+        Ok::<PathBuf, String>(path)
+    };
+    let path = super::aside(make).await?;
     Ok(Volume { path, read_only, has_group: is_ours && !read_only })
 }

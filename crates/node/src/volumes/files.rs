@@ -100,7 +100,14 @@ fn holds(directory: &Path, payload: &Payload) -> bool {
     let is_same = |(path, content): (&String, &Content)| {
         fs::read(directory.join(path)).is_ok_and(|bytes| bytes == content.bytes)
     };
-    let tops: BTreeSet<&str> = payload.keys().filter_map(|path| path.split('/').next()).collect();
-    let count = fs::read_dir(directory).map_or(0, Iterator::count);
-    payload.iter().all(is_same) && count == tops.len()
+    payload.iter().all(is_same) && count_files(directory) == payload.len()
+}
+
+fn count_files(directory: &Path) -> usize {
+    let entries = fs::read_dir(directory).into_iter().flatten().flatten();
+    let count = |entry: fs::DirEntry| match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+        true => count_files(&entry.path()),
+        false => 1,
+    };
+    entries.map(count).sum()
 }

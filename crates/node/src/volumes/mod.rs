@@ -7,7 +7,7 @@ pub(crate) mod below;
 pub(crate) mod claim;
 mod files;
 mod host_path;
-mod memory;
+pub(crate) mod memory;
 mod owner;
 mod payload;
 pub(crate) mod pinned;
@@ -93,12 +93,29 @@ pub async fn make(
         };
         let one = make_one(shared, (pod, volume), &mut materials).await.map_err(failed)?;
         if one.has_group && !materials.is_known(&name) {
-            let why = |error: std::io::Error| format!("applyFSGroup failed: {error}");
-            owner.take(&one.path).map_err(why).map_err(failed)?;
+            let path = one.path.clone();
+            let take = move || owner.take(&path);
+            let taken = aside(take).await;
+            taken.map_err(|why| failed(format!("applyFSGroup failed: {why}")))?;
         }
         made.insert(name, one);
     }
     Ok(made)
+}
+
+/// Works with files on a thread that may wait for them: they may be many, or far away, and the
+/// other pods do not wait.
+pub(crate) async fn aside<T, E>(
+    work: impl FnOnce() -> Result<T, E> + Send + 'static,
+) -> Result<T, String>
+where
+    T: Send + 'static,
+    E: ToString + Send + 'static,
+{
+    match tokio::task::spawn_blocking(work).await {
+        Ok(done) => done.map_err(|error| error.to_string()),
+        Err(broken) => Err(broken.to_string()),
+    }
 }
 
 async fn make_one(
@@ -108,25 +125,28 @@ async fn make_one(
 ) -> Result<Volume, String> {
     let name = text(&volume["name"]);
     let place = |kind: &str| materials.directory.join(kind).join(name);
-    let said = |error: io::Error| error.to_string();
     if volume["emptyDir"].is_object() {
         let path = place("empty-dir");
-        empty(pod, &volume["emptyDir"], &path, &materials.sources.capacity)?;
+        let size = memory_size(pod, &volume["emptyDir"], &materials.sources.capacity);
+        let (medium, at) = (text(&volume["emptyDir"]["medium"]).to_owned(), path.clone());
+        aside(move || empty(&medium, &at, size)).await?;
         return Ok(Volume { path, read_only: false, has_group: true });
     }
     if volume["hostPath"].is_object() {
-        let path = host_path::check(&volume["hostPath"])?;
+        let wanted = volume["hostPath"].clone();
+        let path = aside(move || host_path::check(&wanted)).await?;
         return Ok(Volume { path, read_only: false, has_group: false });
     }
     if volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object() {
         return claim::find(shared, pod, volume).await;
     }
     if FROM_OBJECTS.iter().any(|kind| volume[*kind].is_object()) {
-        memory::make(&materials.directory.join("objects"), 0o755, Some(OBJECTS_BYTES_MAX))
-            .map_err(said)?;
+        let around = materials.directory.join("objects");
+        aside(move || memory::make(&around, 0o755, Some(OBJECTS_BYTES_MAX))).await?;
         let path = place("objects");
         let payload = payload::payload(shared, (pod, volume), materials).await?;
-        files::write(&path, &payload, Owner::of(pod).group).map_err(said)?;
+        let (group, at) = (Owner::of(pod).group, path.clone());
+        aside(move || files::write(&at, &payload, group)).await?;
         return Ok(Volume { path, read_only: true, has_group: false });
     }
     let kinds: Vec<&str> = volume
@@ -140,18 +160,14 @@ async fn make_one(
 }
 
 /// A directory that begins empty and goes with the pod.
-fn empty(pod: &Object, volume: &Value, path: &Path, capacity: &Value) -> Result<(), String> {
-    let said = |error: io::Error| error.to_string();
-    match text(&volume["medium"]) {
+fn empty(medium: &str, path: &Path, bytes_max: Option<u64>) -> io::Result<()> {
+    match medium {
         "" if path.exists() => return Ok(()),
-        "" => fs::create_dir_all(path).map_err(said)?,
-        "Memory" => {
-            let size = memory_size(pod, volume, capacity);
-            return memory::make(path, 0o777, size).map_err(said);
-        }
-        other => return Err(format!("unknown storage medium {other:?}")),
+        "" => fs::create_dir_all(path)?,
+        "Memory" => return memory::make(path, 0o777, bytes_max),
+        other => return Err(io::Error::other(format!("unknown storage medium {other:?}"))),
     }
-    fs::set_permissions(path, fs::Permissions::from_mode(0o777)).map_err(said)
+    fs::set_permissions(path, fs::Permissions::from_mode(0o777))
 }
 
 /// The least of what the volume, the pod and the node allow.
@@ -183,7 +199,7 @@ pub fn remove(directory: &Path) -> io::Result<()> {
 }
 
 /// What a container sees where.
-pub fn mounts(
+pub async fn mounts(
     container: &Value,
     volumes: &BTreeMap<String, Volume>,
     variables: &Variables,
@@ -202,12 +218,17 @@ pub fn mounts(
         let missing = if volume.read_only { Missing::Refuse } else { Missing::Make };
         let within = match part.as_str() {
             "" => None,
-            part => Some(below::prepare(&volume.path, part, missing).map_err(|error| {
-                refused(format!(
-                    "failed to prepare subPath for volumeMount {name:?} of container {:?}: {error}",
-                    text(&container["name"])
-                ))
-            })?),
+            part => {
+                let (of, part) = (volume.path.clone(), part.to_owned());
+                let prepared = aside(move || below::prepare(&of, &part, missing)).await;
+                Some(prepared.map_err(|why| {
+                    refused(format!(
+                        "failed to prepare subPath for volumeMount {name:?} of container {:?}: \
+                         {why}",
+                        text(&container["name"])
+                    ))
+                })?)
+            }
         };
         mounts.push(Mount {
             source: volume.path.clone(),

@@ -2,13 +2,15 @@
 //!
 //! Upstream: pkg/volume/volume_linux.go (SetVolumeOwnership)
 
-use std::fs::{self, Metadata};
+use std::fs::{self, File, Metadata};
 use std::io;
-use std::os::unix::fs::{MetadataExt, PermissionsExt, lchown};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt, PermissionsExt, lchown};
 use std::path::Path;
 
 use reconcile::Object;
 
+use super::system::{self, give_to, open_in};
 use crate::pod::spec;
 
 /// Directories below each other that are gone through.
@@ -60,43 +62,50 @@ impl Owner {
     /// Gives what is in a volume to the pod's group, who may then read and write it.
     pub fn take(&self, volume: &Path) -> io::Result<()> {
         let Some(group) = self.group else { return Ok(()) };
-        let root = fs::symlink_metadata(volume)?;
+        let opened = File::options().read(true).custom_flags(libc::O_PATH).open(volume)?;
+        let root = opened.metadata()?;
         let wanted = mode(&root, READ_WRITE);
         let is_fine = root.gid() == group && root.mode() & wanted == wanted;
         if self.policy == Policy::OnRootMismatch && is_fine {
             return Ok(());
         }
         // The root is last: as long as it does not fit, the rest may not either.
-        walk(volume, group, 0)?;
-        give(volume, &root, group, READ_WRITE)
+        let opened = OwnedFd::from(opened);
+        if root.is_dir() {
+            walk(&opened, group, 0)?;
+        }
+        give(&opened, &root, group)
     }
 }
 
-fn walk(directory: &Path, group: u32, depth: u32) -> io::Result<()> {
+/// Programs of the pod may change what is there meanwhile, so nothing goes by its name twice.
+fn walk(directory: &OwnedFd, group: u32, depth: u32) -> io::Result<()> {
     if depth > DEPTH_MAX {
-        return Err(io::Error::other(format!("{} is too deep", directory.display())));
+        return Err(io::Error::other("its directories are too deep"));
     }
-    for entry in fs::read_dir(directory)? {
-        let path = entry?.path();
-        let found = match fs::symlink_metadata(&path) {
+    for entry in fs::read_dir(system::opened(directory))? {
+        let name = entry?.file_name();
+        let open = match open_in(directory, Path::new(&name), libc::O_PATH) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-            found => found?,
+            open => File::from(open?),
         };
+        let found = open.metadata()?;
+        let open = OwnedFd::from(open);
         if found.is_dir() {
-            walk(&path, group, depth + 1)?;
+            walk(&open, group, depth + 1)?;
         }
-        give(&path, &found, group, READ_WRITE)?;
+        give(&open, &found, group)?;
     }
     Ok(())
 }
 
-fn give(path: &Path, found: &Metadata, group: u32, rights: u32) -> io::Result<()> {
-    lchown(path, None, Some(group))?;
+fn give(opened: &OwnedFd, found: &Metadata, group: u32) -> io::Result<()> {
+    give_to(opened, group)?;
     if found.is_symlink() {
         return Ok(());
     }
-    let mode = (found.mode() & 0o7777) | mode(found, rights);
-    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+    let mode = (found.mode() & 0o7777) | mode(found, READ_WRITE);
+    fs::set_permissions(system::opened(opened), fs::Permissions::from_mode(mode))
 }
 
 fn mode(found: &Metadata, rights: u32) -> u32 {

@@ -18,11 +18,11 @@ pub fn follow(context: &Context, node: &str) {
         let (Some(volume), None) = (&change.old, &change.new) else { return };
         let Some(directory) = directory(volume, &node) else { return };
         // It may be large, and nobody waits for it.
-        tokio::task::spawn_blocking(move || match std::fs::remove_dir_all(&directory) {
-            Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+        tokio::task::spawn_blocking(move || match super::remove(&directory) {
+            Err(error) => {
                 tracing::warn!(directory = %directory.display(), %error, "volume not removed");
             }
-            _ => tracing::info!(directory = %directory.display(), "volume removed"),
+            Ok(()) => tracing::info!(directory = %directory.display(), "volume removed"),
         });
     });
 }

@@ -3,9 +3,8 @@
 //! It is there before the first container and goes with the pod's volumes, so that it outlives the
 //! containers that use it.
 
-use std::path::Path;
-
-use reconcile::Object;
+use std::io;
+use std::path::{Path, PathBuf};
 
 use super::memory;
 use crate::runtime::Mount;
@@ -16,21 +15,14 @@ const TARGET: &str = "/dev/shm";
 /// As much as containers usually get.
 const BYTES_MAX: u64 = 64 << 20;
 
-/// Makes it, or finds it again; `None` for a pod that has the machine's.
-pub fn make(pod: &Object, directory: &Path) -> Option<Mount> {
-    if pod.value["spec"]["hostIPC"] == true || !Path::new(TARGET).is_dir() {
-        return None;
+/// Makes it, or finds it again; `None` where nothing may be mounted.
+pub fn make(directory: &Path) -> io::Result<Option<Mount>> {
+    if !Path::new(TARGET).is_dir() {
+        return Ok(None);
     }
     let source = directory.join(NAME);
-    if let Err(error) = memory::make(&source, 0o1777, Some(BYTES_MAX)) {
-        tracing::warn!(pod = %pod.name, %error, "the pod has no shared memory of its own");
-        return None;
-    }
+    memory::make(&source, 0o1777, Some(BYTES_MAX))?;
     let target = TARGET.into();
-    memory::is_mounted(&source).then(|| Mount {
-        source,
-        target,
-        optional: true,
-        ..Mount::default()
-    })
+    let mount = |source: PathBuf| Mount { source, target, optional: true, ..Mount::default() };
+    Ok(memory::is_mounted(&source).then(|| mount(source)))
 }

@@ -2,11 +2,12 @@
 #![expect(unsafe_code, reason = "std has neither mounts nor opening below a directory")]
 
 use std::ffi::{CStr, CString};
-use std::fs::File;
+use std::fs::{File, Permissions};
 use std::io;
 use std::mem::{size_of, zeroed};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 /// Opens a place below a directory to name it, not to read it. No link leads out of the directory,
@@ -16,7 +17,8 @@ pub fn open_below(directory: &File, part: &Path) -> io::Result<OwnedFd> {
     let mut how: libc::open_how = unsafe { zeroed() };
     how.flags = flags(libc::O_PATH | libc::O_CLOEXEC);
     how.resolve = libc::RESOLVE_BENEATH | libc::RESOLVE_NO_MAGICLINKS;
-    let part = text(part)?;
+    let is_all = part.as_os_str().is_empty();
+    let part = text(if is_all { Path::new(".") } else { part })?;
     let (of, size) = (directory.as_raw_fd(), size_of::<libc::open_how>());
     // SAFETY: the string ends with a zero, and both live through the call.
     let opened =
@@ -32,14 +34,46 @@ pub fn open_below(directory: &File, part: &Path) -> io::Result<OwnedFd> {
     })
 }
 
-/// Makes one directory in an opened one; that it is there already is fine.
+/// Makes one directory in an opened one; that it is there already is fine. It has this mode
+/// whatever the mask of this process is.
 pub fn make_in(directory: &OwnedFd, name: &Path, mode: u32) -> io::Result<()> {
-    let name = text(name)?;
+    let name_text = text(name)?;
     // SAFETY: the descriptor is open and the string ends with a zero.
-    match check(unsafe { libc::mkdirat(directory.as_raw_fd(), name.as_ptr(), mode) }) {
+    match check(unsafe { libc::mkdirat(directory.as_raw_fd(), name_text.as_ptr(), mode) }) {
         Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        made => made,
+        Err(error) => Err(error),
+        Ok(()) => {
+            let flags = libc::O_DIRECTORY | libc::O_RDONLY;
+            let made = File::from(open_in(directory, name, flags)?);
+            made.set_permissions(Permissions::from_mode(mode))
+        }
     }
+}
+
+/// Makes an empty file in an opened directory; that it is there already is fine.
+pub fn make_file_in(directory: &OwnedFd, name: &Path) -> io::Result<()> {
+    match open_in(directory, name, libc::O_CREAT | libc::O_EXCL | libc::O_WRONLY) {
+        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
+        made => made.map(drop),
+    }
+}
+
+/// Opens what is in an opened directory; a link is not followed.
+pub fn open_in(directory: &OwnedFd, name: &Path, flags: i32) -> io::Result<OwnedFd> {
+    let name = text(name)?;
+    let flags = flags | libc::O_NOFOLLOW | libc::O_CLOEXEC;
+    // SAFETY: the descriptor is open and the string ends with a zero.
+    let opened = unsafe { libc::openat(directory.as_raw_fd(), name.as_ptr(), flags, 0o644) };
+    check(opened)?;
+    // SAFETY: it was just opened and nobody else has it.
+    Ok(unsafe { OwnedFd::from_raw_fd(opened) })
+}
+
+/// Gives what is opened, if only to name it, to a group.
+pub fn give_to(opened: &OwnedFd, group: u32) -> io::Result<()> {
+    let (flags, keep) = (libc::AT_EMPTY_PATH, libc::uid_t::MAX);
+    // SAFETY: the descriptor is open and the string ends with a zero.
+    check(unsafe { libc::fchownat(opened.as_raw_fd(), c"".as_ptr(), keep, group, flags) })
 }
 
 /// The name by which this process can use what it has opened.

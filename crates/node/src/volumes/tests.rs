@@ -36,6 +36,11 @@ fn files_are_replaced_together_and_those_not_named_go() {
     assert_eq!(fs::read_to_string(path.join("deep/b")).unwrap(), "2");
     write(path, &payload(&[("a", "1"), ("deep/b", "2")]), None).unwrap();
     assert_eq!(fs::read_link(path.join("..data")).unwrap(), first);
+    // One that is not named any more goes, also where others beside it stay.
+    write(path, &payload(&[("a", "1"), ("deep/b", "2"), ("deep/c", "2")]), None).unwrap();
+    write(path, &payload(&[("a", "1"), ("deep/b", "2")]), None).unwrap();
+    assert!(path.join("deep/b").exists() && !path.join("deep/c").exists());
+    let first = fs::read_link(path.join("..data")).unwrap();
     write(path, &payload(&[("a", "3")]), None).unwrap();
     assert_eq!(fs::read_to_string(path.join("a")).unwrap(), "3");
     assert!(!path.join("deep").exists() && !path.join(first).exists());
@@ -66,6 +71,17 @@ fn a_part_of_a_volume_cannot_lead_out_of_it() {
         assert!(make(part).is_err(), "{part}");
     }
     assert!(!Path::new("/etc/made").exists());
+    // As open as the volume, whatever the mask of this process is.
+    fs::set_permissions(&volume, fs::Permissions::from_mode(0o777)).unwrap();
+    make("open/below").unwrap();
+    for place in ["open", "open/below"] {
+        let mode = fs::metadata(volume.join(place)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o7777, 0o777, "{place}");
+    }
+    // What is no directory is not waited for.
+    let pipe = directory.0.join("pipe");
+    assert!(std::process::Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+    assert!(below::prepare(&pipe, "part", Missing::Make).is_err());
     assert!(below::prepare(&volume, "missing", Missing::Refuse).is_err());
     assert!(!volume.join("missing").exists());
 }

@@ -51,10 +51,12 @@ impl Default for Relay {
 }
 
 impl Relay {
-    /// Listens for what the table has, and for nothing else.
-    pub async fn apply(&mut self, table: &Table) {
+    /// Listens for what the table has, and for nothing else. True if all of it can be reached.
+    pub async fn apply(&mut self, table: &Table) -> bool {
         let wanted = wanted(table);
+        let count = wanted.len();
         self.places.retain(|place, _| wanted.contains_key(place));
+        self.refused.retain(|place| wanted.contains_key(place));
         for (at, choice) in wanted {
             if let Some(known) = self.places.get(&at) {
                 *known.choice.lock().unwrap_or_else(PoisonError::into_inner) = choice;
@@ -74,6 +76,7 @@ impl Relay {
                 }
             }
         }
+        self.places.len() == count
     }
 
     async fn listen(&self, (protocol, place): At, choice: &Shared) -> io::Result<JoinSet<()>> {

@@ -64,7 +64,15 @@ fn a_variable_has_the_value_that_its_source_says() {
         |name: &str, key: &str, optional: bool| key_of("configMapKeyRef", name, key, optional);
     let secret =
         |name: &str, key: &str, optional: bool| key_of("secretKeyRef", name, key, optional);
+    // The container beside says nothing, so that it may use what the node has.
+    let of = |name: &str| {
+        let mut amount = amount("limits.cpu", "1m");
+        amount["valueFrom"]["resourceFieldRef"]["containerName"] = json!(name);
+        amount
+    };
     for (variable, expected) in [
+        (of("a"), "4000"),
+        (of(""), "1500"),
         (json!({"value": "$(A)-$$(A)-$(B)-$A"}), "1-$(A)-$(B)-$A"),
         (json!({}), ""),
         (field("metadata.name"), "p"),

@@ -314,11 +314,14 @@ fn a_pod_that_ended_or_is_overdue_starts_nothing() {
     let overdue = next(&pod, &observed("a=running"), at(NOW + 5));
     assert_eq!(overdue.to_string(), "stop a #0 in 30s PodEnds; Overdue");
     let place = Place { address: "10.0.0.1".into(), runtime: "fake" };
-    let status = whole(&pod, &observed("a=running"), (overdue.stage, &place), at(NOW + 5));
-    assert_eq!(
-        (&status["phase"], &status["reason"]),
-        (&json!("Failed"), &json!("DeadlineExceeded"))
-    );
+    for (seen, phase, reason) in [
+        ("a=running", "Running", Value::Null),
+        ("a=stopping", "Running", Value::Null),
+        ("a=exit:143@0", "Failed", json!("DeadlineExceeded")),
+    ] {
+        let status = whole(&pod, &observed(seen), (overdue.stage, &place), at(NOW + 5));
+        assert_eq!((&status["phase"], &status["reason"]), (&json!(phase), &reason), "{seen}");
+    }
 }
 
 #[test]

@@ -59,13 +59,18 @@ fn a_pod_that_is_not_taken_has_failed_and_says_why() {
 }
 
 #[test]
-fn a_pod_that_took_too_much_fails_and_its_containers_end() {
+fn a_pod_that_took_too_much_fails_when_its_containers_have_ended() {
     let message = "Usage of EmptyDir volume \"v\" exceeds the limit \"1Mi\". ".to_owned();
     let evicted = Some(Refusal { reason: "Evicted", message });
-    let seen = Observed { evicted, ..observed("a=running") };
-    let value = pod("Always", "main:a");
+    let mut value = pod("Always", "main:a");
+    value["status"]["phase"] = json!("Running");
+    let seen = Observed { evicted: evicted.clone(), ..observed("a=running") };
     let decided = next(&Object::new(value.clone()), &seen, at(NOW)).to_string();
     assert_eq!(decided, "stop a #0 in 30s PodEnds; Evicted");
+    let told = status(&value, &seen);
+    assert_eq!((&told["phase"], &told["reason"]), (&json!("Running"), &Value::Null));
+    assert!(!reconcile::conditions::is_true(&told, "DisruptionTarget"));
+    let seen = Observed { evicted, ..observed("a=exit:143@0") };
     let told = status(&value, &seen);
     assert_eq!((&told["phase"], &told["reason"]), (&json!("Failed"), &json!("Evicted")));
     assert!(reconcile::conditions::is_true(&told, "DisruptionTarget"));
@@ -85,6 +90,26 @@ fn nothing_is_written_when_nothing_is_different() {
         let later = changes(&pod, &seen, (stage, &place()), at(NOW + 1));
         assert!(later.is_empty(), "{later:?}");
     }
+}
+
+#[test]
+fn a_container_that_runs_has_the_resources_it_was_started_with() {
+    let mut value = pod("Always", "main:a");
+    let resources = |cpu: &str| json!({"limits": {"cpu": cpu}, "requests": {"cpu": cpu}});
+    value["spec"]["containers"][0]["resources"] = resources("1");
+    value["status"] = status(&value, &observed("a=running"));
+    assert_eq!(value["status"]["containerStatuses"][0]["resources"], resources("1"));
+    value["spec"]["containers"][0]["resources"] = resources("2");
+    value["status"] = status(&value, &observed("a=running"));
+    let container = &value["status"]["containerStatuses"][0];
+    assert_eq!(container["resources"], resources("1"));
+    assert_eq!(container["allocatedResources"], json!({"cpu": "1"}));
+    let pending = reconcile::conditions::find(&value["status"], "PodResizePending").unwrap();
+    assert_eq!(pending["reason"], "Infeasible");
+    // Another run gets what is asked for by then.
+    value["status"] = status(&value, &observed("a=exit:1@20 a=running"));
+    assert_eq!(value["status"]["containerStatuses"][0]["resources"], resources("2"));
+    assert!(reconcile::conditions::find(&value["status"], "PodResizePending").is_none());
 }
 
 #[test]

@@ -1,14 +1,17 @@
 //! What a worker does to containers: starts and stops them, with their hooks.
 
+use std::panic::AssertUnwindSafe;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use reconcile::plan::Notice;
 use reconcile::{Object, Wake};
 use tokio::sync::Semaphore;
+use tokio::time::Instant;
 
-use super::Worker;
+use super::{Stuck, Worker};
 use crate::devices::Sight;
 use crate::image::Found;
 use crate::pod::lifecycle::{Deed, Refused, Why};
@@ -19,6 +22,9 @@ use crate::runtime::{ContainerId, ContainerSpec, Refusal};
 
 /// How long a start keeps others waiting, where many start at once.
 const PLACE_MAX: Duration = Duration::from_secs(2);
+/// How long until what could not be stopped is tried again, at first and at the most.
+const STOP_RETRY: Duration = Duration::from_secs(1);
+const STOP_RETRY_MAX: Duration = Duration::from_secs(60);
 
 impl Worker<'_> {
     /// Does what was decided. True if it changed what would be decided next.
@@ -94,7 +100,9 @@ impl Worker<'_> {
         }
         let name = spec.name.to_owned();
         let (shared, pod, container) = (self.shared.clone(), pod.clone(), spec.value.clone());
-        self.pulls.spawn(async move { (name, images::ensure(shared, pod, container).await) });
+        let broken = |message| Err(Refusal { reason: images::PULL_FAILED, message });
+        let ensure = images::ensure(shared, pod, container);
+        self.pulls.spawn(async move { (name, unbroken(ensure).await.unwrap_or_else(broken)) });
     }
 
     /// The image of a container is here, or is not.
@@ -157,7 +165,8 @@ impl Worker<'_> {
             message: "its volumes are not there yet".to_owned(),
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
-        let mut container = prepare::container(pod, spec.value, (prepared, image), (id, failures))?;
+        let mut container =
+            prepare::container(pod, spec.value, (prepared, image), (id, failures)).await?;
         let sight = if image.is_some() { Sight::Own } else { Sight::All };
         let given = self.shared.options.devices.give((self.uid, spec.value), sight)?;
         container.gpus = given.gpus;
@@ -175,7 +184,9 @@ impl Worker<'_> {
         if hook.is_object() {
             self.hooked.insert(container.id.clone());
             let (shared, own) = (self.shared.clone(), spec.value.clone());
-            self.hooks.spawn(hooks::after_start(shared, container.id, own));
+            let id = container.id.clone();
+            let hook = hooks::after_start(shared, container.id, own);
+            self.hooks.spawn(async move { (id, unbroken(hook).await.unwrap_or_else(Err)) });
         }
         Ok(())
     }
@@ -221,30 +232,47 @@ impl Worker<'_> {
         if is_first {
             self.say(pod, Notice::normal("Killing", message)).await;
         }
-        let (shared, pod) = (self.shared.clone(), pod.clone());
-        self.stops.spawn(async move {
+        if let Some(stuck) = self.stuck.get_mut(&id) {
+            stuck.again = None;
+        }
+        let (shared, pod, own) = (self.shared.clone(), pod.clone(), id.clone());
+        let stop = async move {
             let left = match is_first {
-                true => hooks::before_stop(&shared, &pod, &id, grace).await,
-                // It was told already, and has less time than it was told.
+                true => hooks::before_stop(&shared, &pod, &own, grace).await,
+                // It was told already: it has less time than it was told, or did not end.
                 false => grace,
             };
-            let stopped = shared.runtime.stop(&id, left).await;
-            (id, stopped)
-        });
+            shared.runtime.stop(&own, left).await
+        };
+        let broken = |message| Err(Refusal { reason: "KillContainerError", message });
+        self.stops.spawn(async move { (id, unbroken(stop).await.unwrap_or_else(broken)) });
     }
 
-    /// What could not be stopped is tried again.
+    /// What could not be stopped is tried again, ever later.
     pub(super) async fn has_stopped(
         &mut self,
         pod: &Object,
         id: &ContainerId,
         stopped: Result<(), Refusal>,
     ) {
-        let Err(refusal) = stopped else { return };
-        self.stopping.remove(id);
+        let Err(refusal) = stopped else {
+            self.stuck.remove(id);
+            return;
+        };
+        let times = self.stuck.get(id).map_or(0, |stuck| stuck.times);
+        let delay = STOP_RETRY.saturating_mul(1 << times.min(16)).min(STOP_RETRY_MAX);
+        let again = Some(Instant::now() + delay);
+        self.stuck.insert(id.clone(), Stuck { times: times + 1, again });
         let message = format!("error killing pod: {}", refusal.message);
         self.say(pod, Notice::warning("FailedKillPod", message)).await;
     }
+}
+
+/// What came of something that is done beside the worker. It may break off by a defect of ours:
+/// whoever waits for it has to learn of that, too.
+async fn unbroken<T>(work: impl Future<Output = T>) -> Result<T, String> {
+    let ran = AssertUnwindSafe(work).catch_unwind().await;
+    ran.map_err(|_| "it broke off by a defect of this program".to_owned())
 }
 
 /// Starts when there is room. One that takes long gives its place away: a runtime that hangs on

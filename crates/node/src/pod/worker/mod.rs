@@ -25,6 +25,7 @@ use super::restart::{Fate, fate};
 use super::spec;
 use super::{prepare, status};
 use crate::agent::Options;
+use crate::failpoints::reached;
 use crate::image::{Found, Garbage};
 use crate::register::MANAGER;
 use crate::runtime::{ContainerId, PodRuntime, Refusal};
@@ -58,6 +59,8 @@ struct Worker<'a> {
     refused: BTreeMap<String, Refused>,
     /// Runs that were asked to stop, and the grace they were given.
     stopping: BTreeMap<ContainerId, Duration>,
+    /// Those of them that did not.
+    stuck: BTreeMap<ContainerId, Stuck>,
     stops: JoinSet<(ContainerId, Result<(), Refusal>)>,
     /// Runs whose hook after the start has not ended.
     hooked: BTreeSet<ContainerId>,
@@ -82,6 +85,15 @@ struct Worker<'a> {
     ending_since: Option<Timestamp>,
     /// What the runs that ended had to say.
     messages: BTreeMap<ContainerId, String>,
+    /// Nothing is left here of a pod that goes; only its object is.
+    is_cleared: bool,
+}
+
+/// A run that could not be stopped.
+struct Stuck {
+    times: u32,
+    /// When it is tried again; `None` while it is.
+    again: Option<Instant>,
 }
 
 /// What becomes of a worker.
@@ -91,6 +103,8 @@ pub enum Rest {
     Ended,
     /// The pod is over and waits to be deleted; nothing is to be done for it until it changes.
     Parked,
+    /// The worker broke off, by a defect of ours. The pod needs another.
+    Broken,
 }
 
 /// What follows a step.
@@ -107,6 +121,7 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
         written: None,
         refused: BTreeMap::new(),
         stopping: BTreeMap::new(),
+        stuck: BTreeMap::new(),
         stops: JoinSet::new(),
         hooked: BTreeSet::new(),
         hooks: JoinSet::new(),
@@ -122,15 +137,16 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
         measured: None,
         ending_since: None,
         messages: BTreeMap::new(),
+        is_cleared: false,
     };
     while let Some(pod) = worker.pod(name) {
         let after = match worker.step(&pod).await {
             Ok(After::Wait(after)) => after,
-            Ok(After::Rest(Rest::Ended)) => break,
             Ok(After::Rest(Rest::Parked)) => {
-                worker.park();
+                worker.park().await;
                 return Rest::Parked;
             }
+            Ok(After::Rest(rest)) => return rest,
             Err(error) => {
                 tracing::debug!(pod = %name, error = %error.chain(), "not reported");
                 Wake::After(RETRY)
@@ -167,6 +183,13 @@ fn is_followed(pod: &Object, next: &Next) -> bool {
     pod.value["spec"]["restartPolicy"] == "Never" && next.deeds.iter().any(begins)
 }
 
+/// Whether what is due may be done though it could not be told: not for a pod that is another by
+/// now or was never told of.
+fn outlasts(error: &Error, pod: &Object) -> bool {
+    let is_old = error.is_conflict() || error.is_not_found();
+    !is_old && pod.value["status"]["startTime"].is_string()
+}
+
 impl Worker<'_> {
     /// The pod, if it is still the one.
     fn pod(&self, name: &Name) -> Option<Arc<Object>> {
@@ -179,20 +202,40 @@ impl Worker<'_> {
     /// Looks once and does what is due.
     async fn step(&mut self, pod: &Arc<Object>) -> Result<After, Error> {
         let environment = &self.shared.context.environment;
+        if self.is_cleared {
+            return self.delete(pod).await.map(|()| After::Rest(Rest::Ended));
+        }
         self.admit(pod).await;
         let mut wake = self.prepare(pod).await;
         wake = wake.or_earlier(self.measure(pod).await);
+        wake = wake.or_earlier(self.until_stops_again());
         let mut pod = pod.clone();
         loop {
             self.probe(&pod);
             let observed = self.observe(&pod);
             let next = next(&pod, &observed, environment.now());
-            if !is_followed(&pod, &next)
-                && let Some(written) = self.report(&pod, &observed, &next).await?
-            {
-                pod = written;
+            if next.is_still {
+                // Whoever reads that it has ended may send another in its place at once.
+                self.release();
+            }
+            let reported = match is_followed(&pod, &next) {
+                true => Ok(None),
+                false => self.report(&pod, &observed, &next).await,
+            };
+            match reported {
+                Ok(Some(written)) => pod = written,
+                Ok(None) => {}
+                Err(error) if !outlasts(&error, &pod) => return Err(error),
+                Err(error) => {
+                    // What the server does not hear of is due all the same.
+                    self.act(&pod, next.deeds).await;
+                    return Err(error);
+                }
             }
             if next.is_still && next.stage == Stage::Terminating {
+                // Nobody may find the object gone while something is left that stands in the way.
+                self.clear().await;
+                reached("pod:cleared");
                 return self.delete(&pod).await.map(|()| After::Rest(Rest::Ended));
             }
             if next.is_still && spec::is_over(&pod) && next.deeds.is_empty() {
@@ -226,6 +269,7 @@ impl Worker<'_> {
         let patch = json!({"status": Value::Object(changes)});
         let requests = context.requests(MANAGER, Default::default());
         let written = Arc::new(requests.patch(&target, &patch).await?);
+        reached("pod:reported");
         self.written = Some(written.clone());
         Ok(Some(written))
     }
@@ -258,17 +302,34 @@ impl Worker<'_> {
     async fn delete(&self, pod: &Object) -> Result<(), Error> {
         let requests = self.shared.context.requests(MANAGER, Default::default());
         let options = Deletion { grace_seconds: Some(0), ..Deletion::default() };
-        match requests.delete(&Target::of(POD, pod), &options).await {
+        let deleted = requests.delete(&Target::of(POD, pod), &options).await;
+        reached("pod:deleted");
+        match deleted {
             Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// The pod is over: what it had is free for others, and its volumes are nobody's.
-    fn park(&self) {
+    /// What the pod had is free for others.
+    fn release(&self) {
         self.shared.ledger.release(self.uid);
         self.shared.options.devices.release(self.uid);
-        prepare::remove(self.shared, self.uid);
+        if let Some(connected) = &self.shared.options.network {
+            connected.network.release_ports(self.uid);
+        }
+    }
+
+    /// The pod is over: its volumes are nobody's.
+    async fn park(&self) {
+        self.release();
+        prepare::remove(self.shared, self.uid).await;
+    }
+
+    /// Takes away all that is left here of a pod of which nothing runs.
+    async fn clear(&mut self) {
+        self.shared.runtime.remove_pod(self.uid).await;
+        self.park().await;
+        self.is_cleared = true;
     }
 
     /// Ends what is left of a pod, and forgets it.
@@ -279,8 +340,7 @@ impl Worker<'_> {
         for refusal in futures::future::join_all(stops).await.into_iter().filter_map(Result::err) {
             tracing::warn!(pod = self.uid, %refusal, "not stopped");
         }
-        runtime.remove_pod(self.uid).await;
-        self.park();
+        self.clear().await;
         let at = conditions::time(self.shared.context.environment.now());
         tracing::debug!(pod = self.uid, at, "pod ended");
     }

@@ -8,7 +8,8 @@ use reconcile::plan::Notice;
 use reconcile::{Name, Object, Wake};
 use tokio::time::Instant;
 
-use super::{GONE_GRACE, Worker};
+use super::{GONE_GRACE, Stuck, Worker};
+use crate::failpoints::reached;
 use crate::pod::container_status::{lost, told_message};
 use crate::pod::lifecycle::{Health, Observed, Seen};
 use crate::pod::probes::{Probed, Probes};
@@ -127,10 +128,20 @@ impl Worker<'_> {
 
     /// Whether a run was asked to stop, with no more time than it has by now.
     fn is_stopping(&self, pod: &Object, id: &ContainerId) -> bool {
+        let is_due = |stuck: &Stuck| stuck.again.is_some_and(|again| again <= Instant::now());
+        if self.stuck.get(id).is_some_and(is_due) {
+            return false;
+        }
         let given = self.stopping.get(id);
         given.is_some_and(|given| {
             !pod.is_terminating() || *given <= spec::grace(pod).max(GONE_GRACE)
         })
+    }
+
+    /// When what could not be stopped is tried again.
+    pub(super) fn until_stops_again(&self) -> Wake {
+        let next = self.stuck.values().filter_map(|stuck| stuck.again).min();
+        next.map_or(Wake::OnChange, |at| Wake::After(at.duration_since(Instant::now())))
     }
 
     /// Makes what containers need before they start, and keeps it up to date.
@@ -146,10 +157,12 @@ impl Worker<'_> {
             return wake;
         }
         let mut made = prepare::prepare(self.shared, (pod, self.wake), before).await;
-        if made.is_ok()
-            && let Err(refusal) = sandbox::make(self.shared, pod).await
-        {
-            made = Err(refusal);
+        if made.is_ok() {
+            reached("volumes:made");
+            if let Err(refusal) = sandbox::make(self.shared, pod).await {
+                made = Err(refusal);
+            }
+            reached("sandbox:made");
         }
         match made {
             Ok(prepared) => {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use super::cgroups::Cgroups;
 use super::tests::{directory, open};
 use crate::contract::{PATIENCE, ended, has_written, shell};
-use crate::failpoints::{POINTS, VARIABLE};
+use crate::failpoints::{OF_RUNTIME, VARIABLE};
 use crate::runtime::{ContainerSpec, PodRuntime};
 
 /// Says where the one who is killed does his work.
@@ -44,7 +44,7 @@ async fn victim() {
 
 #[tokio::test]
 async fn an_agent_that_is_killed_anywhere_leaves_one_container_or_none() {
-    for point in POINTS {
+    for point in OF_RUNTIME {
         let directory = directory(&format!("crash-{}", point.replace(':', "-")));
         fs::create_dir_all(&directory.0).expect("a directory");
         let program = std::env::current_exe().expect("a test has a file");

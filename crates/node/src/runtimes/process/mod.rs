@@ -93,6 +93,8 @@ struct Held {
     runs: BTreeMap<ContainerId, Run>,
     /// Not yet among the runs.
     starting: BTreeSet<ContainerId>,
+    /// The pods that were told to share the network of the machine.
+    sharing: BTreeSet<String>,
     watchers: tokio::task::JoinSet<()>,
 }
 

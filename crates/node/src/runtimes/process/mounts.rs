@@ -14,6 +14,7 @@ use std::path::{Component, Path, PathBuf};
 use super::propagation::{self, Trees};
 use super::{namespaces, system};
 use crate::runtime::Mount;
+use crate::volumes::below::{self, Last};
 use crate::volumes::system::{make_read_only_below, open_below, opened};
 
 /// Entries of a directory that are bound one by one.
@@ -31,6 +32,7 @@ pub fn make(mounts: &[Mount], trees: &Trees, place: &Path, is_fixed: bool) -> io
     mounts.sort_by_key(|one| one.target.components().count());
     let targets = mounts.iter().map(|one| clean(&one.target)).collect::<io::Result<Vec<_>>>()?;
     let mut writable = vec![root.join("dev")];
+    let mut points: Vec<Point> = Vec::new();
     for (index, one) in mounts.iter().enumerate() {
         let failed = |error: io::Error| missing(one, &error);
         let source = Source::open(one).map_err(failed)?;
@@ -38,18 +40,25 @@ pub fn make(mounts: &[Mount], trees: &Trees, place: &Path, is_fixed: bool) -> io
         let target = &targets[index];
         // Within another volume the mount point is that volume's matter.
         let around = (0..index).rev().find(|other| target.starts_with(&targets[*other]));
-        let point = match around {
+        let found = match around {
             Some(other) => {
                 let within = target.strip_prefix(&targets[other]).unwrap_or(target);
-                let around = mounts[other];
-                let made = around.source.join(around.within.as_deref().unwrap_or(Path::new("")));
-                let made = made.join(within);
-                point(&made, is_directory)?;
-                join(&root, &resolve(&targets[other])?.0).join(within)
+                make_within(mounts[other], within, is_directory).map_err(failed)?;
+                let outer = below::open_volume(&points[other].path).map_err(failed)?;
+                let at = Point::open(&outer, within).map_err(failed)?;
+                propagation::bind(one, &source, &at.path, trees).map_err(failed)?;
+                // What was opened before lies below what is mounted there.
+                Point::open(&outer, within).map_err(failed)?
             }
-            None => prepare(&root, target, is_directory)?,
+            None => {
+                let path = prepare(&root, target, is_directory).map_err(failed)?;
+                propagation::bind(one, &source, &path, trees).map_err(failed)?;
+                Point { path, _opened: None }
+            }
         };
-        propagation::bind(one, &source, &point, trees).map_err(failed)?;
+        let point = found.path.clone();
+        points.push(found);
+        propagation::cut_off(one, &point).map_err(failed)?;
         if one.read_only && one.recursive {
             make_read_only_below(&point).map_err(failed)?;
         } else if one.read_only {
@@ -63,6 +72,30 @@ pub fn make(mounts: &[Mount], trees: &Trees, place: &Path, is_fixed: bool) -> io
         writable.iter().try_for_each(|point| namespaces::writable(point))?;
     }
     Ok(root)
+}
+
+/// Where a volume is mounted. Within another volume it is opened and not looked up again, as what
+/// is mounted is.
+struct Point {
+    path: PathBuf,
+    _opened: Option<OwnedFd>,
+}
+
+impl Point {
+    fn open(outer: &File, within: &Path) -> io::Result<Point> {
+        let found = open_below(outer, within)?;
+        Ok(Point { path: opened(&found), _opened: Some(found) })
+    }
+}
+
+/// Makes a mount point in a volume, from which no link leads out.
+fn make_within(outer: &Mount, within: &Path, is_directory: bool) -> io::Result<()> {
+    let mut volume = below::open_volume(&outer.source)?;
+    if let Some(part) = &outer.within {
+        volume = File::from(open_below(&volume, part)?);
+    }
+    let last = if is_directory { Last::Directory } else { Last::File };
+    below::make(&volume, within, last).map(drop)
 }
 
 /// What is mounted. A part of a volume is opened here and not looked up again: programs of the pod

@@ -43,8 +43,11 @@ pub fn bind(one: &Mount, source: &Source, point: &Path, trees: &Trees) -> io::Re
     if let Some(tree) = trees.get(&one.target) {
         return system::move_mount(tree, &text(point)?);
     }
-    let flags = libc::MS_BIND | libc::MS_REC;
-    super::mounts::mount(&source.path, point, flags)?;
+    super::mounts::mount(&source.path, point, libc::MS_BIND | libc::MS_REC)
+}
+
+/// Keeps what is mounted elsewhere later away from what was put to its place, if that is so wanted.
+pub fn cut_off(one: &Mount, point: &Path) -> io::Result<()> {
     match one.propagation {
         Propagation::None => {
             super::mounts::mount(Path::new("none"), point, libc::MS_REC | libc::MS_PRIVATE)

@@ -191,12 +191,21 @@ impl Place {
             if let Some(started) = self.started() {
                 return Some(started);
             }
-            if let Ok(_held) = self.hold() {
-                let started = self.started();
-                if started.is_none() {
-                    let _ = self.remove();
+            match self.hold() {
+                Ok(_held) => {
+                    let started = self.started();
+                    if started.is_none() {
+                        let _ = self.remove();
+                    }
+                    return started;
                 }
-                return started;
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                // Only a shim is waited for.
+                Err(error) => {
+                    let place = self.0.display();
+                    tracing::warn!(%place, %error, "a run cannot be looked at");
+                    return self.started();
+                }
             }
             if waited > FOUND_START_MAX
                 && let Some(shim) = self.holder()

@@ -12,16 +12,18 @@ use crate::runtime::{Refusal, Sandbox, SandboxSpec};
 
 impl Process {
     pub(super) async fn make_sandbox(&self, spec: &SandboxSpec) -> Result<Sandbox, Refusal> {
-        match &self.options.network {
+        match self.options.network.as_ref().filter(|_| !spec.host_network) {
             Some(network) => network.make(spec).await,
-            None => Ok(Sandbox::default()),
+            None => {
+                self.lock().sharing.insert(spec.pod.clone());
+                Ok(Sandbox::default())
+            }
         }
     }
 
-    /// A pod that has none shares the machine's.
     pub(super) fn find_sandbox(&self, pod: &str) -> Option<Sandbox> {
         let found = self.options.network.as_ref().and_then(|network| network.find(pod));
-        Some(found.unwrap_or_default())
+        found.or_else(|| self.lock().sharing.contains(pod).then(Sandbox::default))
     }
 
     /// The pods that have one of their own.
@@ -30,6 +32,7 @@ impl Process {
     }
 
     pub(super) async fn remove_sandbox(&self, pod: &str) {
+        self.lock().sharing.remove(pod);
         let Some(network) = self.options.network.clone() else { return };
         let pod = pod.to_owned();
         // It waits for the kernel.

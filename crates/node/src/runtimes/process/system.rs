@@ -85,7 +85,7 @@ pub fn open_tree(source: &std::ffi::CStr) -> io::Result<OwnedFd> {
 /// Mounts such a copy.
 pub fn move_mount(tree: &OwnedFd, target: &std::ffi::CStr) -> io::Result<()> {
     let (from, empty, to) = (tree.as_raw_fd(), c"".as_ptr(), target.as_ptr());
-    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH;
+    let flags = libc::MOVE_MOUNT_F_EMPTY_PATH | libc::MOVE_MOUNT_T_SYMLINKS;
     // SAFETY: the descriptor is open, and the strings end with a zero.
     let moved =
         unsafe { libc::syscall(libc::SYS_move_mount, from, empty, libc::AT_FDCWD, to, flags) };

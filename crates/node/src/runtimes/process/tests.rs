@@ -69,6 +69,7 @@ pub fn open(directory: &Path) -> Arc<dyn PodRuntime> {
 async fn processes_fulfil_the_contract() {
     let directory = directory("contract");
     contract::check(&|| contract::at_once(open(&directory.0))).await;
+    contract::a_pod_has_a_sandbox_from_when_it_is_made(&open(&directory.0)).await;
     assert!(Cgroups::open(&directory.0).pods().is_empty());
 }
 
@@ -153,6 +154,68 @@ async fn volumes_are_where_they_are_mounted_and_the_host_keeps_no_mark() {
     assert!(volume.join("made").exists());
     assert!(!Path::new("/setpoint-test").exists() && !Path::new("/run/setpoint-test").exists());
     assert_eq!(inside.expect("it runs").output, b"from the volume\n");
+}
+
+/// A program of the pod may have put a link where another volume is to be mounted.
+#[tokio::test]
+async fn a_volume_within_another_is_mounted_there_and_no_link_leads_elsewhere() {
+    let directory = directory("nested");
+    let runtime = open(&directory.0);
+    let (outer, inner, outside) =
+        (directory.0.join("outer"), directory.0.join("inner"), directory.0.join("outside"));
+    for path in [&outer, &inner, &outside] {
+        fs::create_dir_all(path).expect("a directory");
+    }
+    fs::write(inner.join("file"), "inner\n").expect("a file");
+    std::os::unix::fs::symlink(&outside, outer.join("link")).expect("a link");
+    let mount = |source: &Path, target: &str| crate::runtime::Mount {
+        source: source.to_owned(),
+        target: target.into(),
+        ..Default::default()
+    };
+    let nested = |pod: &str, at: &str, source: &Path| {
+        let at = format!("/setpoint-nested/{at}");
+        let mut spec = contract::shell(
+            pod,
+            &format!("cat {at}/file {at} 2>/dev/null; touch {at}/new; test ! -w {at}; echo $?"),
+        );
+        let inner = mount(source, &at);
+        spec.mounts = vec![mount(&outer, "/setpoint-nested"), inner];
+        spec
+    };
+    let spec = nested("nested", "deep/place", &inner);
+    runtime.start(&spec).await.expect("it starts");
+    contract::ended(&runtime, &spec.id).await;
+    let log = fs::read_to_string(runtime.log(&spec.id)).expect("a log");
+    assert!(log.contains("stdout F inner") && inner.join("new").exists(), "{log}");
+    assert!(outer.join("deep/place").is_dir() && !outer.join("deep/place/file").exists());
+    let spec = nested("nested-file", "file", &inner.join("file"));
+    runtime.start(&spec).await.expect("it starts");
+    contract::ended(&runtime, &spec.id).await;
+    let log = fs::read_to_string(runtime.log(&spec.id)).expect("a log");
+    assert!(log.contains("stdout F inner") && outer.join("file").is_file(), "{log}");
+    let mut read_only = nested("nested-fixed", "deep/place", &inner);
+    read_only.mounts[1].read_only = true;
+    runtime.start(&read_only).await.expect("it starts");
+    contract::ended(&runtime, &read_only.id).await;
+    let log = fs::read_to_string(runtime.log(&read_only.id)).expect("a log");
+    assert!(log.ends_with("stdout F 0\n"), "{log}");
+    for at in ["link", "link/below"] {
+        let refusal = runtime.start(&nested("nested-out", at, &inner)).await;
+        let refusal = refusal.expect_err("it leads out of its volume");
+        assert!(refusal.message.contains("leads out of the volume"), "{refusal}");
+    }
+    assert_eq!(fs::read_dir(&outside).expect("it is there").count(), 0);
+}
+
+/// Runs that cannot be looked at hold up no start of ours.
+#[tokio::test]
+async fn a_record_that_cannot_be_held_is_not_waited_for() {
+    let directory = directory("unheld");
+    let run = directory.0.join("pods/p/containers/c/0");
+    fs::create_dir_all(run.join("lock")).expect("a directory in place of the file");
+    let runtime = open(&directory.0);
+    assert!(runtime.of_pod("p").is_empty());
 }
 
 #[tokio::test]
