@@ -92,6 +92,7 @@ pub async fn start_server(
         connected: Default::default(),
         profile: Default::default(),
         moments: Default::default(),
+        reach: Default::default(),
         stop,
     });
     let roles = roles.map_err(|error| error.message).expect("the first roles must be readable");
