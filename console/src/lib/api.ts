@@ -99,6 +99,20 @@ export function question(
   return `${HISTORY}/${what}${path}${query ? `?${query}` : ''}`;
 }
 
+/** How long to wait before a read that nobody answered is tried once more. */
+const AGAIN_MILLISECONDS = 250;
+
+/** Browsers give up what they ask for when the machine's network changes, as it does with every pod. */
+async function fetchTwice(address: string, given: RequestInit): Promise<Response> {
+  try {
+    return await fetch(address, given);
+  } catch (error) {
+    if (given.method !== 'GET' || given.signal?.aborted) throw error;
+    await new Promise((resolve) => setTimeout(resolve, AGAIN_MILLISECONDS));
+    return fetch(address, given);
+  }
+}
+
 export async function open(path: string, asked: Asked = {}): Promise<Response> {
   const method = asked.method ?? 'GET';
   const isRead = method === 'GET' && !asked.isLive && !asked.isSignIn;
@@ -108,7 +122,7 @@ export async function open(path: string, asked: Asked = {}): Promise<Response> {
   const { body, signal } = asked;
   const address = isRead && !path.startsWith(HISTORY) ? then(path) : path;
   const given = { method, headers, body, signal, credentials: 'omit' as const };
-  const response = await fetch(address, given).catch((error: unknown) => {
+  const response = await fetchTwice(address, given).catch((error: unknown) => {
     if (signal?.aborted) throw error;
     connection.lost();
     // What the browser says of it is of no use to anybody.
