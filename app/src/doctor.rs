@@ -228,13 +228,14 @@ fn look_at_cgroups(mounts: &str) -> Finding {
     }
 }
 
+/// The program `nft` is not needed: we speak to the kernel ourselves, as the node does.
 fn look_at_nftables() -> Finding {
-    match on_path("nft").or_else(|| on_path("/usr/sbin/nft")) {
-        Some(path) => well("nftables", path.display().to_string()),
-        None => limited(
+    match node::network::try_rules() {
+        Ok(()) => well("nftables", "the kernel takes our rules of services"),
+        Err(error) => limited(
             "nftables",
-            "nft is not installed: services go through a proxy of ours",
-            "install nftables",
+            format!("the kernel takes no rules ({error}): services go through a proxy of ours"),
+            "run as root on a kernel with nf_tables and nft_nat (`modprobe nft_chain_nat`)",
         ),
     }
 }

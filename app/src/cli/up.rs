@@ -325,8 +325,9 @@ fn image_to_try(parts: &[Part]) -> &'static str {
 /// For people: what this machine is.
 fn machine() -> String {
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
-    let (system, architecture) = (std::env::consts::OS, std::env::consts::ARCH);
-    format!("{system}/{architecture} · {cores} cores")
+    let (system, architecture) = (std::env::consts::OS, node::machine::architecture());
+    let memory = node::machine::memory_kibibytes() * 1024 / 1_000_000_000;
+    format!("{system}/{architecture} · {cores} cores · {memory} GB")
 }
 
 /// What runs. A file that cannot be read counts as none: the started program knows better.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::time::Instant;
 
+use crate::agent_faults::left;
 use crate::sandbox::{Ended, Sandbox, Started};
 
 const PATIENCE: Duration = Duration::from_secs(90);
@@ -152,9 +153,13 @@ fn a_program_that_is_killed_under_load_loses_nothing_and_leaves_nothing() {
     for pod in pods["items"].as_array().into_iter().flatten() {
         assert_eq!(pod["status"]["containerStatuses"][0]["restartCount"], 0, "{pod}");
     }
+    let uids = ["get", "pods", "-o", "jsonpath={.items[*].metadata.uid}"];
+    let uids = cluster.kubectl(&uids, "").stdout;
+    let uids: Vec<String> = uids.split_whitespace().map(str::to_owned).collect();
     let deleted = cluster.kubectl(&["delete", "deployment/web", "job/count"], "");
     assert_eq!(deleted.code, Some(0), "{deleted:?}");
     cluster.until(&["get", "pods", "-o", "name"], str::is_empty);
+    assert_eq!(left(&uids, &data), [] as [String; 0], "the machine is as it was");
     let began = Instant::now();
     while !programs(&data).is_empty() {
         assert!(began.elapsed() < PATIENCE, "left: {:?}", programs(&data));

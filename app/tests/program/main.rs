@@ -1,5 +1,6 @@
 //! The real program, run as a user runs it: one file per part of its behaviour.
 
+mod agent_faults;
 mod background;
 mod booted;
 mod chart;
@@ -7,6 +8,7 @@ mod cluster;
 mod command_line;
 mod commands;
 mod configuration;
+mod confined_pods;
 mod console;
 mod containerd;
 mod controller;

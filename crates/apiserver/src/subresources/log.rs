@@ -38,11 +38,7 @@ pub async fn answer(
 
 fn why(pod: &Value, container: &str, missing: Missing) -> Error {
     let name = object::name(pod);
-    let kinds = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
-    let status = kinds
-        .iter()
-        .flat_map(|field| edit::list(pod, &["status", field]))
-        .find(|status| text(status, &["name"]) == container);
+    let status = status_of(pod, container);
     let reason =
         status.map_or("ContainerCreating", |status| text(status, &["state", "waiting", "reason"]));
     Error::bad_request(match (missing, reason) {
@@ -64,6 +60,19 @@ fn why(pod: &Value, container: &str, missing: Missing) -> Error {
         (Missing::Unreadable, _) => {
             format!("the output of container {container:?} in pod {name:?} is not there any more")
         }
+    })
+}
+
+fn status_of<'a>(pod: &'a Value, container: &str) -> Option<&'a Value> {
+    let kinds = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
+    let mut all = kinds.iter().flat_map(|field| edit::list(pod, &["status", field]));
+    all.find(|status| text(status, &["name"]) == container)
+}
+
+/// Whether the last run of a container is the one before that people mean: another is to come.
+fn waits_to_run_again(pod: &Value, container: &str) -> bool {
+    status_of(pod, container).is_some_and(|status| {
+        status["state"]["waiting"].is_object() && status["lastState"]["terminated"].is_object()
     })
 }
 
@@ -116,11 +125,12 @@ fn wanted(server: &Server, request: &Request, pod: &Value) -> Result<LogRequest,
     if !errors.is_empty() {
         return Err(Error::invalid("PodLogOptions", "", object::name(pod), &errors));
     }
+    let container = connect::container(request, pod).to_owned();
     Ok(LogRequest {
         pod: text(pod, &["metadata", "uid"]).to_owned(),
-        container: connect::container(request, pod).to_owned(),
         follow: is_set("follow"),
-        previous: is_set("previous"),
+        previous: is_set("previous") && !waits_to_run_again(pod, &container),
+        container,
         timestamps: is_set("timestamps"),
         tail_lines,
         limit_bytes,
