@@ -1,6 +1,7 @@
 //! What containers are made of: the store of images that a runtime has, names of images, and who
 //! may pull them. When an image is pulled is `pod/images.rs`.
 
+mod archive;
 mod credentials;
 mod garbage;
 mod name;
@@ -9,6 +10,7 @@ use std::path::Path;
 
 use async_trait::async_trait;
 
+pub use archive::Archive;
 pub use credentials::{Credentials, Keyring};
 pub use garbage::{AGE_MIN, Garbage, PERIOD, Usage};
 pub use name::{ImageName, Invalid};

@@ -1,12 +1,10 @@
 //! The images of the runtime.
 
-use std::fs::File;
-use std::io::{self, Read, Seek};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use async_trait::async_trait;
-use flate2::read::MultiGzDecoder;
 
 use super::Inner;
 use super::client::is_missing;
@@ -14,11 +12,8 @@ use super::messages::{
     AuthConfig, Empty, ImageFsInfoResponse, ImageSpec, ImageStatusRequest, ImageStatusResponse,
     PullImageRequest, RemoveImageRequest,
 };
-use crate::image::{Credentials, Found, ImageName, ImageStore, Usage};
+use crate::image::{Archive, Credentials, Found, ImageName, ImageStore, Usage};
 use crate::machine;
-
-/// How what `gzip` wrote begins.
-const PACKED: [u8; 2] = [0x1f, 0x8b];
 
 #[async_trait]
 impl ImageStore for Inner {
@@ -84,28 +79,24 @@ impl Inner {
 
     /// CRI has no words for archives: each runtime has a program of its own that reads them.
     pub async fn load_archive(&self, archive: &Path) -> Result<Vec<String>, String> {
+        let opened = Archive::open(archive);
+        let opened = opened.map_err(|error| format!("{}: {error}", archive.display()))?;
         match self.answer.name {
             "containerd" => {
                 let mut command = Command::new("ctr");
                 command.arg("--address").arg(&self.client.socket).args(["--namespace", "k8s.io"]);
-                command.args(["images", "import", "--all-platforms"]);
-                // It does not unpack what is packed.
-                let packed = packed(archive).map_err(|error| error.to_string())?;
-                match packed {
-                    Some(_) => command.arg("-"),
-                    None => command.arg(archive),
-                };
+                command.args(["images", "import", "--all-platforms", "-"]);
                 // `unpacking NAME (DIGEST)...done`
                 let words = ("ctr, which comes with containerd", "unpacking ");
-                load_with((command, packed), words).await
+                load_with((command, opened), words).await
             }
             _ => {
                 let (root, driver) = self.storage().await?;
                 let mut command = Command::new("podman");
                 command.arg("--root").arg(root).arg("--storage-driver").arg(driver);
-                command.args(["load", "--quiet", "--input"]).arg(archive);
+                command.args(["load", "--quiet"]);
                 let words = ("podman, which reads archives for CRI-O", "Loaded image: ");
-                load_with((command, None), words).await
+                load_with((command, opened), words).await
             }
         }
     }
@@ -131,24 +122,14 @@ impl Inner {
     }
 }
 
-/// An archive that has to be unpacked first, from its beginning.
-fn packed(archive: &Path) -> io::Result<Option<File>> {
-    let mut file = File::open(archive)?;
-    let mut begin = [0; PACKED.len()];
-    let is_packed = file.read_exact(&mut begin).is_ok() && begin == PACKED;
-    file.rewind()?;
-    Ok(is_packed.then_some(file))
-}
-
-/// Runs a program to its end; what is packed is handed to it unpacked.
-fn run(mut command: Command, packed: Option<File>) -> io::Result<Output> {
-    let Some(packed) = packed else { return command.stdin(Stdio::null()).output() };
+/// Runs a program to its end; an archive is handed to it.
+fn run(mut command: Command, mut archive: Archive) -> io::Result<Output> {
     command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
     let mut child = command.spawn()?;
     let input = child.stdin.take();
     let feeding = std::thread::spawn(move || {
         // Whoever gets less than everything says so.
-        input.map(|mut input| io::copy(&mut MultiGzDecoder::new(packed), &mut input))
+        input.map(|mut input| io::copy(&mut archive, &mut input))
     });
     let ended = child.wait_with_output();
     let _ = feeding.join();
@@ -157,10 +138,10 @@ fn run(mut command: Command, packed: Option<File>) -> io::Result<Output> {
 
 /// Runs a program that reads an archive; the names that it says it found.
 async fn load_with(
-    (command, packed): (Command, Option<File>),
+    (command, archive): (Command, Archive),
     (what, begin): (&str, &str),
 ) -> Result<Vec<String>, String> {
-    let ended = tokio::task::spawn_blocking(move || run(command, packed)).await;
+    let ended = tokio::task::spawn_blocking(move || run(command, archive)).await;
     let ended = ended
         .map_err(|error| error.to_string())?
         .map_err(|error| format!("could not run {what}: {error}"))?;

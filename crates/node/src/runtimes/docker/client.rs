@@ -4,7 +4,6 @@
 //! Paths have no version: an engine then speaks its newest, and the few fields that are used here
 //! mean the same in all of them.
 
-use std::fs::File;
 use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -22,6 +21,7 @@ use tokio::net::UnixStream;
 use tokio::sync::mpsc;
 
 use super::tasks;
+use crate::image::Archive;
 use crate::runtime::START_MAX;
 
 /// The longest answer that is no stream.
@@ -194,7 +194,7 @@ fn full(bytes: Bytes) -> Body {
 
 /// A file, read by a thread of its own.
 fn pieces(path: &Path) -> io::Result<Body> {
-    let mut file = File::open(path)?;
+    let mut file = Archive::open(path)?;
     let (give, take) = mpsc::channel::<io::Result<Bytes>>(PIECES_MAX);
     std::thread::Builder::new().name("archive".to_owned()).spawn(move || {
         let mut piece = vec![0; PIECE_BYTES];
