@@ -2,7 +2,7 @@
 
 use std::io::Write;
 use std::net::SocketAddr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, anyhow};
@@ -142,6 +142,10 @@ struct Manifests {
     #[arg(long, default_value = concat!("setpoint:", env!("CARGO_PKG_VERSION")))]
     image: String,
 
+    /// The file that the operators will be configured by: what it asks rights for gets them.
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+
     /// Print the runtimes that every installation has, and nothing else.
     #[arg(long)]
     runtimes: bool,
@@ -189,7 +193,7 @@ impl Installed {
 impl Run {
     fn run(&self, context: &Context) -> Result<ExitCode> {
         self.installed.check()?;
-        let (file, said) = self.read()?;
+        let (file, said) = read(&self.installed.enable, self.config.as_deref())?;
         let verbose = context.global.verbose;
         let format = context.global.log_format.or(said.format).unwrap_or_default();
         let level = said.level.unwrap_or_default();
@@ -198,20 +202,6 @@ impl Run {
         let ended = runtime.block_on(standalone::run(self.plan(context, file, &said)));
         runtime.shutdown_background();
         ended.map(|()| ExitCode::SUCCESS)
-    }
-
-    /// The text of the file, and what it says of this process.
-    fn read(&self) -> Result<(Option<String>, Said)> {
-        let Some(path) = &self.config else { return Ok((None, Said::default())) };
-        let shown = path.display();
-        let text =
-            std::fs::read_to_string(path).with_context(|| format!("could not read {shown}"))?;
-        let mut families = self.installed.enable.families();
-        let read = families.find_map(|(family, _)| family.read(&text)).ok_or_else(|| {
-            anyhow!("{shown} is for none of the operators that are enabled; see its apiVersion")
-        })?;
-        let said = read.map_err(|why| anyhow!(why)).with_context(|| format!("{shown} is wrong"))?;
-        Ok((Some(text), said))
     }
 
     fn plan(&self, context: &Context, file: Option<String>, said: &Said) -> Plan {
@@ -231,6 +221,7 @@ impl Run {
                 secure: address(self.webhook_address, said.secure, SECURE_PORT),
             },
             election: if elects { Election::ByLease } else { Election::None },
+            lease: said.lease.clone(),
             install: if self.install { Install::Here } else { Install::ByOthers },
             first_objects: match self.no_runtimes {
                 true => FirstObjects::LeftOut,
@@ -245,6 +236,19 @@ impl Run {
     }
 }
 
+/// The text of a file, and what it says of the process.
+fn read(enable: &Choice, config: Option<&Path>) -> Result<(Option<String>, Said)> {
+    let Some(path) = config else { return Ok((None, Said::default())) };
+    let shown = path.display();
+    let text = std::fs::read_to_string(path).with_context(|| format!("could not read {shown}"))?;
+    let mut families = enable.families();
+    let read = families.find_map(|(family, _)| family.read(&text)).ok_or_else(|| {
+        anyhow!("{shown} is for none of the operators that are enabled; see its apiVersion")
+    })?;
+    let said = read.map_err(|why| anyhow!(why)).with_context(|| format!("{shown} is wrong"))?;
+    Ok((Some(text), said))
+}
+
 impl Manifests {
     fn print(&self, context: &Context) -> Result<ExitCode> {
         self.installed.check()?;
@@ -252,7 +256,8 @@ impl Manifests {
         let only = watch_namespace;
         let namespace = namespace.unwrap_or_else(|| enable.first().home().namespace.to_owned());
         let reached = webhook_url.map_or(Reached::Service, Reached::Url);
-        let installation = Installation { choice: enable, namespace, reached, only };
+        let lease = read(&enable, self.config.as_deref())?.1.lease;
+        let installation = Installation { choice: enable, namespace, reached, only, lease };
         let all = match self.runtimes {
             true => installation.first_objects(Nodes::Images),
             false => installation.manifests(&self.image),
@@ -307,7 +312,7 @@ mod tests {
         let choice = Choice::parse("all").expect("it is known");
         let namespace = "ml".to_owned();
         let installation =
-            Installation { choice, namespace, reached: Reached::Service, only: None };
+            Installation { choice, namespace, reached: Reached::Service, only: None, lease: None };
         for all in [installation.manifests("i"), installation.first_objects(Nodes::Images)] {
             let yaml = written(&all, Format::Text).expect("printed");
             let documents = yaml.split("---\n").filter(|one| !one.is_empty());

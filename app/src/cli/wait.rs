@@ -51,7 +51,13 @@ pub fn verdict(object: &Value) -> Verdict {
     }
     let generation = object["metadata"]["generation"].as_i64();
     let observed = status["observedGeneration"].as_i64();
-    if observed.is_some() && observed < generation {
+    // What failed may not say that it was looked at; the condition tells what it is of.
+    let has_failed = status["state"] == "failed" && condition("Ready").is_some();
+    let is_seen = match has_failed {
+        true => is_said_of_now(object, "Ready"),
+        false => observed.is_none() || observed >= generation,
+    };
+    if !is_seen {
         return Verdict::Waits("it was not looked at yet".to_owned());
     }
     match object["kind"].as_str().unwrap_or_default() {
@@ -75,6 +81,16 @@ pub fn verdict(object: &Value) -> Verdict {
             }
         }
     }
+}
+
+/// Whether a condition was set for the object as it is. One that does not say what it was set for
+/// is as old as the rest of the status.
+pub fn is_said_of_now(object: &Value, kind: &str) -> bool {
+    let status = &object["status"];
+    let generation = object["metadata"]["generation"].as_i64();
+    let said = conditions::find(status, kind).and_then(|one| one["observedGeneration"].as_i64());
+    let seen = said.or(status["observedGeneration"].as_i64());
+    seen.is_none() || seen >= generation
 }
 
 fn of_ended<'a>(condition: &impl Fn(&str) -> Option<&'a Value>) -> String {
@@ -293,6 +309,14 @@ mod tests {
             "status": {"readyReplicas": 1, "updatedReplicas": 2, "replicas": 2}});
         assert_eq!(waits(few), "1 of 2 ready, 2 updated");
         assert_eq!(waits(json!({"kind": "Job"})), "it has not ended");
+        // That it failed is believed only of what it is.
+        let failed = |of: i64| {
+            json!({"kind": "DynamoGraphDeployment", "metadata": {"generation": 2}, "status":
+                {"state": "failed", "observedGeneration": 1, "conditions": [{"type": "Ready",
+                    "status": "False", "reason": "r", "message": "m", "observedGeneration": of}]}})
+        };
+        assert_eq!(waits(failed(1)), "it was not looked at yet");
+        assert_eq!(verdict(&failed(2)), Verdict::Failed("r: m".to_owned()));
         assert_eq!(waits(json!({"kind": "DynamoGraphDeployment"})), "it says nothing yet");
     }
 }

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
-use inference::configuration::Configuration;
+use inference::configuration::{Configuration, LeaderElection};
 use inference::kinds::{
     ADAPTER, COMPONENT, CONTROLLER_REVISION, GRAPH, JOB, LEADER_WORKER_SET, MODEL, OPTIONAL,
     PERSISTENT_VOLUME_CLAIM, POD_GROUP, REQUEST,
@@ -22,7 +22,7 @@ use serde_json::Value;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use super::said::{Address, Only, Said};
+use super::said::{Address, Lease, Only, Said};
 use super::{Claim, Family, Home, Operator, Surroundings, Told};
 use crate::config::{LogLevel, duration};
 use crate::telemetry::Format;
@@ -123,10 +123,12 @@ impl Family for Inference {
     }
 
     async fn review(&self, context: &Context, path: &str, review: &Value) -> Option<Value> {
-        if context.elsewhere.has(namespace_scope::namespace_of(review)) {
+        let (settings, namespace) = (found(), namespace_scope::namespace_of(review));
+        // Who works in one namespace works in it whatever it is called.
+        let is_passing = settings.manages_roles && namespace.contains(namespace_scope::EPHEMERAL);
+        if is_passing || context.elsewhere.has(namespace) {
             return admission::allow(path, review);
         }
-        let settings = found();
         match path == admission::webhooks::RESTORE_POD {
             true => Some(checkpoint::restore::review(&settings, context, review).await),
             false => admission::review(&settings, path, review),
@@ -148,7 +150,11 @@ impl Family for Inference {
             chosen.cluster_domain = domain;
         }
         if let Some(file) = told.file.filter(|file| is_ours(file)) {
-            chosen = Configuration::read(file)?.settings(chosen);
+            let read = Configuration::read(file)?;
+            for field in read.unheeded() {
+                tracing::warn!(field, "the configuration says what is not heeded");
+            }
+            chosen = read.settings(chosen);
         }
         if let Some(user) = told.user {
             chosen.principal = user.to_owned();
@@ -236,6 +242,7 @@ fn said(read: &Configuration) -> Result<Said, String> {
         health: address(&health.bind_address, health.port, "server.healthProbe.bindAddress")?,
         secure: address(&server.webhook.host, server.webhook.port, "server.webhook.host")?,
         elects: Some(read.leader_election.enabled),
+        lease: elected_by(&read.leader_election),
         level: read.logging.level.as_deref().map(|level| match level {
             "debug" => LogLevel::Debug,
             "warn" => LogLevel::Warn,
@@ -249,6 +256,13 @@ fn said(read: &Configuration) -> Result<Said, String> {
         only: read.is_restricted().then_some(Only { namespace, lease, renew }),
         mounted: read.server.webhook.mounted().map(PathBuf::from),
     })
+}
+
+/// The lease that a file names. It is read once: its name lives as long as the process.
+fn elected_by(said: &LeaderElection) -> Option<Lease> {
+    let is_said = said.enabled && !said.id.is_empty();
+    let namespace = Some(said.namespace.clone()).filter(|namespace| !namespace.is_empty());
+    is_said.then(|| Lease { operator: DYNAMO, name: said.id.clone().leak(), namespace })
 }
 
 fn these(enabled: &[&str]) -> Enabled {

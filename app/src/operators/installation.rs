@@ -2,13 +2,16 @@
 //! be there for that. Families say what they need as if each were alone at home; here they move in
 //! together.
 
+use std::collections::BTreeSet;
+
 use apiserver::identity::AlternativeName;
 use reconcile::Kind;
 use serde_json::{Value, json};
 
 use super::choice::Choice;
 use super::confined::confine;
-use super::{Home, Nodes};
+use super::said::Lease;
+use super::{Home, Nodes, Operator};
 use crate::definitions;
 
 /// Ports of the service; those of pods are the usual ones of operators.
@@ -53,6 +56,8 @@ pub struct Installation {
     pub reached: Reached,
     /// The one namespace that is worked in, if it is one.
     pub only: Option<String>,
+    /// The lease of one operator, where it is not the usual one.
+    pub lease: Option<Lease>,
 }
 
 impl Installation {
@@ -201,7 +206,38 @@ impl Installation {
         let everywhere = json!({"name": name});
         let own = self.bound("Role", within, self.own_rules());
         let others = self.bound("ClusterRole", everywhere, self.cluster_rules());
-        [own, others].concat()
+        let mut all = [own, others].concat();
+        for namespace in self.lease_namespaces().filter(|one| *one != self.namespace) {
+            let there = json!({"namespace": namespace, "name": name});
+            all.extend(self.bound("Role", there, self.lease_rules(namespace).into()));
+        }
+        all
+    }
+
+    /// Where leases are, each namespace once.
+    fn lease_namespaces(&self) -> impl Iterator<Item = &str> {
+        let all = self.choice.operators().map(|(_, one)| self.lease_of(one).1);
+        all.collect::<BTreeSet<&str>>().into_iter()
+    }
+
+    fn lease_of(&self, operator: &Operator) -> (&'static str, &str) {
+        Lease::of(self.lease.as_ref(), operator, &self.namespace)
+    }
+
+    /// What is done to the leases of a namespace.
+    fn lease_rules(&self, namespace: &str) -> Vec<Value> {
+        let all = self.choice.operators().map(|(_, one)| self.lease_of(one));
+        let names: Vec<&str> =
+            all.filter(|(_, of)| *of == namespace).map(|(name, _)| name).collect();
+        if names.is_empty() {
+            return Vec::new();
+        }
+        let group = ["coordination.k8s.io"];
+        vec![
+            json!({"apiGroups": group, "resources": ["leases"], "verbs": ["create"]}),
+            json!({"apiGroups": group, "resources": ["leases"], "resourceNames": names,
+                "verbs": ["get", "update"]}),
+        ]
     }
 
     /// A role, and the account that has it.
@@ -222,16 +258,11 @@ impl Installation {
 
     /// Leases and certificates.
     fn own_rules(&self) -> Value {
-        let leases: Vec<&str> = self.choice.operators().map(|(_, one)| one.lease).collect();
-        let group = ["coordination.k8s.io"];
-        json!([
-            {"apiGroups": group, "resources": ["leases"], "verbs": ["create"]},
-            {"apiGroups": group, "resources": ["leases"], "resourceNames": leases,
-                "verbs": ["get", "update"]},
-            {"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]},
-            {"apiGroups": [""], "resources": ["secrets"], "resourceNames": [self.home().secret],
-                "verbs": ["get", "update"]},
-        ])
+        let mut rules = self.lease_rules(&self.namespace);
+        rules.push(json!({"apiGroups": [""], "resources": ["secrets"], "verbs": ["create"]}));
+        rules.push(json!({"apiGroups": [""], "resources": ["secrets"],
+            "resourceNames": [self.home().secret], "verbs": ["get", "update"]}));
+        rules.into()
     }
 
     /// Certificates are put into what asks us; first objects are made.
@@ -398,7 +429,7 @@ mod tests {
 
     fn installation(enable: &str, namespace: &str, reached: Reached) -> Installation {
         let choice = Choice::parse(enable).expect("they are known");
-        Installation { choice, namespace: namespace.to_owned(), reached, only: None }
+        Installation { choice, namespace: namespace.to_owned(), reached, only: None, lease: None }
     }
 
     #[test]
@@ -426,6 +457,23 @@ mod tests {
         assert!(asked.iter().all(|client| installation.is_reached_by(client)), "{asked:?}");
         let expected = AlternativeName::Address([192, 0, 2, 1].into());
         assert_eq!(installation.names(), [expected]);
+    }
+
+    #[test]
+    fn a_lease_that_is_said_may_be_held_where_it_is() {
+        let mut installation = installation("dynamo,lws", "ml", Reached::Service);
+        let namespace = Some("kube-system".to_owned());
+        installation.lease = Some(Lease { operator: "dynamo", name: "mine", namespace });
+        let all = installation.manifests("i");
+        let leases = |namespace: &str| {
+            let roles = all.iter().filter(|one| one["kind"] == "Role");
+            let there = roles.filter(|one| one["metadata"]["namespace"] == namespace);
+            let rules = there.flat_map(|one| one["rules"].as_array().into_iter().flatten());
+            let named = rules.filter(|rule| rule["resources"][0] == "leases");
+            named.filter_map(|rule| rule["resourceNames"][0].as_str()).collect::<Vec<_>>()
+        };
+        assert_eq!(leases("kube-system"), ["mine"]);
+        assert_eq!(leases("ml"), ["b8b2488c.x-k8s.io"]);
     }
 
     #[test]

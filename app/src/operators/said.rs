@@ -4,6 +4,7 @@ use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
+use super::Operator;
 use crate::config::LogLevel;
 use crate::telemetry::Format;
 
@@ -15,11 +16,36 @@ pub struct Said {
     pub secure: Address,
     /// Whether the work is done only while a lease is held.
     pub elects: Option<bool>,
+    /// Which lease that is, of the operator that the file is for.
+    pub lease: Option<Lease>,
     pub level: Option<LogLevel>,
     pub format: Option<Format>,
     pub only: Option<Only>,
     /// Where others put certificates; else they are made here.
     pub mounted: Option<PathBuf>,
+}
+
+/// The lease of one operator, where it is not the usual one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Lease {
+    pub operator: &'static str,
+    pub name: &'static str,
+    /// Else that of the installation.
+    pub namespace: Option<String>,
+}
+
+impl Lease {
+    /// The name and the namespace of the lease of an operator.
+    pub fn of<'a>(
+        said: Option<&'a Lease>,
+        operator: &Operator,
+        home: &'a str,
+    ) -> (&'static str, &'a str) {
+        match said.filter(|said| said.operator == operator.name) {
+            Some(said) => (said.name, said.namespace.as_deref().unwrap_or(home)),
+            None => (operator.lease, home),
+        }
+    }
 }
 
 /// Where to listen, as far as it is said.

@@ -31,7 +31,7 @@ use super::installation::{Installation, Reached};
 use super::listeners::{self, Listeners, Told};
 use super::mounted::{self, Reader};
 use super::readiness::Readiness;
-use super::said::Only;
+use super::said::{Lease, Only};
 use super::{Entrance, Family, Nodes, Operator, Surroundings, Told as Knows, missing};
 use crate::definitions;
 use crate::node_name;
@@ -58,6 +58,8 @@ pub struct Plan {
     pub url: Option<String>,
     pub addresses: Addresses,
     pub election: Election,
+    /// Of one operator, where it is not the usual one.
+    pub lease: Option<Lease>,
     pub install: Install,
     pub first_objects: FirstObjects,
     pub certificate_life_seconds: i64,
@@ -309,6 +311,7 @@ impl Shared {
                 namespace,
                 reached,
                 only: plan.only.as_ref().map(|only| only.namespace.clone()),
+                lease: plan.lease.clone(),
             },
             environment,
             metrics,
@@ -364,14 +367,16 @@ impl Shared {
             return (None, watch::channel(Term::Alone).1);
         }
         let (sender, term) = watch::channel(Term::Follower(None));
+        let home = self.installation.namespace.as_str();
+        let (lease, namespace) = Lease::of(plan.lease.as_ref(), operator, home);
         let candidate = Candidate {
             client: self.client.clone(),
             environment: self.environment.clone(),
-            lease: operator.lease,
-            namespace: self.installation.namespace.as_str().into(),
+            lease,
+            namespace: namespace.into(),
             identity: self.identity.clone(),
         };
-        tasks.spawn_until_stop(operator.lease, campaign(candidate.clone(), sender));
+        tasks.spawn_until_stop(lease, campaign(candidate.clone(), sender));
         (Some(candidate), term)
     }
 

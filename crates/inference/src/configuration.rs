@@ -20,6 +20,8 @@ const LEVELS: [&str; 4] = ["debug", "info", "warn", "error"];
 const FORMATS: [&str; 2] = ["json", "console"];
 /// Certificates are made by others.
 const MANUAL: &str = "manual";
+/// What they are kept in.
+const SECRET_NAME: &str = "webhook-server-cert";
 /// Where they are mounted unless it is said.
 const CERTIFICATES: &str = "/tmp/k8s-webhook-server/serving-certs";
 
@@ -204,7 +206,7 @@ pub struct Logging {
 #[serde(deny_unknown_fields, default)]
 struct Security {
     #[serde(rename = "enableHTTP2")]
-    enable_http2: bool,
+    enable_http2: Option<bool>,
 }
 
 impl Configuration {
@@ -260,6 +262,41 @@ impl Configuration {
         let mesh = self.service_mesh.provider.as_str();
         must(matches!(mesh, "" | "istio"), "serviceMesh.provider must be istio or empty");
         wrong
+    }
+
+    /// What it says that nobody heeds, each with what is done instead.
+    pub fn unheeded(&self) -> Vec<&'static str> {
+        let webhook = &self.server.webhook;
+        let is_other = |said: &Option<String>, usual: &str| {
+            said.as_deref().is_some_and(|said| !said.is_empty() && said != usual)
+        };
+        let all = [
+            (
+                self.server.metrics.secure == Some(false),
+                "server.metrics.secure: metrics are answered over TLS",
+            ),
+            (
+                self.server.health_probe.secure.is_some(),
+                "server.healthProbe.secure: health is answered without TLS",
+            ),
+            (
+                is_other(&webhook.cert_dir, CERTIFICATES) && webhook.mounted().is_none(),
+                "server.webhook.certDir: certificates are made and kept in a secret",
+            ),
+            (
+                is_other(&webhook.secret_name, SECRET_NAME),
+                "server.webhook.secretName: the secret is webhook-server-cert",
+            ),
+            (
+                is_other(&webhook.service_name, crate::WEBHOOK_SERVICE),
+                "server.webhook.serviceName: the service is dynamo-operator-webhook-service",
+            ),
+            (
+                self.security.enable_http2 == Some(false),
+                "security.enableHTTP2: HTTP/2 is answered besides",
+            ),
+        ];
+        all.into_iter().filter(|(is_said, _)| *is_said).map(|(_, what)| what).collect()
     }
 
     /// Whether the operator works in one namespace alone.
@@ -426,6 +463,25 @@ security: {enableHTTP2: false}
         assert_eq!(settings.termination_delay, "15m");
         assert!(settings.manages_roles && !read.is_restricted());
         assert_eq!(read.server.metrics.port, Some(8080));
+    }
+
+    #[test]
+    fn what_a_file_says_for_nothing_is_named() {
+        let unheeded = |text: &str| Configuration::read(text).expect("a good file").unheeded();
+        let good = WHOLE.replace("enableHTTP2: false", "enableHTTP2: true");
+        assert!(unheeded(&good).is_empty());
+        let other = WHOLE
+            .replace("secure: true", "secure: false")
+            .replace("secretName: webhook-server-cert", "secretName: mine, certDir: /certs");
+        let named = unheeded(&other);
+        let fields: Vec<&str> = named.iter().filter_map(|one| one.split(':').next()).collect();
+        let expected = [
+            "server.metrics.secure",
+            "server.webhook.certDir",
+            "server.webhook.secretName",
+            "security.enableHTTP2",
+        ];
+        assert_eq!(fields, expected);
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
-use inference::kinds::{ADAPTER, COMPONENT, GRAPH};
+use http::Request;
+use inference::kinds::{ADAPTER, COMPONENT, GRAPH, POD};
 use inference::names;
 use inference::value::{list, text};
 use reconcile::plan::Target as Seen;
@@ -31,6 +32,11 @@ impl Cluster {
         Ok(Cluster { requests, namespace })
     }
 
+    /// The same in another namespace.
+    pub fn within(&self, namespace: &str) -> Cluster {
+        Cluster { requests: self.requests.clone(), namespace: namespace.to_owned() }
+    }
+
     pub fn name(&self, name: &str) -> Name {
         Name::new(self.namespace.as_str(), name)
     }
@@ -52,6 +58,26 @@ impl Cluster {
     pub async fn components(&self, graph: &str) -> Result<Vec<Value>> {
         let label = names::GRAPH.replace('/', "%2F");
         self.items(COMPONENT, &format!("?labelSelector={label}%3D{graph}")).await
+    }
+
+    /// The pods of a graph.
+    pub async fn pods(&self, graph: &str) -> Result<Vec<Value>> {
+        let label = names::GRAPH.replace('/', "%2F");
+        self.items(POD, &format!("?labelSelector={label}%3D{graph}")).await
+    }
+
+    /// What a container said last: before it was started again, or at all; nothing if nobody knows.
+    pub async fn last_lines(&self, pod: &str, container: &str, count: usize) -> Option<String> {
+        let path = POD.path(&self.namespace, pod);
+        for previous in ["true", "false"] {
+            let query = format!("container={container}&tailLines={count}&previous={previous}");
+            let request = Request::get(format!("{path}/log?{query}")).body(Vec::new()).ok()?;
+            let said = self.requests.client.request_text(request).await.unwrap_or_default();
+            if !said.trim().is_empty() {
+                return Some(said.trim_end().to_owned());
+            }
+        }
+        None
     }
 
     async fn items(&self, kind: Kind, query: &str) -> Result<Vec<Value>> {

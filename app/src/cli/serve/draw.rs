@@ -13,6 +13,9 @@ use super::cluster::Cluster;
 use super::list::{Part, parts, state};
 use crate::cli::Context;
 
+/// What workers are called whose form nobody notes any more.
+const OLDER: &str = "older";
+
 /// A component, and the forms that there are of it.
 #[derive(Serialize)]
 struct Drawn {
@@ -43,18 +46,40 @@ pub async fn draw(cluster: &Cluster, name: &str, context: &Context) -> Result<Ex
 }
 
 fn components(graph: &Value, objects: &[Value]) -> Vec<Drawn> {
-    let form = |one: &Value| {
-        let revision = one["metadata"]["labels"][names::WORKER_HASH].as_str()?.to_owned();
-        let ready = one["status"]["component"]["readyReplicas"].as_i64().unwrap_or(0);
-        Some(Form { revision, ready, desired: one["spec"]["replicas"].as_i64().unwrap_or(1) })
-    };
     let parts = list(&graph["spec"]["components"]).iter().zip(parts(graph));
     let drawn = parts.map(|(said, Part { name, ready, desired })| {
         let is_its = |one: &&Value| one["metadata"]["labels"][names::COMPONENT] == *name;
-        let revisions = objects.iter().filter(is_its).filter_map(form).collect();
+        let revisions = objects.iter().filter(is_its).flat_map(forms).collect();
         Drawn { kind: text(&said["type"]).to_owned(), name, ready, desired, revisions }
     });
     drawn.collect()
+}
+
+/// The forms of the workers of an object: one, or two while its pods are replaced in place.
+fn forms(object: &Value) -> Vec<Form> {
+    // Labels of an object stay as they were made; those of its pods are what is wanted.
+    let template = &object["spec"]["podTemplate"]["metadata"]["labels"];
+    let wanted = template[names::WORKER_HASH].as_str();
+    let made = object["metadata"]["labels"][names::WORKER_HASH].as_str();
+    let Some(revision) = wanted.or(made) else { return Vec::new() };
+    let counts = &object["status"]["component"];
+    let count = |field: &str| counts[field].as_i64().unwrap_or(0);
+    let (ready, desired) = (count("readyReplicas"), object["spec"]["replicas"].as_i64());
+    let older = match counts["updatedReplicas"].as_i64() {
+        Some(updated) => (count("replicas") - updated).max(0),
+        None => 0,
+    };
+    // Nobody counts apart which of them are ready; the older ones were.
+    let older_ready = ready.min(older);
+    let mut all = vec![Form {
+        revision: revision.to_owned(),
+        ready: ready - older_ready,
+        desired: desired.unwrap_or(1),
+    }];
+    if older > 0 {
+        all.push(Form { revision: OLDER.to_owned(), ready: older_ready, desired: older });
+    }
+    all
 }
 
 /// Frontends first; what they ask hangs below them.
@@ -115,5 +140,23 @@ mod tests {
         ];
         let parts = components(&graph, &[form("aa", 1), form("bb", 2)]);
         assert_eq!(lines(&graph, &parts), expected);
+    }
+
+    #[test]
+    fn workers_that_are_replaced_in_place_are_of_two_forms() {
+        let form = |updated: i64, ready: i64| {
+            let object = json!({"metadata": {"labels": {names::WORKER_HASH: "aa"}},
+                "spec": {"replicas": 3, "podTemplate": {"metadata": {"labels":
+                    {names::WORKER_HASH: "cc"}}}},
+                "status": {"component": {"replicas": 3, "updatedReplicas": updated,
+                    "readyReplicas": ready}}});
+            let all = forms(&object);
+            all.iter()
+                .map(|one| format!("{} {}/{}", one.revision, one.ready, one.desired))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(form(3, 3), ["cc 3/3"]);
+        assert_eq!(form(1, 2), ["cc 0/3", "older 2/2"]);
+        assert_eq!(form(1, 3), ["cc 1/3", "older 2/2"]);
     }
 }

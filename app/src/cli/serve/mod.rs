@@ -4,6 +4,7 @@ pub(in crate::cli) mod chat;
 pub(in crate::cli) mod cluster;
 mod draw;
 pub(in crate::cli) mod list;
+mod obstacles;
 mod submit;
 mod watch;
 
@@ -29,7 +30,8 @@ Examples:
 Exit codes with --wait and --watch:
   0  it serves
   3  it does not serve within --timeout
-  4  it failed; why is shown";
+  4  it failed, or its pods cannot start; why is shown
+  130  interrupted; the graph goes on";
 
 /// Serve models with a graph of components.
 #[derive(Args)]

@@ -1,22 +1,25 @@
 //! Makes a graph, of a file or of a model.
 
+use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use inference::kinds::GRAPH;
 use inference::value::text;
-use reconcile::Kind;
+use reconcile::{Kind, Object};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::watch;
+use super::obstacles::Obstacles;
+use super::watch::{self, Watched};
 use crate::cli::Context;
 use crate::cli::apply::{self, DryRun, Manner, Validation};
+use crate::cli::exit::{self, Failure};
 use crate::cli::manifests;
-use crate::cli::wait::{Waited, parse_duration, until_done};
+use crate::cli::wait::{Verdict, Waited, parse_duration, until_done, verdict};
 
 /// The version of what runs, where the image does not say.
 const VERSION: &str = "1.6.1";
@@ -51,9 +54,9 @@ pub struct Submit {
     #[arg(long, default_value = "python3", value_name = "PROGRAM")]
     python: String,
 
-    /// The image, on clusters whose nodes run images.
-    #[arg(long, default_value_t = format!("nvcr.io/nvidia/ai-dynamo/vllm-runtime:{VERSION}"))]
-    image: String,
+    /// The image, on clusters whose nodes run images; else the one that has the engine.
+    #[arg(long)]
+    image: Option<String>,
 
     /// Tell how it goes until it serves.
     #[arg(short, long)]
@@ -93,25 +96,84 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
     if let Some(name) = &asked.name {
         graph["metadata"]["name"] = json!(name);
     }
-    graph["metadata"]["namespace"] = json!(cluster.namespace);
+    if text(&graph["metadata"]["namespace"]).is_empty() {
+        graph["metadata"]["namespace"] = json!(cluster.namespace);
+    }
+    // Everything else is asked where the graph is.
+    let cluster = &cluster.within(text(&graph["metadata"]["namespace"]));
     let kind = match graph["apiVersion"] == OLDER.api_version() {
         true => OLDER,
         false => GRAPH,
     };
     let name = text(&graph["metadata"]["name"]).to_owned();
+    let before = Before::of(cluster, &name).await?;
     let applied = cluster.requests.apply(kind, &graph).await;
-    applied.with_context(|| format!("could not make graph {name}"))?;
-    let made = json!({"kind": GRAPH.kind, "name": name});
+    let applied = applied.with_context(|| format!("could not make graph {name}"))?;
+    let made = json!({"kind": GRAPH.kind, "name": name, "namespace": cluster.namespace});
     context.output.tell(&format!("graph {name} is made"), &made)?;
+    let obstacles = Obstacles::new(before.outdated(&applied));
+    let hint = format!("setpoint serve show {name} -n {}", cluster.namespace);
+    tokio::select! {
+        ended = follow(cluster, (asked, &name, &hint), obstacles, context) => ended,
+        _ = tokio::signal::ctrl_c() => {
+            let what = format!("interrupted; graph {name} goes on");
+            Err(anyhow!(Failure::new(exit::INTERRUPTED, what).hint(hint)))
+        }
+    }
+}
+
+/// Tells how it goes, or waits for it, as was asked.
+async fn follow(
+    cluster: &Cluster,
+    (asked, name, hint): (&Submit, &str, &str),
+    obstacles: Obstacles,
+    context: &Context,
+) -> Result<ExitCode> {
+    let timeout = asked.timeout;
+    if asked.watch {
+        let watched = Watched { name, timeout, hint };
+        return watch::watch(cluster, &watched, obstacles, context).await;
+    }
     if asked.wait {
-        let hint = format!("setpoint serve show {name}");
-        let waited = Waited { what: &format!("graph {name}"), timeout: asked.timeout, hint };
-        let look = || async { cluster.graph(&name).await.map(|found| Some(found.value.clone())) };
+        let obstacles = tokio::sync::Mutex::new(obstacles);
+        let look = || async {
+            let graph = cluster.graph(name).await?;
+            if verdict(&graph.value) != Verdict::Done {
+                for line in obstacles.lock().await.look(cluster, name).await? {
+                    eprintln!("{line}");
+                }
+            }
+            Ok(Some(graph.value.clone()))
+        };
+        let waited = Waited { what: &format!("graph {name}"), timeout, hint: hint.to_owned() };
         until_done(&waited, look).await?;
     }
-    match asked.watch {
-        true => watch::watch(cluster, &name, asked.timeout, context).await,
-        false => Ok(ExitCode::SUCCESS),
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A graph and its pods before it was asked for again.
+struct Before {
+    generation: Option<i64>,
+    pods: BTreeSet<String>,
+}
+
+impl Before {
+    async fn of(cluster: &Cluster, name: &str) -> Result<Before> {
+        let found = cluster.requests.get(GRAPH, &cluster.name(name)).await;
+        let Some(found) = found.with_context(|| format!("could not ask for graph {name}"))? else {
+            return Ok(Before { generation: None, pods: BTreeSet::new() });
+        };
+        let pods = cluster.pods(name).await.unwrap_or_default();
+        let pods = pods.iter().map(|pod| text(&pod["metadata"]["uid"]).to_owned()).collect();
+        Ok(Before { generation: Some(found.generation()), pods })
+    }
+
+    /// Pods that an update is to replace; none if nothing was changed.
+    fn outdated(self, applied: &Object) -> BTreeSet<String> {
+        match self.generation == Some(applied.generation()) {
+            true => BTreeSet::new(),
+            false => self.pods,
+        }
     }
 }
 
@@ -128,6 +190,16 @@ fn sort(objects: Vec<Value>, file: &Path) -> Result<(Value, Vec<Value>)> {
     }
 }
 
+/// The published image that has an engine; that of vLLM plays one as well.
+fn image_of(engine: &str) -> String {
+    let runtime = match engine {
+        "sglang" => "sglang-runtime",
+        "trtllm" => "tensorrtllm-runtime",
+        _ => "vllm-runtime",
+    };
+    format!("nvcr.io/nvidia/ai-dynamo/{runtime}:{VERSION}")
+}
+
 /// A frontend, and workers that run a model.
 fn of_model(asked: &Submit, model: &str) -> Value {
     let path = Path::new(model);
@@ -141,13 +213,14 @@ fn of_model(asked: &Submit, model: &str) -> Value {
         .chars()
         .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
         .collect();
-    let flag = if asked.engine == "mocker" { "--model-path" } else { "--model" };
+    let flag = if asked.engine == "vllm" { "--model" } else { "--model-path" };
     let mut args = vec![flag.to_owned(), model.clone()];
     if asked.engine == "mocker" {
         args.extend(["--model-name".to_owned(), short]);
     }
+    let image = asked.image.clone().unwrap_or_else(|| image_of(&asked.engine));
     let container = |module: &str, args: &[String]| {
-        json!({"name": "main", "image": asked.image,
+        json!({"name": "main", "image": image,
             "command": [asked.python, "-m", format!("dynamo.{module}")], "args": args})
     };
     let part = |name: &str, kind: &str, replicas: u32, container: Value| {
@@ -170,6 +243,33 @@ fn of_model(asked: &Submit, model: &str) -> Value {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_engine_runs_in_its_own_image_and_is_told_the_model_as_it_knows_it() {
+        use clap::Parser;
+        #[derive(Parser)]
+        struct Line {
+            #[command(flatten)]
+            submit: Submit,
+        }
+        let worker = |words: &[&str]| {
+            let words = [&["serve", "org/Tiny-1"], words].concat();
+            let asked = Line::try_parse_from(words).expect("understood").submit;
+            let graph = of_model(&asked, "org/Tiny-1");
+            assert_eq!(graph["metadata"]["name"], "tiny-1");
+            let main = &graph["spec"]["components"][1]["podTemplate"]["spec"]["containers"][0];
+            let image = text(&main["image"]).rsplit('/').next().unwrap_or_default().to_owned();
+            (image, text(&main["args"][0]).to_owned())
+        };
+        let expected = |image: &str, flag: &str| (format!("{image}:{VERSION}"), flag.to_owned());
+        assert_eq!(worker(&[]), expected("vllm-runtime", "--model"));
+        let sglang = worker(&["--engine", "sglang"]);
+        assert_eq!(sglang, expected("sglang-runtime", "--model-path"));
+        let trtllm = worker(&["--engine", "trtllm"]);
+        assert_eq!(trtllm, expected("tensorrtllm-runtime", "--model-path"));
+        let own = worker(&["--engine", "sglang", "--image", "mine:1.0.0"]);
+        assert_eq!(own.0, "mine:1.0.0");
+    }
 
     #[test]
     fn a_file_holds_one_graph_and_what_it_needs() {
