@@ -22,6 +22,23 @@ pub const NMSTATE: &str = "nmstate.io";
 pub const RUN_STRATEGIES: [&str; 6] =
     ["Always", "RerunOnFailure", "Manual", "Halted", "Once", "WaitAsReceiver"];
 
+/// Disks and volumes, networks and interfaces: as KubeVirt has them, and so that they can be parts
+/// of paths and of arguments.
+const VOLUME_NAME: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const NETWORK_NAME: &str = "^[A-Za-z0-9]([-_A-Za-z0-9]*[A-Za-z0-9])?$";
+const NAME_LENGTH_MAX: usize = 63;
+
+/// Whether a volume can be called so.
+pub fn is_volume_name(name: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-';
+    let is_whole = !name.starts_with('-') && !name.ends_with('-');
+    (1..=NAME_LENGTH_MAX).contains(&name.len()) && is_whole && name.bytes().all(is_plain)
+}
+
+fn name_of(pattern: &str) -> Value {
+    with(string(), json!({"pattern": pattern, "maxLength": NAME_LENGTH_MAX}))
+}
+
 /// Every one of them.
 pub fn definitions() -> Vec<Value> {
     let mut all = vec![
@@ -104,9 +121,16 @@ fn instance_spec() -> Value {
         ("sockets", positive()),
         ("threads", positive()),
     ]));
-    let disk = open(object([("bootOrder", positive()), ("name!", string()), ("serial", string())]));
-    let interface =
-        open(object([("macAddress", string()), ("name!", string()), ("ports", list(anything()))]));
+    let disk = open(object([
+        ("bootOrder", positive()),
+        ("name!", name_of(VOLUME_NAME)),
+        ("serial", string()),
+    ]));
+    let interface = open(object([
+        ("macAddress", string()),
+        ("name!", name_of(NETWORK_NAME)),
+        ("ports", list(anything())),
+    ]));
     let gpu = open(object([("deviceName!", string()), ("name!", string())]));
     let devices =
         open(object([("disks", list(disk)), ("gpus", list(gpu)), ("interfaces", list(interface))]));
@@ -115,12 +139,12 @@ fn instance_spec() -> Value {
         ("devices", devices),
         ("memory", open(object([("guest", amount()), ("maxGuest", amount())]))),
     ]));
-    let named = || open(object([("name!", string())]));
+    let named = |pattern| open(object([("name!", name_of(pattern))]));
     open(object([
         ("domain!", domain),
-        ("networks", list(named())),
+        ("networks", list(named(NETWORK_NAME))),
         ("terminationGracePeriodSeconds", json!({"type": "integer", "format": "int64"})),
-        ("volumes", list(named())),
+        ("volumes", list(named(VOLUME_NAME))),
     ]))
 }
 

@@ -16,6 +16,7 @@ pub const VERSION: &str = "v1alpha1";
 
 /// Names of disks and networks.
 const NAME: &str = "^[a-z0-9]([-a-z0-9]*[a-z0-9])?$";
+const NAME_LENGTH_MAX: usize = 63;
 const AMOUNT: &str = r"^[0-9]+(\.[0-9]+)?(Ki|Mi|Gi|Ti|Pi|Ei|K|M|G|T|P|E)?$";
 
 /// The network of pods has this name.
@@ -115,7 +116,7 @@ fn amount() -> Value {
 }
 
 fn name() -> Value {
-    with(string(), json!({"pattern": NAME}))
+    with(string(), json!({"pattern": NAME, "maxLength": NAME_LENGTH_MAX}))
 }
 
 fn user() -> Value {

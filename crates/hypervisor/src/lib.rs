@@ -25,7 +25,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use error::Error;
 pub use machine::{
     Disk, End, Figures, Guest, GuestInterface, GuestSystem, Interface, Machine, Media, Network,
-    Pause, State,
+    Pause, State, is_name,
 };
 
 /// Both directions of a connection to a machine.
@@ -83,6 +83,9 @@ pub trait Hypervisor: Send + Sync {
 
     /// Lets the guest see that the file of a disk has grown.
     async fn resize(&self, id: &str, disk: &str, bytes: u64) -> Result<(), Error>;
+
+    /// How long the guest of a machine that runs sees a disk.
+    async fn disk_bytes(&self, id: &str, disk: &str) -> Result<u64, Error>;
 
     /// Copies the disks of a machine that runs, all as they are at one instant, into files that do
     /// not exist yet.

@@ -10,6 +10,15 @@ use crate::seed::Seed;
 /// Disks and interfaces that one machine may have.
 pub const DISKS_MAX: usize = 16;
 pub const INTERFACES_MAX: usize = 8;
+/// Of a disk or an interface.
+const NAME_LENGTH_MAX: usize = 63;
+
+/// Whether a text can name a disk or an interface. Names become parts of paths, and of what QEMU is
+/// told: what ends a value there, or leads elsewhere, is not in them.
+pub fn is_name(text: &str) -> bool {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_".contains(&byte);
+    !text.is_empty() && text.len() <= NAME_LENGTH_MAX && text.bytes().all(is_plain)
+}
 
 /// A machine, as it is started.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]

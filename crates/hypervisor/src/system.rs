@@ -87,6 +87,43 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
     }
 }
 
+/// Bytes of the file of a disk that QEMU locks: that somebody writes it, and that nobody else may.
+///
+/// Upstream: qemu, block/file-posix.c (RAW_LOCK_PERM_BASE, RAW_LOCK_SHARED_BASE)
+const WRITES: i64 = 101;
+const WRITES_ALONE: i64 = 201;
+
+/// Has QEMU refuse to write a file while it is open here. Says whether it does: it is too late where
+/// one writes it already.
+pub fn refuse_writers(file: &File) -> io::Result<bool> {
+    let range = |kind: i32, at: i64| libc::flock {
+        l_type: i16::try_from(kind).unwrap_or_default(),
+        l_whence: 0,
+        l_start: at,
+        l_len: 1,
+        l_pid: 0,
+    };
+    let call = |command: i32, lock: &mut libc::flock| {
+        // SAFETY: the descriptor is open, and the structure is what these commands expect.
+        check(unsafe { libc::fcntl(file.as_raw_fd(), command, lock) })
+    };
+    // As QEMU does: said first, and looked second, so that of two one sees the other.
+    call(libc::F_OFD_SETLK, &mut range(libc::F_RDLCK, WRITES_ALONE))?;
+    let mut found = range(libc::F_WRLCK, WRITES);
+    call(libc::F_OFD_GETLK, &mut found)?;
+    Ok(i32::from(found.l_type) == libc::F_UNLCK)
+}
+
+/// Reads and writes of a file wait until they are done, however it was opened.
+pub fn let_wait(file: &File) -> io::Result<()> {
+    // SAFETY: the calls take numbers only, and the descriptor is open.
+    unsafe {
+        let flags = libc::fcntl(file.as_raw_fd(), libc::F_GETFL);
+        check(flags)?;
+        check(libc::fcntl(file.as_raw_fd(), libc::F_SETFL, flags & !libc::O_NONBLOCK))
+    }
+}
+
 /// What becomes of a program that is to outlive us.
 pub struct Detached {
     /// Descriptors that it gets under the same numbers.
@@ -155,6 +192,18 @@ pub fn send_descriptor(socket: RawFd, bytes: &[u8], descriptor: RawFd) -> io::Re
     // SAFETY: what the message points to lives until the call returns.
     let sent = unsafe { libc::sendmsg(socket, &raw const message, libc::MSG_NOSIGNAL) };
     usize::try_from(sent).map_err(|_| io::Error::last_os_error())
+}
+
+/// The program gets descriptors under the same numbers.
+pub fn inherit(command: &mut Command, descriptors: Vec<RawFd>) {
+    let before = move || {
+        descriptors.iter().try_for_each(|descriptor| {
+            // SAFETY: the call takes numbers only.
+            check(unsafe { libc::fcntl(*descriptor, libc::F_SETFD, 0) })
+        })
+    };
+    // SAFETY: the closure allocates nothing.
+    unsafe { command.pre_exec(before) };
 }
 
 /// The program dies with the thread that started it.

@@ -188,6 +188,8 @@ fn provider_rules() -> Value {
         rule("cdi.kubevirt.io", &["datavolumes/status"], &["update"]),
         rule("cdi.kubevirt.io", &["datavolumes/finalizers"], &["update"]),
         rule("snapshot.kubevirt.io", &["virtualmachinerestores"], &["list", "watch"]),
+        rule("nmstate.io", &["nodenetworkconfigurationpolicies"], &["list", "watch"]),
+        rule("nmstate.io", &["nodenetworkconfigurationpolicies/status"], &["update"]),
         rule("", &["persistentvolumeclaims"], &["create", "list", "patch", "watch"]),
         rule("", &["persistentvolumes", "nodes"], &["list", "watch"]),
         rule("", &["events"], &TELL),

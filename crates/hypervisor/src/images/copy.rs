@@ -8,6 +8,7 @@ use std::path::{Path, PathBuf};
 
 use super::DISK_BYTES_MAX;
 use super::fault::Fault;
+use super::open::{Access, open};
 
 /// Of a disk: its owner and its group.
 const MODE: u32 = 0o660;
@@ -73,7 +74,7 @@ pub fn blank(disk: &Path, bytes: u64) -> Result<(), Fault> {
 pub fn copy(source: &Path, disk: &Path, bytes: u64) -> Result<(), Fault> {
     check(bytes)?;
     let doing = || Fault::io(format!("copy {}", source.display()));
-    let mut from = File::open(source).map_err(doing())?;
+    let mut from = open(source, Access::Read).map_err(doing())?;
     let part = beside(disk, "part");
     let mut file = create(&part)?;
     copy_sparse(&mut from, &mut file).map_err(doing())?;
@@ -84,7 +85,7 @@ pub fn copy(source: &Path, disk: &Path, bytes: u64) -> Result<(), Fault> {
 pub fn grow(disk: &Path, bytes: u64) -> Result<u64, Fault> {
     check(bytes)?;
     let doing = || Fault::io(format!("grow {}", disk.display()));
-    let file = File::options().write(true).open(disk).map_err(doing())?;
+    let file = open(disk, Access::Write).map_err(doing())?;
     let length = file.metadata().map_err(doing())?.len();
     if length < bytes {
         file.set_len(bytes).map_err(doing())?;

@@ -33,6 +33,8 @@ pub enum Fault {
          A larger PVC is required"
     )]
     TooLarge { image: u64, available: u64 },
+    #[error("{0} is in use by a machine")]
+    InUse(String),
     #[error("the image is broken: {0}")]
     Broken(String),
     #[error("{program} is not installed: the package {package} has it")]
@@ -50,6 +52,7 @@ impl Fault {
         !matches!(
             self,
             Fault::Io { .. }
+                | Fault::InUse(_)
                 | Fault::Unreachable { .. }
                 | Fault::NotInstalled { .. }
                 | Fault::Status { status: 408 | 429 | 500.., .. }

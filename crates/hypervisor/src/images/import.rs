@@ -2,6 +2,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -11,6 +12,7 @@ use super::address::Reach;
 use super::copy::{Sparse, beside, create, finish};
 use super::fault::Fault;
 use super::format::{Format, HEAD_BYTES, detect};
+use super::open::{Access, open};
 use super::receive::{Received, receive};
 use crate::system;
 
@@ -77,7 +79,7 @@ fn unpack(part: &Path, disk: &Path, bytes: u64) -> Result<(), Fault> {
     let mut from = part.to_owned();
     for _ in 0..=WRAPPINGS_MAX {
         let doing = || Fault::io(format!("read {}", from.display()));
-        let file = File::options().read(true).write(true).open(&from).map_err(doing())?;
+        let file = open(&from, Access::Write).map_err(doing())?;
         let mut head = Vec::new();
         let mut beginning = Read::take(&file, HEAD_BYTES as u64);
         beginning.read_to_end(&mut head).map_err(doing())?;
@@ -89,13 +91,13 @@ fn unpack(part: &Path, disk: &Path, bytes: u64) -> Result<(), Fault> {
             }
             Format::Qcow2 { size } => {
                 let converted = beside(disk, CONVERTED);
-                let file = create(&converted)?;
-                file.set_len(size).map_err(Fault::io("make room for an image"))?;
-                convert(&from, &converted)?;
-                return finish(&file, &converted, disk, bytes);
+                let made = create(&converted)?;
+                made.set_len(size).map_err(Fault::io("make room for an image"))?;
+                convert(&file, &made)?;
+                return finish(&made, &converted, disk, bytes);
             }
             Format::Gzip => {
-                let file = File::open(&from).map_err(doing())?;
+                let file = open(&from, Access::Read).map_err(doing())?;
                 let packed = io::BufReader::with_capacity(CHUNK_BYTES, file);
                 expand(flate2::bufread::MultiGzDecoder::new(packed), &next, bytes)?;
             }
@@ -127,7 +129,7 @@ fn expand(mut packed: impl Read, to: &Path, bytes: u64) -> Result<(), Fault> {
 
 fn expand_by_program(from: &Path, to: &Path, bytes: u64) -> Result<(), Fault> {
     let mut command = Command::new("xz");
-    command.arg("-dc").stdin(File::open(from).map_err(Fault::io("read an image"))?);
+    command.arg("-dc").stdin(open(from, Access::Read).map_err(Fault::io("read an image"))?);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
     system::die_with_parent(&mut command);
     let missing = |_| Fault::NotInstalled { program: "xz", package: "xz-utils" };
@@ -142,13 +144,16 @@ fn expand_by_program(from: &Path, to: &Path, bytes: u64) -> Result<(), Fault> {
     if is_broken { Err(Fault::Broken("xz could not read it".to_owned())) } else { Ok(()) }
 }
 
-fn convert(from: &Path, to: &Path) -> Result<(), Fault> {
+/// Both are given as they are open: what has their names meanwhile may be something else.
+fn convert(from: &File, to: &File) -> Result<(), Fault> {
+    let path = |file: &File| format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut command = Command::new("qemu-img");
     command.args(["convert", "-f", "qcow2", "-O", "raw", "-n", "-W"]);
     // The target is there, as long as the image; holes stay holes.
-    command.args(["--target-is-zero"]).arg(from).arg(to);
+    command.args(["--target-is-zero"]).args([path(from), path(to)]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
     system::die_with_parent(&mut command);
+    system::inherit(&mut command, vec![from.as_raw_fd(), to.as_raw_fd()]);
     let missing = |_| Fault::NotInstalled { program: "qemu-img", package: "qemu-utils" };
     let output = command.output().map_err(missing)?;
     match output.status.success() {

@@ -10,6 +10,7 @@ mod fault;
 mod fetch;
 mod format;
 mod import;
+mod open;
 mod qcow2;
 mod receive;
 
@@ -17,6 +18,7 @@ pub use address::Reach;
 pub use copy::{blank, copy, grow};
 pub use fault::Fault;
 pub use import::{Import, Progress, Source, import};
+pub use open::{Access, Idle, open};
 
 /// What a disk may be at the most: 64 TiB.
 pub const DISK_BYTES_MAX: u64 = 64 << 40;

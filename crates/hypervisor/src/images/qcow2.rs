@@ -58,6 +58,7 @@ impl Header {
             return None;
         }
         let needed = header.tables();
+        header.first_at.checked_add(needed.checked_mul(8)?)?;
         (needed <= TABLES_MAX && header.first_entries >= needed).then_some(header)
     }
 
@@ -395,4 +396,24 @@ fn read_zeros(file: &File, bytes: &mut [u8], at: u64) -> io::Result<()> {
     }
     bytes[done..].fill(0);
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_table_at_the_end_of_all_places_is_left_to_qemu() {
+        let mut head = vec![0; 104];
+        head[7] = 3;
+        head[20..24].copy_from_slice(&16u32.to_be_bytes());
+        head[24..32].copy_from_slice(&(1u64 << 43).to_be_bytes());
+        head[36..40].copy_from_slice(&u32::MAX.to_be_bytes());
+        let mut read = |first_at: u64| {
+            head[40..48].copy_from_slice(&first_at.to_be_bytes());
+            Header::read(&head)
+        };
+        assert!(read(1 << 16).is_some());
+        assert_eq!(read(u64::MAX << 16), None);
+    }
 }

@@ -13,6 +13,7 @@ use super::fault::Fault;
 use super::fetch::{self, Download};
 use super::format::{Format, HEAD_BYTES, detect};
 use super::import::{CHUNK_BYTES, CONVERTED, Import, OVERHEAD_BYTES, PART, Progress, Source};
+use super::open::{Access, open};
 use super::qcow2::{Header, Laid, Layout};
 
 /// Pieces that were read and wait to be written.
@@ -37,7 +38,7 @@ pub async fn receive(order: &Import, progress: Progress) -> Result<Received, Fau
     let written = match &order.source {
         Source::File(path) => {
             let reading = || Fault::io(format!("read {}", path.display()));
-            let mut from = File::open(path).map_err(reading())?;
+            let mut from = open(path, Access::Read).map_err(reading())?;
             taking.of = Some(from.metadata().map_err(reading())?.len());
             let path = path.clone();
             tokio::task::spawn_blocking(move || {

@@ -7,7 +7,9 @@ use std::path::Path;
 
 use super::accelerator::Accelerator;
 use crate::Error;
-use crate::machine::{DISKS_MAX, Disk, INTERFACES_MAX, Interface, Machine, Media, Network};
+use crate::machine::{
+    DISKS_MAX, Disk, INTERFACES_MAX, Interface, Machine, Media, Network, is_name,
+};
 
 pub const SERIAL: &str = "virt-serial0";
 pub const SCREEN: &str = "virt-vnc";
@@ -64,6 +66,11 @@ pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Er
 
 fn check(machine: &Machine) -> Result<(), Error> {
     let own = machine.interfaces.iter().filter(|one| one.network == Network::Own).count();
+    let disks = machine.disks.iter().map(|disk| disk.name.as_str());
+    let mut names = disks.chain(machine.interfaces.iter().map(|one| one.name.as_str()));
+    if let Some(name) = names.find(|name| !is_name(name)) {
+        return Err(Error::Invalid(format!("{name:?} is no name of a disk or an interface")));
+    }
     let why = match () {
         () if machine.disks.len() > DISKS_MAX => format!("more than {DISKS_MAX} disks"),
         () if machine.interfaces.len() > INTERFACES_MAX => {
@@ -163,7 +170,8 @@ pub fn all_disks(machine: &Machine) -> Vec<Disk> {
 
 fn seed_disk() -> Disk {
     Disk {
-        name: "seed".to_owned(),
+        // No disk that is asked for can be called so.
+        name: SEED.to_owned(),
         file: Path::new(SEED).to_owned(),
         boot_order: None,
         is_read_only: true,
@@ -228,7 +236,8 @@ fn add_interface(all: &mut Arguments, interface: &Interface, (port, to): (&str, 
     all.add("-netdev", format!("{to},id={id}"));
     let mac = &interface.hardware_address;
     // No code from the card: it would try the network before the disk.
-    let what = format!("virtio-net-pci,netdev={id},mac={mac},id=ua-{name},bus={port},romfile=");
+    // Told from a disk of the same name.
+    let what = format!("virtio-net-pci,netdev={id},mac={mac},id=un-{name},bus={port},romfile=");
     all.add("-device", what);
 }
 
@@ -290,7 +299,7 @@ mod tests {
             "\"filename\":\"/dev/fdset/2\",\"locking\":\"on\"",
             "id=ua-root,serial=root,bus=rp0,werror=stop,rerror=stop,bootindex=1",
             "id=ua-data,serial=data,bus=rp1,werror=stop,rerror=stop -",
-            "id=ua-seed,serial=seed,bus=rp2",
+            "id=ua-seed.iso,serial=seed.iso,bus=rp2",
             "-netdev user,net=10.0.2.0/24,host=10.0.2.1,dhcpstart=10.0.2.2,dns=10.0.2.3,id=n",
             "-netdev tap,fd=8,vhost=off,id=n",
             "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
@@ -299,6 +308,19 @@ mod tests {
             assert!(line.contains(part), "{part} is not in {line}");
         }
         assert!(!line.contains(" -S"));
+    }
+
+    #[test]
+    fn a_disk_may_be_called_as_the_seed_or_as_an_interface() {
+        let mut machine = machine();
+        machine.disks[0].name = "seed".to_owned();
+        machine.disks[1].name = "lan".to_owned();
+        let line = line(&machine);
+        let ids = line.split([' ', ',']).filter(|part| part.starts_with("id="));
+        let ids: Vec<&str> = ids.collect();
+        let different: std::collections::BTreeSet<&&str> = ids.iter().collect();
+        assert_eq!(different.len(), ids.len(), "{ids:?}");
+        assert_ne!(node("seed"), node(SEED));
     }
 
     #[test]
@@ -317,5 +339,11 @@ mod tests {
         assert_eq!(refused(|it| it.processors = 0), "a machine cannot have no processor");
         let second = |it: &mut Machine| it.interfaces[1].network = Network::Own;
         assert_eq!(refused(second), "a machine cannot have more than one network of its own");
+        for name in ["a,b=c", "../a", "", "a.b"] {
+            let mut machine = machine();
+            machine.disks[0].name = name.to_owned();
+            let said = arguments(&machine, &given).unwrap_err().to_string();
+            assert_eq!(said, format!("{name:?} is no name of a disk or an interface"));
+        }
     }
 }

@@ -11,7 +11,8 @@ use tokio::time::{Instant, timeout_at};
 use super::arguments::{contents, device, node};
 use super::running::Running;
 use crate::error::Error;
-use crate::machine::{Disk, Media};
+use crate::images::{self, Access};
+use crate::machine::{Disk, Media, is_name};
 use crate::{Copied, Quiet};
 
 /// How long a guest may take to let a device go.
@@ -22,8 +23,8 @@ const COPY_MAX: Duration = Duration::from_secs(3_600);
 /// Opens a disk as its machine uses it.
 pub fn open(disk: &Disk, directory: &Path) -> Result<File, Error> {
     let path = directory.join(&disk.file);
-    let opened = File::options().read(true).write(!disk.is_read_only).open(&path);
-    opened.map_err(Error::io(format!("open the disk {}", disk.name)))
+    let access = if disk.is_read_only { Access::Read } else { Access::Write };
+    images::open(&path, access).map_err(Error::io(format!("open the disk {}", disk.name)))
 }
 
 impl Running {
@@ -35,6 +36,9 @@ impl Running {
     pub async fn attach(&self, disk: &Disk) -> Result<(), Error> {
         if disk.media != Media::Disk {
             return Err(Error::Invalid("only disks can be added while a machine runs".to_owned()));
+        }
+        if !is_name(&disk.name) {
+            return Err(Error::Invalid(format!("{:?} is no name of a disk", disk.name)));
         }
         if self.has_device(&device(&disk.name)).await? {
             return Ok(());
@@ -92,7 +96,7 @@ impl Running {
     }
 
     /// How large the guest sees a disk.
-    async fn size(&self, disk: &str) -> Result<u64, Error> {
+    pub async fn size(&self, disk: &str) -> Result<u64, Error> {
         let all = self.execute("query-named-block-nodes", json!({"flat": true})).await?;
         let mut all = all.as_array().into_iter().flatten();
         let found = all.find(|one| one["node-name"] == node(disk).as_str());
@@ -126,7 +130,8 @@ impl Running {
         let mut targets = Vec::new();
         let mut laid = Ok(());
         for copy in copies {
-            let name = format!("copy-{}", copy.disk);
+            // No disk that is asked for can be called so.
+            let name = format!("copy.{}", copy.disk);
             laid = self.lay(copy, &name).await;
             if laid.is_err() {
                 break;

@@ -185,7 +185,10 @@ impl Hypervisor for Qemu {
             listener: &self.listener,
             groups: self.groups.as_deref(),
         });
-        let running = running.await?;
+        let running = running.await.inspect_err(|_| {
+            // What it was connected to it is not any more.
+            bridge::remove_unused(&self.directory);
+        })?;
         lock(&self.machines).insert(machine.id.clone(), running);
         Ok(())
     }
@@ -238,6 +241,7 @@ impl Hypervisor for Qemu {
         if let Some(groups) = &self.groups {
             groups.remove(id);
         }
+        bridge::remove_unused(&self.directory);
         fs::remove_dir_all(&record.path).map_err(Error::io("forget a machine"))
     }
 
@@ -263,6 +267,10 @@ impl Hypervisor for Qemu {
 
     async fn resize(&self, id: &str, disk: &str, bytes: u64) -> Result<(), Error> {
         self.running(id)?.resize(disk, bytes).await
+    }
+
+    async fn disk_bytes(&self, id: &str, disk: &str) -> Result<u64, Error> {
+        self.running(id)?.size(disk).await
     }
 
     async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<Quiet, Error> {

@@ -201,6 +201,15 @@ impl Hypervisor for Simulated {
         self.change(id, |_, _| ())
     }
 
+    async fn disk_bytes(&self, id: &str, disk: &str) -> Result<u64, Error> {
+        let file = self.change(id, |machine, _| {
+            let found = machine.disks.iter().find(|one| one.name == disk);
+            found.map(|one| one.file.clone())
+        })?;
+        let none = || Error::Invalid(format!("the machine has no disk {disk}"));
+        Ok(std::fs::metadata(file.ok_or_else(none)?).map_or(0, |found| found.len()))
+    }
+
     async fn copy_disks(&self, id: &str, _: &[Copied]) -> Result<Quiet, Error> {
         self.change(id, |_, _| Quiet::Unasked)
     }

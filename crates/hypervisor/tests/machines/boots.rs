@@ -117,6 +117,8 @@ async fn at_most_one_guest(qemu: &Qemu, order: &hypervisor::Machine) {
     let shared = qemu.launch(&other).await.unwrap_err().to_string();
     assert!(shared.contains("Failed to get \"write\" lock"), "{shared}");
     assert_eq!(qemu.ids(), ["one"], "nothing is left of it");
+    let held = images::Idle::hold(&order.disks[0].file);
+    assert!(matches!(held, Err(images::Fault::InUse(_))), "{held:?}");
     assert!(qemu.remove("one").await.is_err(), "who runs is not forgotten");
 }
 
@@ -129,7 +131,9 @@ async fn pauses(qemu: &Qemu) {
 
 async fn grows(qemu: &Qemu, root: &std::path::Path, console: &mut Console) {
     assert_eq!(images::grow(root, 96 * MIB).unwrap(), 96 * MIB);
+    assert_eq!(qemu.disk_bytes("one", "root").await.unwrap(), 64 * MIB);
     qemu.resize("one", "root", 96 * MIB).await.unwrap();
+    assert_eq!(qemu.disk_bytes("one", "root").await.unwrap(), 96 * MIB);
     let wait = "until grep -q 196608 /sys/block/vda/size; do sleep 0.1; done";
     console.run(wait).await;
 }
@@ -137,6 +141,10 @@ async fn grows(qemu: &Qemu, root: &std::path::Path, console: &mut Console) {
 async fn takes_another_disk(qemu: &Qemu, directory: &Directory, console: &mut Console) {
     let file = directory.0.join("data.img");
     images::blank(&file, 8 * MIB).unwrap();
+    let held = images::Idle::hold(&file).unwrap();
+    let refused = qemu.attach("one", &disk("data", &file, None)).await.unwrap_err().to_string();
+    assert!(refused.contains("Failed to get \"write\" lock"), "{refused}");
+    drop(held);
     qemu.attach("one", &disk("data", &file, None)).await.unwrap();
     qemu.attach("one", &disk("data", &file, None)).await.unwrap();
     console.run("until [ -e /dev/vdc ]; do sleep 0.1; done; cat /sys/block/vdc/size").await;

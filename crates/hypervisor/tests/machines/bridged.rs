@@ -25,6 +25,7 @@ async fn two_machines_reach_each_other_and_their_bridge_goes_with_them() {
     }
     let place = Path::new("/sys/class/net").join(&bridge);
     assert_eq!(std::fs::read_dir(place.join("brif")).unwrap().count(), 2);
+    leaves_no_bridge_where_it_does_not_start(&qemu, &directory).await;
     let (mut one, _two) = tokio::join!(Console::open(&qemu, "m1"), Console::open(&qemu, "m2"));
     one.run("until ping -c1 -W1 10.77.0.2; do true; done").await;
     drop(one);
@@ -41,4 +42,13 @@ async fn two_machines_reach_each_other_and_their_bridge_goes_with_them() {
         }
     }
     assert!(!place.exists(), "nobody needs it any more");
+}
+
+/// A machine whose disk another has.
+async fn leaves_no_bridge_where_it_does_not_start(qemu: &Qemu, directory: &Directory) {
+    let bridge = format!("svu{}", std::process::id() % 1_000_000);
+    let mut order = machine("m3", &directory.0.join("disk1.img"), "");
+    order.interfaces = vec![interface("02:00:00:00:77:03", Network::Bridge(bridge.clone()))];
+    assert!(qemu.launch(&order).await.is_err());
+    assert!(!Path::new("/sys/class/net").join(&bridge).exists(), "nobody needs it");
 }

@@ -88,8 +88,15 @@ pub fn plan(volume: &Object, observed: &Observed, now: Timestamp) -> Plan {
         plan.status = Some(status(volume, None, &told, now));
         return plan;
     };
-    let told = match owners::controller_name(claim, DATA_VOLUME).as_ref() == Some(&volume.name) {
+    let is_named = owners::controller_name(claim, DATA_VOLUME).as_ref() == Some(&volume.name);
+    let told = match claim.controller() == Some(&volume.uid) {
         true => look(volume, claim, observed),
+        false if is_named => {
+            // What it holds is of a volume that is gone, and it goes with that.
+            let why = format!("PVC {name} is of a DataVolume of this name that is gone");
+            let bound = (Truth::False, "Pending", why);
+            Told { phase: "Pending", bound, running: (Truth::False, "", String::new()) }
+        }
         false => {
             let why = format!("PVC {name} belongs to another owner");
             let bound = (Truth::Unknown, "", String::new());
@@ -231,6 +238,21 @@ mod tests {
         });
         let plan = plan(&volume, &Observed { claim, waits, node: None }, Timestamp::UNIX_EPOCH);
         plan.status.unwrap()
+    }
+
+    #[test]
+    fn the_claim_of_a_former_volume_of_the_name_is_waited_out() {
+        let former = volume(json!({"blank": {}}));
+        let mut claim = wanted(&former);
+        claim["metadata"]["annotations"][PHASE] = json!("Succeeded");
+        claim["status"] = json!({"phase": "Bound"});
+        let mut again = (*former.value).clone();
+        again["metadata"]["uid"] = json!("u2");
+        let claim = Some(Arc::new(Object::new(claim)));
+        let observed = Observed { claim, waits: false, node: None };
+        let planned = plan(&Object::new(again), &observed, Timestamp::UNIX_EPOCH);
+        assert!(planned.steps.is_empty(), "{planned}");
+        assert_eq!(planned.status.unwrap()["phase"], "Pending");
     }
 
     #[test]

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use amounts::Quantity;
 use k8s_openapi::jiff::Timestamp;
 use reconcile::conditions::{self, Condition, Truth};
 use reconcile::plan::Target;
@@ -17,6 +18,8 @@ use crate::value::{list, text};
 pub const NAME: &str = "virtualmachineinstance-controller";
 const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 const VOLUME: Kind = Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes");
+/// What a machine gets that says nothing.
+const MEMORY_BYTES: u64 = 2 << 30;
 const SELECTED_NODE: &str = "volume.kubernetes.io/selected-node";
 
 pub struct Controller;
@@ -24,8 +27,15 @@ pub struct Controller;
 pub struct Observed {
     pub volumes: Vec<Volume>,
     pub nodes: Vec<Arc<Object>>,
-    /// How many machines each node has.
-    pub load: BTreeMap<String, usize>,
+    /// What the other machines of each node take.
+    pub load: BTreeMap<String, Load>,
+}
+
+/// What machines take of a node.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Load {
+    pub machines: usize,
+    pub memory_bytes: u64,
 }
 
 /// A claim that an instance uses.
@@ -56,11 +66,18 @@ impl Reconciler for Controller {
                 uses.map(|one| one.name.clone()).collect()
             });
         }
-        watches.by(NODE, move |_| {
+        let waiting = move || -> Vec<Name> {
             let all = instances.all();
             let waiting =
                 all.iter().filter(|one| text(&one.value["status"]["nodeName"]).is_empty());
             waiting.map(|one| one.name.clone()).collect()
+        };
+        let told = waiting.clone();
+        watches.by(NODE, move |_| told());
+        // What one that ends had, another may have.
+        watches.by(INSTANCE, move |change| match change.new.as_deref().is_none_or(is_final) {
+            true => waiting(),
+            false => Vec::new(),
         });
         watches.reads(VOLUME);
         watches.reads(STORAGE_CLASS);
@@ -68,9 +85,12 @@ impl Reconciler for Controller {
 
     async fn observe(&self, context: &Context, instance: &Arc<Object>) -> Result<Observed, Error> {
         let mut load = BTreeMap::new();
-        for other in context.cache(INSTANCE).all() {
+        let all = context.cache(INSTANCE).all();
+        for other in all.iter().filter(|one| one.uid != instance.uid && !is_final(one)) {
             let node = text(&other.value["status"]["nodeName"]).to_owned();
-            *load.entry(node).or_default() += usize::from(!is_final(&other));
+            let load: &mut Load = load.entry(node).or_default();
+            load.machines += 1;
+            load.memory_bytes = load.memory_bytes.saturating_add(memory(other));
         }
         let namespace = &instance.name.namespace;
         let volumes = claims(instance).map(|claim| {
@@ -84,6 +104,21 @@ impl Reconciler for Controller {
     fn plan(&self, instance: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, Error> {
         Ok(plan(instance, observed, now))
     }
+}
+
+/// What the guest of an instance has, as its node gives it.
+fn memory(instance: &Object) -> u64 {
+    let domain = &instance.value["spec"]["domain"];
+    let said = [
+        &domain["memory"]["guest"],
+        &domain["resources"]["requests"]["memory"],
+        &domain["resources"]["limits"]["memory"],
+    ];
+    said.into_iter().filter_map(bytes).find(|bytes| *bytes > 0).unwrap_or(MEMORY_BYTES)
+}
+
+fn bytes(quantity: &Value) -> Option<u64> {
+    Quantity::read(quantity).and_then(|read| u64::try_from(read.value()).ok())
 }
 
 pub fn is_final(instance: &Object) -> bool {
@@ -169,12 +204,13 @@ fn place(plan: &mut Plan, instance: &Object, observed: &Observed, now: Timestamp
         plan.status = Some(status(instance, "Pending", why, now));
         return;
     }
-    let Some(node) = choose(instance, observed) else {
-        let why = "no node can run the machine: none is ready for machines, tolerated and \
-                   selected, with all of its volumes";
-        let why = Some(("PodScheduled", "Unschedulable", why));
-        plan.status = Some(status(instance, "Pending", why, now));
-        return;
+    let node = match choose(instance, observed) {
+        Ok(node) => node,
+        Err(why) => {
+            let why = Some(("PodScheduled", "Unschedulable", why.as_str()));
+            plan.status = Some(status(instance, "Pending", why, now));
+            return;
+        }
     };
     let mut is_ready = true;
     for volume in &observed.volumes {
@@ -200,8 +236,8 @@ fn place(plan: &mut Plan, instance: &Object, observed: &Observed, now: Timestamp
     plan.status = Some(placed);
 }
 
-/// The node that has the fewest machines, of those that can.
-fn choose(instance: &Object, observed: &Observed) -> Option<String> {
+/// The node that has the fewest machines, of those that can; else why none can.
+fn choose(instance: &Object, observed: &Observed) -> Result<String, String> {
     let spec = &instance.value["spec"];
     let bound: Vec<&Vec<String>> = observed
         .volumes
@@ -225,9 +261,28 @@ fn choose(instance: &Object, observed: &Observed) -> Option<String> {
             && bound.iter().all(is_at)
             && selected.as_ref().is_none_or(|selected| selected == name)
     };
-    let load = |node: &&Arc<Object>| observed.load.get(&*node.name.name).copied().unwrap_or(0);
-    let found = observed.nodes.iter().filter(can).min_by_key(load);
-    found.map(|node| node.name.name.to_string())
+    let load = |node: &Object| observed.load.get(&*node.name.name).copied().unwrap_or_default();
+    let all: Vec<&Arc<Object>> = observed.nodes.iter().filter(can).collect();
+    if all.is_empty() {
+        return Err("no node can run the machine: none is ready for machines, tolerated and \
+                    selected, with all of its volumes"
+            .to_owned());
+    }
+    let memory = memory(instance);
+    let has_room = |node: &&&Arc<Object>| {
+        // Who does not say what he has, has enough.
+        let has = bytes(&node.value["status"]["allocatable"]["memory"]).unwrap_or(u64::MAX);
+        load(node).memory_bytes.saturating_add(memory) <= has
+    };
+    let found = all.iter().filter(has_room).min_by_key(|node| load(node).machines);
+    found.map(|node| node.name.name.to_string()).ok_or_else(|| {
+        format!(
+            "no node can run the machine: none of {} has {} MiB of memory left beside its other \
+             machines",
+            all.len(),
+            memory >> 20
+        )
+    })
 }
 
 fn is_selected(spec: &Value, node: &Object) -> bool {
@@ -307,7 +362,7 @@ mod tests {
             "metadata": {"namespace": "a", "name": "i", "uid": "u",
                 "finalizers": [INSTANCE_FINALIZER]},
             "spec": {}, "status": {}}));
-        let load = [("n1".to_owned(), 3)].into();
+        let load = [("n1".to_owned(), Load { machines: 3, memory_bytes: 0 })].into();
         let nodes = vec![node("n0", "false"), node("n1", "true"), node("n2", "true")];
         plan(&instance, &Observed { volumes: vec![volume], nodes, load }, Timestamp::UNIX_EPOCH)
     }
@@ -327,6 +382,38 @@ mod tests {
         let status = planned(apart).status.unwrap();
         assert_eq!(status["phase"], "Pending");
         assert_eq!(conditions::find(&status, "PodScheduled").unwrap()["reason"], "Unschedulable");
+    }
+
+    #[test]
+    fn a_machine_goes_where_there_is_memory_for_it() {
+        let asks = |memory: &str| {
+            Object::new(json!({
+                "metadata": {"namespace": "a", "name": "i", "uid": "u",
+                    "finalizers": [INSTANCE_FINALIZER]},
+                "spec": {"domain": {"memory": {"guest": memory}}}}))
+        };
+        let with = |name: &str| {
+            let mut node = (*node(name, "true").value).clone();
+            node["status"]["allocatable"] = json!({"memory": "4Gi"});
+            Arc::new(Object::new(node))
+        };
+        let taken = Load { machines: 1, memory_bytes: 3 << 30 };
+        let placed = |memory: &str| {
+            let load = [("n1".to_owned(), taken), ("n2".to_owned(), Load { machines: 2, ..taken })];
+            let nodes = vec![with("n1"), with("n2")];
+            let observed = Observed { volumes: Vec::new(), nodes, load: load.into() };
+            plan(&asks(memory), &observed, Timestamp::UNIX_EPOCH).status.unwrap()
+        };
+        assert_eq!(placed("1Gi")["nodeName"], "n1");
+        let status = placed("1025Mi");
+        assert_eq!(status["phase"], "Pending");
+        let why = conditions::find(&status, "PodScheduled").unwrap();
+        assert_eq!(why["reason"], "Unschedulable");
+        assert_eq!(
+            why["message"],
+            "no node can run the machine: none of 2 has 1025 MiB of memory left beside its other \
+             machines"
+        );
     }
 
     #[test]

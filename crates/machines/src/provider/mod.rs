@@ -1,6 +1,6 @@
 //! Machines on a cluster that has no KubeVirt and no CDI: what makes instances of VirtualMachines,
-//! finds nodes for instances, and claims for DataVolumes. What needs a machine's hands, its node
-//! does (`crates/node/src/machines/`).
+//! finds nodes for instances, and claims for DataVolumes, and tells of policies. What needs a
+//! machine's hands, its node does (`crates/node/src/machines/`).
 //!
 //! Upstream: kubevirt/kubevirt pkg/virt-controller/watch, kubevirt/containerized-data-importer
 //! pkg/controller/datavolume
@@ -8,6 +8,7 @@
 pub mod data_volume;
 pub mod instance;
 pub mod machine;
+pub mod policy;
 pub mod subresources;
 
 use std::time::Duration;
@@ -35,6 +36,8 @@ pub const ALL: &[Entry] = &[
         start: |context, ()| run_boxed(context, instance::Controller) },
     Entry { name: data_volume::NAME, is_enabled: |()| true,
         start: |context, ()| run_boxed(context, data_volume::Controller) },
+    Entry { name: policy::NAME, is_enabled: |()| true,
+        start: |context, ()| run_boxed(context, policy::Controller) },
 ];
 
 /// Runs them from when the cluster knows their kinds until everything is to stop.
@@ -42,7 +45,9 @@ pub async fn run(context: Context) {
     let requests = context.requests("provider", Default::default());
     loop {
         let found = AddOns::find(&requests).await;
-        if found.is_ok_and(|found| found.kubevirt && found.importer && found.snapshots) {
+        if found
+            .is_ok_and(|found| found.kubevirt && found.importer && found.snapshots && found.nmstate)
+        {
             break;
         }
         tokio::select! {

@@ -155,6 +155,10 @@ pub fn add_volume(machine: &Object, options: &Value) -> Result<Change, Refusal> 
     if name.is_empty() || !source.is_object() {
         return Err((400, "AddVolumeOptions requires name and volumeSource to be set".to_owned()));
     }
+    if !api::add_ons::is_volume_name(name) {
+        let why = "must be lower case letters, digits and -, at most 63 of them";
+        return Err((400, format!("Unable to add volume [{name}]: its name {why}")));
+    }
     let spec = &machine.value["spec"]["template"]["spec"];
     if find(&spec["volumes"], "name", name).is_some() {
         return Err(conflict(format!(
@@ -272,6 +276,10 @@ mod tests {
         let spec = &added["spec"]["template"]["spec"];
         assert_eq!(spec["volumes"][1]["dataVolume"]["hotpluggable"], true);
         assert_eq!(spec["domain"]["devices"]["disks"][0]["name"], "data");
+        for name in ["../x", "a,b=c", "-a", "A"] {
+            let options = json!({"name": name, "volumeSource": {"dataVolume": {"name": "d"}}});
+            assert_eq!(add_volume(&machine("Always"), &options).unwrap_err().0, 400, "{name}");
+        }
         let removed = remove_volume(&machine("Always"), &json!({"name": "root"}));
         assert!(removed.unwrap_err().1.ends_with("because it is not hotpluggable"));
     }

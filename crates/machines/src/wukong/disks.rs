@@ -78,7 +78,8 @@ fn claim_of<'a>(
     observed: &'a Observed,
 ) -> Option<&'a Object> {
     let claim = observed.claims.get(disk.name())?;
-    (wukong.owns(claim) || is_filled(claim)).then_some(claim)
+    let volume = observed.volumes.get(disk.name()).filter(|volume| wukong.owns(volume));
+    (wukong.owns(claim) || volume.is_some() && is_filled(claim)).then_some(claim)
 }
 
 /// Whether a claim belongs to the volume of its name.

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::cloud_init;
 use super::networks::{Networks, hardware_address};
-use super::observe::Observed;
+use super::observe::{Keys, Observed};
 use super::spec::{POD_NETWORK, Wukong, in_the_way};
 use super::validate::CLOUD_INIT_VOLUME;
 use crate::kinds::MACHINE;
@@ -179,7 +179,11 @@ fn disks(
         };
         volumes.push(json!({"name": disk.name(), "persistentVolumeClaim": {"claimName": claim}}));
     }
-    if let Some(source) = cloud_init::source(wukong, networks, &observed.keys) {
+    // Keys that are lost were found before: what the machine has of them stays.
+    let told = there.and_then(|there| find(&there["volumes"], "name", CLOUD_INIT_VOLUME));
+    if let (Keys::Missing(_), Some(told)) = (&observed.keys, told) {
+        volumes.push(told.clone());
+    } else if let Some(source) = cloud_init::source(wukong, networks, &observed.keys) {
         volumes.push(json!({"name": CLOUD_INIT_VOLUME, "cloudInitNoCloud": source}));
     }
     // What was plugged in while the machine runs is whoever's plugged it in.

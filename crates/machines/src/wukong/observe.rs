@@ -72,15 +72,19 @@ pub async fn observe(
         classes: Classes::of(context.cache(STORAGE_CLASS).all()),
         ..Observed::default()
     };
+    let name = wukong.machine_name();
+    if object.is_terminating() {
+        if options.add_ons.kubevirt {
+            found.machine = look.live(MACHINE, &look.own(name.clone())).await?;
+            found.instance = look.live(INSTANCE, &look.own(name)).await?;
+        }
+        found.owned = owned(&look, &wukong, options.add_ons).await?;
+        return Ok(found);
+    }
     if options.add_ons.kubevirt {
-        let name = wukong.machine_name();
         found.machine = look.at(MACHINE, &name, |_| true).await;
         let runs = |one: &Object| one.value["status"]["phase"] == "Running";
         found.instance = look.at(INSTANCE, &name, runs).await;
-    }
-    if object.is_terminating() {
-        found.owned = owned(&look, &wukong, options.add_ons).await;
-        return Ok(found);
     }
     networks(&look, &wukong, &mut found).await;
     disks(&look, &wukong, &mut found).await;
@@ -89,7 +93,7 @@ pub async fn observe(
         let live = context.get_live(WUKONG, &object.name).await?;
         found.is_gone = live.is_none_or(|live| live.uid != object.uid || live.is_terminating());
     }
-    found.keys = keys(&look, text(&wukong.spec()["sshKeySecret"])).await;
+    found.keys = keys(&look, text(&wukong.spec()["sshKeySecret"])).await?;
     if let Some(snapshot) = wukong.restores_from() {
         let is_done = |one: &Object| one.value["status"]["phase"] == "Succeeded";
         found.snapshot = look.at(WUKONG_SNAPSHOT, snapshot, is_done).await;
@@ -129,6 +133,15 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
+    fn own(&self, name: impl Into<Arc<str>>) -> Name {
+        Name::new(self.namespace.clone(), name)
+    }
+
+    /// An object as the server has it. What goes for good is not decided by what is remembered.
+    async fn live(&self, kind: Kind, name: &Name) -> Result<Option<Arc<Object>>, Error> {
+        Ok(self.context.get_live(kind, name).await?.map(Arc::new))
+    }
+
     /// An object: as the cache has it if it is settled, else as the server has it. That the server
     /// cannot be asked leaves what is known.
     async fn at(
@@ -199,15 +212,18 @@ async fn disks(look: &Look<'_>, wukong: &Wukong<'_>, found: &mut Observed) {
 }
 
 /// The keys of a secret. Nobody holds the secrets of a cluster for that: it is asked.
-async fn keys(look: &Look<'_>, secret: &str) -> Keys {
+async fn keys(look: &Look<'_>, secret: &str) -> Result<Keys, Error> {
     if secret.is_empty() {
-        return Keys::NotAsked;
+        return Ok(Keys::NotAsked);
     }
-    let name = Name::new(look.namespace.clone(), secret);
-    match look.context.get_live(SECRET, &name).await {
-        Ok(Some(found)) => keys_in(secret, &found.value["data"]),
-        Ok(None) => Keys::Missing(format!("Secret {secret} is not found")),
-        Err(error) => Keys::Missing(format!("Secret {secret}: {}", error.said())),
+    match look.live(SECRET, &look.own(secret)).await {
+        Ok(Some(found)) => Ok(keys_in(secret, &found.value["data"])),
+        Ok(None) => Ok(Keys::Missing(format!("Secret {secret} is not found"))),
+        Err(error) if error.is_refusal() => {
+            Ok(Keys::Missing(format!("Secret {secret}: {}", error.said())))
+        }
+        // Whether it is there nobody knows.
+        Err(error) => Err(error),
     }
 }
 
@@ -229,9 +245,19 @@ pub fn keys_in(secret: &str, data: &Value) -> Keys {
 }
 
 /// Everything of its own, as the server has it: what goes for good is not decided by caches.
-async fn owned(look: &Look<'_>, wukong: &Wukong<'_>, add_ons: AddOns) -> Vec<(Kind, Arc<Object>)> {
+async fn owned(
+    look: &Look<'_>,
+    wukong: &Wukong<'_>,
+    add_ons: AddOns,
+) -> Result<Vec<(Kind, Arc<Object>)>, Error> {
     let mut named: Vec<(Kind, Name)> = Vec::new();
-    let own = |name: String| Name::new(look.namespace.clone(), name);
+    let own = |name: String| look.own(name);
+    if add_ons.nmstate {
+        // Also of networks that it does not name any more.
+        let all = look.context.cache(POLICY).all();
+        let known = all.iter().filter(|one| one.label(OWNER_LABEL) == Some(wukong.uid()));
+        named.extend(known.map(|one| (POLICY, one.name.clone())));
+    }
     for (kind, is_there) in [
         (MACHINE, add_ons.kubevirt),
         (RESTORE, add_ons.snapshots),
@@ -266,16 +292,23 @@ async fn owned(look: &Look<'_>, wukong: &Wukong<'_>, add_ons: AddOns) -> Vec<(Ki
     named.dedup();
     let mut all = Vec::new();
     for (kind, name) in named {
-        let found = look.at_name(kind, &name, |_| false).await;
-        all.extend(found.filter(|one| is_own(wukong, kind, one)).map(|one| (kind, one)));
+        let Some(found) = look.live(kind, &name).await? else { continue };
+        let is_own = match kind {
+            POLICY => found.label(OWNER_LABEL) == Some(wukong.uid()),
+            CLAIM if is_filled(&found) && add_ons.importer => {
+                let volume = look.live(DATA_VOLUME, &name).await?;
+                is_left(wukong, volume.as_deref())
+            }
+            _ => wukong.owns(&found),
+        };
+        if is_own {
+            all.push((kind, found));
+        }
     }
-    all
+    Ok(all)
 }
 
-fn is_own(wukong: &Wukong<'_>, kind: Kind, object: &Object) -> bool {
-    match kind {
-        POLICY => object.label(OWNER_LABEL) == Some(wukong.uid()),
-        CLAIM => wukong.owns(object) || is_filled(object),
-        _ => wukong.owns(object),
-    }
+/// Whether the claim of a volume is ours to wait for: that of another's volume is that other's.
+fn is_left(wukong: &Wukong<'_>, volume: Option<&Object>) -> bool {
+    volume.is_none_or(|volume| wukong.owns(volume))
 }

@@ -68,7 +68,13 @@ fn progress(restore: &Object, snapshot: &str) -> Restore {
         Some(why) => {
             Restore::Failed(format!("VirtualMachineRestore {} failed: {why}", restore.name))
         }
-        None => Restore::UnderWay(format!("VirtualMachineRestore {} goes on", restore.name)),
+        None => {
+            let why = match text(&restore.value["status"]["error"]["message"]) {
+                "" => String::new(),
+                why => format!(": {why}"),
+            };
+            Restore::UnderWay(format!("VirtualMachineRestore {} goes on{why}", restore.name))
+        }
     }
 }
 
@@ -85,6 +91,11 @@ fn begin(
     let Some(found) = &observed.snapshot else {
         return waits("SnapshotNotFound", format!("WukongSnapshot {snapshot} is not found"));
     };
+    let of = text(&found.value["spec"]["wukongName"]);
+    if of != wukong.name() {
+        let message = format!("WukongSnapshot {snapshot} is of Wukong {of}, not of this one");
+        return waits("SnapshotOfAnother", message);
+    }
     let status = &found.value["status"];
     if status["phase"] != "Succeeded" {
         let phase = text(&status["phase"]);

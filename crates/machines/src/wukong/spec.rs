@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use aws_lc_rs::digest;
 use reconcile::{Kind, Object, owners};
 use serde_json::Value;
 
@@ -10,6 +11,8 @@ use crate::kinds::WUKONG;
 use crate::value::{list, text};
 
 pub const FINALIZER: &str = "wukong.novasphere.dev/finalizer";
+/// What the kernel lets an interface be called at the most.
+pub const INTERFACE_LENGTH_MAX: usize = 15;
 pub const POD_NETWORK: &str = api::wukong::POD_NETWORK;
 /// What marks the class of disks that name none.
 const DEFAULT_CLASS: [&str; 2] = [
@@ -177,10 +180,23 @@ impl<'a> Network<'a> {
 
     pub fn bridge(&self) -> String {
         match text(&self.value["bridgeName"]) {
-            "" => format!("br-{}", self.name()),
+            "" => bridge_of(self.name()),
             bridge => bridge.to_owned(),
         }
     }
+}
+
+/// The bridge of a network that names none. What no interface can be called is cut short, with what
+/// tells it from others that begin alike.
+fn bridge_of(network: &str) -> String {
+    let whole = format!("br-{network}");
+    if whole.len() <= INTERFACE_LENGTH_MAX {
+        return whole;
+    }
+    let digest = digest::digest(&digest::SHA256, network.as_bytes());
+    let digest: String = digest.as_ref().iter().take(3).map(|byte| format!("{byte:02x}")).collect();
+    let begin: String = network.chars().take(5).collect();
+    format!("br-{begin}-{digest}")
 }
 
 #[derive(Clone, Copy)]

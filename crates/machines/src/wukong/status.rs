@@ -130,9 +130,13 @@ impl<'a> Status<'a> {
         if let Some(node) = node.filter(|node| !node.is_empty()) {
             self.value["nodeName"] = json!(node);
         }
-        let state = format!("Virtual machine is in {phase} state");
+        let why = instance.and_then(hindrance);
+        let because = why.as_ref().map(|why| format!(": {}", why.message)).unwrap_or_default();
+        let state = format!("Virtual machine is in {phase} state{because}");
+        let is_unplaced = why.is_some_and(|why| why.is_unplaced);
         let (own, reason) = match phase {
             "Running" => ("Running", "VMRunning"),
+            "Pending" if is_unplaced => ("Error", "Unschedulable"),
             "Failed" | "Unknown" => ("Error", "VMFailed"),
             "Stopped" => ("Stopped", "VMStopped"),
             "" if !self.wukong.starts_itself() => ("Stopped", "VMNotReady"),
@@ -196,6 +200,24 @@ impl<'a> Status<'a> {
         }
         self.value
     }
+}
+
+/// What keeps an instance from running, as it says.
+struct Hindrance {
+    message: String,
+    /// It is that no node can have it.
+    is_unplaced: bool,
+}
+
+fn hindrance(instance: &Object) -> Option<Hindrance> {
+    let of = |kind: &str| {
+        let found = conditions::find(&instance.value["status"], kind)?;
+        (found["status"] == "False" && !text(&found["message"]).is_empty()).then_some(found)
+    };
+    let unplaced = of("PodScheduled");
+    let found = of("Synchronized").or(unplaced)?;
+    let is_unplaced = unplaced.is_some_and(|one| one["reason"] == "Unschedulable");
+    Some(Hindrance { message: text(&found["message"]).to_owned(), is_unplaced })
 }
 
 /// Whether what a machine prints means that it will not come without help.

@@ -298,6 +298,68 @@ fn what_will_not_come_is_an_error() {
     assert_eq!(plan.status.expect("a status")["phase"], "Error");
 }
 
+/// What an instance says of itself is why its Wukong is not ready.
+#[test]
+fn why_a_machine_does_not_run_is_told() {
+    let spec = plain();
+    let mut observed = ready(&spec);
+    observed.machine = Some(Arc::new(Object::new(machine(&spec))));
+    let object = wukong(&spec, json!({"phase": "Creating"}));
+    let mut told = |phase: &str, kind: &str, reason: &str| {
+        let condition = json!({"type": kind, "status": "False", "reason": reason,
+            "message": "it is so"});
+        let instance = json!({"metadata": {"namespace": "ns", "name": "w-vm"},
+            "status": {"phase": phase, "conditions": [condition]}});
+        observed.instance = Some(Arc::new(Object::new(instance)));
+        let status = plan_of(&object, &observed, Timestamp::UNIX_EPOCH).status.expect("a status");
+        let ready = reconcile::conditions::find(&status, "Ready").expect("Ready").clone();
+        let message = text(&ready["message"]).to_owned();
+        (text(&status["phase"]).to_owned(), text(&ready["reason"]).to_owned(), message)
+    };
+    let expected = |phase: &str, reason: &str, message: &str| {
+        (phase.to_owned(), reason.to_owned(), message.to_owned())
+    };
+    assert_eq!(
+        told("Pending", "PodScheduled", "Unschedulable"),
+        expected("Error", "Unschedulable", "Virtual machine is in Pending state: it is so")
+    );
+    assert_eq!(
+        told("Scheduled", "Synchronized", "Synchronizing with the Domain failed."),
+        expected("Creating", "VMCreating", "Virtual machine is in Scheduled state: it is so")
+    );
+}
+
+/// A secret that is gone takes nothing from a machine that was told its keys.
+#[test]
+fn keys_that_are_lost_stay_in_the_machine() {
+    let mut spec = plain();
+    spec["cloudInitUser"] = json!({"name": "ada"});
+    spec["sshKeySecret"] = json!("keys");
+    let mut observed = ready(&spec);
+    observed.keys = Keys::Found(vec!["ssh-rsa A".to_owned()]);
+    let object = wukong(&spec, json!({"phase": "Creating"}));
+    let (_, mut found) = made(&object, &observed).pop().expect("a machine");
+    assert!(found.to_string().contains("ssh-rsa A"), "{found}");
+    found["metadata"]["uid"] = json!("machine");
+    observed.machine = Some(Arc::new(Object::new(found)));
+    observed.keys = Keys::Missing("Secret keys is not found".to_owned());
+    let plan = plan_of(&object, &observed, Timestamp::UNIX_EPOCH);
+    assert!(plan.steps.is_empty(), "{plan}");
+}
+
+#[test]
+fn a_bridge_that_nobody_named_has_a_name_that_the_kernel_takes() {
+    let bridge = |network: &str| {
+        let value = json!({"name": network});
+        super::spec::Network { value: &value }.bridge()
+    };
+    assert_eq!(bridge("lan"), "br-lan");
+    assert_eq!(bridge("012345678901"), "br-012345678901");
+    let (one, two) = (bridge("storage-network-one"), bridge("storage-network-two"));
+    assert_eq!(one, bridge("storage-network-one"));
+    assert!(one != two && one.starts_with("br-stora-") && one.len() == 15, "{one} {two}");
+}
+
 /// A volume that vanished after its import is not fetched again.
 #[test]
 fn a_volume_that_was_collected_is_not_made_again() {
@@ -370,6 +432,21 @@ fn what_is_wrong_is_said_in_the_known_words() {
             "network[0].ipConfig.mode must be 'static' or 'dhcp', got x",
         ),
         (json!({"cloudInitUser": {}}), "cloudInitUser.name is required"),
+        (
+            network(json!({"bridgeName": "../../etc/passwd"})),
+            "network[0].bridgeName \"../../etc/passwd\" is no name of an interface: it has at \
+             most 15 characters, without `/`, `:`, `%` and blanks",
+        ),
+        (
+            network(json!({"physicalInterface": "enp65s0f0np0", "vlanId": 1000})),
+            "network[0].physicalInterface \"enp65s0f0np0.1000\" is no name of an interface: it \
+             has at most 15 characters, without `/`, `:`, `%` and blanks",
+        ),
+        (
+            network(json!({"ipConfig": {"mode": "static", "address": "1.2.3.4/8",
+                "dnsServers": ["x"]}})),
+            "network[0].ipConfig.dnsServers \"x\" is not an address",
+        ),
         (
             network(json!({"ipConfig": {"mode": "static", "address": "1.2.3.4"}})),
             "network[0].ipConfig.address \"1.2.3.4\" is not an address and a prefix",

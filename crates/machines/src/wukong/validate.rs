@@ -8,7 +8,7 @@ use amounts::Quantity;
 use serde_json::Value;
 
 use super::disks::CLAIM_SCHEME;
-use super::spec::POD_NETWORK;
+use super::spec::{INTERFACE_LENGTH_MAX, POD_NETWORK};
 use crate::value::{list, text};
 
 /// The volume with what a machine is told when it first starts has this name.
@@ -109,6 +109,7 @@ fn networks(wrong: &mut Vec<String>, networks: &[Value]) {
         {
             wrong.push(format!("network[{at}].vlanId must be between 1 and 4094, got {vlan}"));
         }
+        interfaces(wrong, at, network);
         if network["ipConfig"].is_object() {
             addresses(wrong, at, &network["ipConfig"]);
         }
@@ -120,6 +121,36 @@ fn networks(wrong: &mut Vec<String>, networks: &[Value]) {
     if networks.iter().filter(|network| network["primary"] == true).count() > 1 {
         wrong.push("only one network may be primary".to_owned());
     }
+}
+
+/// Names of interfaces of the machines of the cluster.
+fn interfaces(wrong: &mut Vec<String>, at: usize, network: &Value) {
+    let mut check = |field: &str, name: &str| {
+        if !name.is_empty() && !is_interface(name) {
+            wrong.push(format!(
+                "network[{at}].{field} {name:?} is no name of an interface: it has at most \
+                 {INTERFACE_LENGTH_MAX} characters, without `/`, `:`, `%` and blanks"
+            ));
+        }
+    };
+    check("bridgeName", text(&network["bridgeName"]));
+    let physical = text(&network["physicalInterface"]);
+    // Of SR-IOV it is a pool of them.
+    if network["type"] == "sriov" {
+        return;
+    }
+    match network["vlanId"].as_i64() {
+        Some(vlan) if !physical.is_empty() => {
+            check("physicalInterface", &format!("{physical}.{vlan}"));
+        }
+        _ => check("physicalInterface", physical),
+    }
+}
+
+fn is_interface(name: &str) -> bool {
+    let is_known = |byte: u8| byte.is_ascii_graphic() && !b"/:%".contains(&byte);
+    let is_short = (1..=INTERFACE_LENGTH_MAX).contains(&name.len());
+    is_short && name != "." && name != ".." && name.bytes().all(is_known)
 }
 
 fn addresses(wrong: &mut Vec<String>, at: usize, config: &Value) {
@@ -141,6 +172,11 @@ fn addresses(wrong: &mut Vec<String>, at: usize, config: &Value) {
         ));
         return;
     };
+    for server in list(&config["dnsServers"]) {
+        if text(server).parse::<IpAddr>().is_err() {
+            wrong.push(format!("network[{at}].ipConfig.dnsServers {server} is not an address"));
+        }
+    }
     if gateway.is_empty() {
         return;
     }
@@ -151,11 +187,6 @@ fn addresses(wrong: &mut Vec<String>, at: usize, config: &Value) {
         }
         Err(_) => {
             wrong.push(format!("network[{at}].ipConfig.gateway {gateway:?} is not an address"));
-        }
-    }
-    for server in list(&config["dnsServers"]) {
-        if text(server).parse::<IpAddr>().is_err() {
-            wrong.push(format!("network[{at}].ipConfig.dnsServers {server} is not an address"));
         }
     }
 }

@@ -242,5 +242,11 @@ fn follow(told: Told<'_>, snapshot: &Object, now: Timestamp) -> Plan {
         let why = why.unwrap_or("the snapshot failed").to_owned();
         return told.phase("Failed").error(why).wake(Wake::OnChange);
     }
-    told.phase("Creating").wake(Wake::After(WAITING))
+    let told = told.phase("Creating");
+    let told = match text(&status["error"]["message"]) {
+        "" => told,
+        // It is tried again.
+        why => told.error(why),
+    };
+    told.wake(Wake::After(WAITING))
 }

@@ -25,7 +25,8 @@ const LOOK: Duration = Duration::from_secs(5);
 /// What every disk has.
 const DISK_BYTES: u64 = 1 << 20;
 /// Claims whose disks are there: all worlds of a process share their files, so nobody writes them.
-const CLAIMS: [&str; 2] = ["root", "data"];
+/// The last are each of one test (`kept.rs`).
+const CLAIMS: [&str; 5] = ["root", "data", "told", "alone", "running"];
 
 thread_local! {
     /// What runs machines outlives whoever asks it to; every world is a thread.
@@ -62,10 +63,15 @@ fn disks() -> &'static PathBuf {
     })
 }
 
+/// Where the copies of disks are: what is in it and nobody knows goes, so every world has its own.
+pub fn snapshots() -> PathBuf {
+    disks().join(format!("snapshots-{:?}", std::thread::current().id()))
+}
+
 /// What runs machines on the node.
 pub async fn launch(context: Context) {
     let (node, hypervisor) = (NODE.to_owned(), hypervisor());
-    let snapshots = disks().join("snapshots");
+    let snapshots = snapshots();
     let options = node::machines::Options { node, hypervisor, reach: Reach::Others, snapshots };
     node::machines::run(context, options).await;
 }

@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use machines::kinds::{
-    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, RESTORE, SECRET, SNAPSHOT,
+    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SECRET, SNAPSHOT,
 };
 use machines::{manifests, provider, roles};
 use reconcile::plan::Target;
@@ -47,6 +47,11 @@ fn machine() -> Value {
 /// Everything that makes those who stand in ask for something.
 async fn use_everything(world: &World) {
     world.create(NODE, host::node()).await;
+    let state = json!({"interfaces": [{"name": "br-x", "type": "linux-bridge"}]});
+    let policy = json!({"metadata": {"name": "p"}, "spec": {"desiredState": state}});
+    world.create(POLICY, policy).await;
+    let degraded = |one: &Value| reconcile::conditions::is_true(&one["status"], "Degraded");
+    world.until(POLICY, "p", degraded).await;
     world
         .create(
             SECRET,

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use hypervisor::images::{self, Fault, Import, Source};
+use hypervisor::images::{self, Fault, Idle, Import, Source};
 use reconcile::plan::Target;
-use reconcile::{Name, Object, Wake, owners};
+use reconcile::{Name, Object, Wake};
 use serde_json::{Value, json};
 
 use super::Shared;
+use super::held::Purpose;
 use super::instance::machine::claim_of;
 use super::kinds::{CLAIM, DATA_VOLUME, INSTANCE};
 use super::upload::{TAKEN, taken};
@@ -43,7 +44,8 @@ pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
         // It is not bound, or on another node: its change is seen.
         Err(_) => return Ok(Wake::OnChange),
     };
-    let is_of = owners::controller_name(&claimed.claim, DATA_VOLUME) == Some(name.clone());
+    // One of the same name that is gone may have left its claim.
+    let is_of = claimed.claim.controller() == Some(&volume.uid);
     let is_over = matches!(claimed.claim.annotation(PHASE), Some("Succeeded" | "Failed"));
     if !is_of || is_over || volume.is_terminating() {
         return Ok(Wake::OnChange);
@@ -121,8 +123,12 @@ async fn fill(shared: &Arc<Shared>, claimed: &Claimed, from: From) -> Result<(),
                 let why = format!("PVC {source} is in use by VirtualMachineInstance {user}");
                 return Err(Unfilled::Yet(why));
             }
-            let copied =
-                tokio::task::spawn_blocking(move || images::copy(&found.disk, &disk, bytes));
+            let hold = shared.held.take([found.disk.as_path()].into_iter(), Purpose::Copy);
+            let _hold = hold.map_err(Unfilled::Yet)?;
+            let copied = tokio::task::spawn_blocking(move || {
+                let _idle = Idle::hold(&found.disk)?;
+                images::copy(&found.disk, &disk, bytes)
+            });
             let copied = copied.await.map_err(|error| Unfilled::Yet(error.to_string()))?;
             copied.map_err(Unfilled::of)
         }

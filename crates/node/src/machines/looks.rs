@@ -1,9 +1,11 @@
 //! Looks at objects when something about them changed, or at a time; each by one task at once.
 
 use std::future::Future;
+use std::panic::AssertUnwindSafe;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use futures::FutureExt;
 use reconcile::backoff::Backoff;
 use reconcile::queue::Queue;
 use reconcile::{Context, Name, Wake};
@@ -44,8 +46,12 @@ where
     loop {
         while tasks.len() < LOOKS_MAX {
             let Some(name) = looks.lock().take(Instant::now()) else { break };
-            let looking = look(name.clone());
-            tasks.spawn(async move { (name, looking.await) });
+            let looking = AssertUnwindSafe(look(name.clone())).catch_unwind();
+            // One that panics has failed: nobody would look at its object again.
+            tasks.spawn(async move {
+                let looked = looking.await;
+                (name, looked.unwrap_or_else(|_| Err("a look panicked".to_owned())))
+            });
         }
         let due = looks.lock().next_due();
         let sleep = async {
@@ -82,5 +88,33 @@ fn finish(context: &Context, looks: &Looks, (name, result): (Name, Result<Wake, 
             tracing::warn!(object = %name, error, "will be tried again");
             queue.add(name, Instant::now() + delay);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test]
+    async fn an_object_whose_look_panics_is_looked_at_again() {
+        let cluster = testkit::Cluster::start().await;
+        let (context, looks) = (cluster.context(), Arc::new(Looks::default()));
+        looks.add(Name::new("default", "m"));
+        let (times, done) = (Arc::new(AtomicUsize::new(0)), Arc::new(Notify::new()));
+        let look = |_| {
+            let (times, done) = (times.clone(), done.clone());
+            async move {
+                assert!(times.fetch_add(1, Ordering::Relaxed) > 0, "the first look panics");
+                done.notify_one();
+                Ok(Wake::OnChange)
+            }
+        };
+        tokio::select! {
+            () = run(&context, &looks, look) => {}
+            () = done.notified() => {}
+        }
+        assert_eq!(times.load(Ordering::Relaxed), 2);
     }
 }

@@ -5,12 +5,14 @@
 //! import.rs     fills the claims of DataVolumes     snapshot.rs   keeps and brings back disks
 //! volumes.rs    the file behind a claim             looks.rs      when what is looked at
 //! upload.rs     takes images that somebody sends    groups.rs     what machines may use
+//! held.rs       which disks are being used otherwise
 //! ```
 //!
 //! What runs machines is a `hypervisor::Hypervisor`; it is told by ids, which are the UIDs of
 //! instances. Guests outlive this process.
 
 pub mod groups;
+mod held;
 mod import;
 mod instance;
 pub mod kinds;
@@ -30,6 +32,7 @@ use reconcile::requests::Requests;
 use reconcile::{Context, Kind, Name};
 use serde_json::json;
 
+use self::held::Held;
 pub use self::instance::status::guest_system;
 use self::kinds::{
     ATTACHMENT, CLAIM, DATA_VOLUME, DEFINITION, INSTANCE, MACHINE, RESTORE, SNAPSHOT,
@@ -60,6 +63,7 @@ pub struct Options {
 struct Shared {
     context: Context,
     options: Options,
+    held: Held,
 }
 
 impl Shared {
@@ -73,7 +77,7 @@ pub async fn run(context: Context, options: Options) {
     for kind in [INSTANCE, MACHINE, DATA_VOLUME, SNAPSHOT, RESTORE, ATTACHMENT] {
         wait_for(&context, kind).await;
     }
-    let shared = Arc::new(Shared { context: context.clone(), options });
+    let shared = Arc::new(Shared { context: context.clone(), options, held: Held::default() });
     say_so(&shared).await;
     let instances = Arc::new(Looks::default());
     let volumes = Arc::new(Looks::default());
@@ -88,8 +92,10 @@ pub async fn run(context: Context, options: Options) {
     instance::listen(&shared, &instances);
     context.cache(INSTANCE).reaches(1).await;
     context.cache(DATA_VOLUME).reaches(1).await;
+    context.cache(SNAPSHOT).reaches(1).await;
     context.health.set(NAME, reconcile::health::State::Running);
     instance::end_orphans(&shared).await;
+    snapshot::sweep(&shared);
     tokio::join!(
         looks::run(&context, &instances, |name| instance::look(shared.clone(), name)),
         looks::run(&context, &volumes, |name| import::look(shared.clone(), name)),

@@ -8,19 +8,25 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use hypervisor::{Copied, Quiet, images};
+use hypervisor::images::Idle;
+use hypervisor::{Copied, Quiet, State, images};
 use reconcile::conditions::{self, Condition, Truth};
 use reconcile::plan::Target;
 use reconcile::{Kind, Name, Object, Wake};
 use serde_json::{Value, json};
 
 use super::Shared;
-use super::instance::machine::claim_of;
+use super::held::Purpose;
+use super::instance::machine::{check_name, claim_of};
 use super::kinds::{INSTANCE, MACHINE, RESTORE, SNAPSHOT};
 use super::volumes::{self, Claimed, list, text};
 
+/// How long what goes wrong is tried again, as KubeVirt does unless a snapshot says otherwise.
+const PATIENCE_SECONDS: i64 = 300;
 /// Beside copies during which the guest held its file systems still.
 const FROZEN: &str = "frozen";
+
+const RUNS: &str = "Restore target VMI must be powered off before restore operation";
 
 /// A volume of a machine and its claim.
 type Volume = (String, Claimed);
@@ -49,10 +55,16 @@ pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
         Err(why) => return fail(&shared, SNAPSHOT, &snapshot, why).await,
     };
     let instance = live(&shared, INSTANCE, &of).await?;
-    let runs = instance.as_ref().filter(|one| one.value["status"]["phase"] == "Running");
+    let runs = match &instance {
+        Some(one) => runs(&shared, one).await.then_some(one),
+        None => None,
+    };
     let place = shared.options.snapshots.join(&snapshot.uid);
     if !place.exists() {
-        copy(&shared, &disks, runs.map(|one| one.uid.as_str()), &place).await?;
+        let copied = copy(&shared, &disks, runs.map(|one| one.uid.as_str()), &place).await;
+        if let Err(why) = copied {
+            return stumble(&shared, SNAPSHOT, &snapshot, why).await;
+        }
     }
     let indications = match (runs, place.join(FROZEN).exists()) {
         (None, _) => json!([]),
@@ -64,11 +76,29 @@ pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
     let mut told = json!({
         "phase": "Succeeded", "readyToUse": true, "sourceUID": machine.uid,
         "creationTime": conditions::time(now),
-        "indications": indications,
+        "indications": indications, "error": null,
         "snapshotVolumes": {"includedVolumes": names},
     });
     told["conditions"] = ready(&snapshot, "Operation complete", now);
     write(&shared, SNAPSHOT, &snapshot, told).await
+}
+
+/// Whether a machine runs here, whatever is told of it.
+async fn runs(shared: &Shared, instance: &Object) -> bool {
+    let state = shared.options.hypervisor.state(&instance.uid).await;
+    matches!(state, State::Running | State::Paused(_))
+}
+
+/// Holds disks still that no machine has.
+fn still(disks: &[Volume]) -> Result<Vec<Idle>, String> {
+    // One that was never started with a disk has none.
+    let there = disks.iter().filter(|(_, claimed)| claimed.disk.exists());
+    let held = there.map(|(_, claimed)| Idle::hold(&claimed.disk));
+    held.collect::<Result<Vec<Idle>, images::Fault>>().map_err(|fault| fault.to_string())
+}
+
+fn files(disks: &[Volume]) -> impl Iterator<Item = &Path> {
+    disks.iter().map(|(_, claimed)| claimed.disk.as_path())
 }
 
 async fn copy(
@@ -93,6 +123,8 @@ async fn copy(
             }
         }
         None => {
+            let _hold = shared.held.take(files(disks), Purpose::Copy)?;
+            let _still = still(disks)?;
             for (name, claimed) in disks {
                 copy_file(claimed.disk.clone(), file(name), claimed.bytes).await?;
             }
@@ -126,12 +158,19 @@ pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, String>
     let (Some(snapshot), Some(machine)) = (snapshot, machine) else {
         return failed("the machine or the snapshot is not found".to_owned()).await;
     };
+    if snapshot.value["status"]["sourceUID"] != *machine.uid {
+        let why = format!(
+            "VirtualMachineSnapshot {} is not of VirtualMachine {of}: only the machine that it was \
+             made of can be brought back to it",
+            snapshot.name
+        );
+        return failed(why).await;
+    }
     if snapshot.value["status"]["readyToUse"] != true {
         return failed(format!("VirtualMachineSnapshot {} is not ready", snapshot.name)).await;
     }
     if live(&shared, INSTANCE, &of).await?.is_some() {
-        let why = "Restore target VMI must be powered off before restore operation";
-        return failed(why.to_owned()).await;
+        return failed(RUNS.to_owned()).await;
     }
     let disks = match disks(&shared, &machine).await {
         Ok(disks) => disks,
@@ -142,13 +181,8 @@ pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, String>
     if let Some((lost, _)) = disks.iter().find(|(one, _)| !kept(&place, one).exists()) {
         return failed(format!("the snapshot has no copy of the disk {lost}")).await;
     }
-    let laid = |claimed: &Claimed| claimed.disk.with_extension("restored");
-    for (disk, claimed) in &disks {
-        copy_file(kept(&place, disk), laid(claimed), claimed.bytes).await?;
-    }
-    for (_, claimed) in &disks {
-        let put = fs::rename(laid(claimed), &claimed.disk);
-        put.map_err(|error| format!("could not put a disk back: {error}"))?;
+    if let Err(why) = put_back(&shared, &of, &disks, &place).await {
+        return stumble(&shared, RESTORE, &restore, why).await;
     }
     let now = shared.context.environment.now();
     let restored = disks.iter().map(|(disk, claimed)| {
@@ -156,9 +190,33 @@ pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, String>
     });
     let restored: Vec<Value> = restored.collect();
     let mut told = json!({"complete": true, "restoreTime": conditions::time(now),
-        "restores": restored});
+        "restores": restored, "error": null});
     told["conditions"] = ready(&restore, "Operation complete", now);
     write(&shared, RESTORE, &restore, told).await
+}
+
+/// Puts all disks in their place, while no machine can begin to use them.
+async fn put_back(
+    shared: &Shared,
+    of: &Name,
+    disks: &[Volume],
+    place: &Path,
+) -> Result<(), String> {
+    let _hold = shared.held.take(files(disks), Purpose::Own)?;
+    let _still = still(disks)?;
+    let laid = |claimed: &Claimed| claimed.disk.with_extension("restored");
+    for (disk, claimed) in disks {
+        copy_file(kept(place, disk), laid(claimed), claimed.bytes).await?;
+    }
+    // That took a while.
+    if live(shared, INSTANCE, of).await?.is_some() {
+        return Err(RUNS.to_owned());
+    }
+    for (_, claimed) in disks {
+        let put = fs::rename(laid(claimed), &claimed.disk);
+        put.map_err(|error| format!("could not put a disk back: {error}"))?;
+    }
+    Ok(())
 }
 
 fn kept(place: &Path, disk: &str) -> PathBuf {
@@ -171,6 +229,7 @@ async fn disks(shared: &Shared, machine: &Object) -> Result<Vec<Volume>, String>
     let mut disks = Vec::new();
     for volume in list(&spec["volumes"]) {
         let Some(claim) = claim_of(volume) else { continue };
+        check_name(text(&volume["name"]))?;
         let claim = Name::new(machine.name.namespace.clone(), claim);
         let claimed = volumes::find(&shared.context, &claim, &shared.options.node).await?;
         disks.push((text(&volume["name"]).to_owned(), claimed));
@@ -179,7 +238,7 @@ async fn disks(shared: &Shared, machine: &Object) -> Result<Vec<Volume>, String>
 }
 
 /// Removes copies that belong to no snapshot.
-fn sweep(shared: &Shared) {
+pub fn sweep(shared: &Shared) {
     let known = shared.context.cache(SNAPSHOT).all();
     for entry in fs::read_dir(&shared.options.snapshots).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
@@ -219,9 +278,33 @@ async fn fail(shared: &Shared, kind: Kind, object: &Object, why: String) -> Resu
     let error = json!({"message": why, "time": conditions::time(now)});
     let told = match kind == SNAPSHOT {
         true => json!({"phase": "Failed", "readyToUse": false, "error": error, "conditions": all}),
-        false => json!({"complete": false, "conditions": all}),
+        false => json!({"complete": false, "error": error, "conditions": all}),
     };
     write(shared, kind, object, told).await
+}
+
+/// Tells what went wrong. It is tried again for a while, and then has failed.
+async fn stumble(
+    shared: &Shared,
+    kind: Kind,
+    object: &Object,
+    why: String,
+) -> Result<Wake, String> {
+    let now = shared.context.environment.now();
+    let since = object.created().map_or(0, |at| now.as_second().saturating_sub(at.as_second()));
+    if since >= PATIENCE_SECONDS {
+        return fail(shared, kind, object, why).await;
+    }
+    // What is told already is no news: that would be a reason to look again at once.
+    if object.value["status"]["error"]["message"] != why.as_str() {
+        let mut told = json!({"error": {"message": why, "time": conditions::time(now)}});
+        if kind == SNAPSHOT {
+            told["phase"] = json!("InProgress");
+            told["readyToUse"] = json!(false);
+        }
+        write(shared, kind, object, told).await?;
+    }
+    Err(why)
 }
 
 async fn write(shared: &Shared, kind: Kind, object: &Object, told: Value) -> Result<Wake, String> {

@@ -4,10 +4,11 @@
 //! Who sends says first, on one line of JSON, how long the image is and what its checksum is. Then
 //! comes the image, and one line is answered: that it was taken, or why not.
 
-use std::fs::{self, File, TryLockError};
+use std::fs::{self, TryLockError};
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
+use hypervisor::images::{self, Access};
 use reconcile::plan::Target;
 use reconcile::{Context, Name};
 use serde::{Deserialize, Serialize};
@@ -76,6 +77,9 @@ pub async fn take(context: &Context, node: &str, name: &Name) -> Result<DuplexSt
     }
     let claimed = volumes::find(context, name, node).await;
     let claimed = claimed.map_err(|why| (503, why))?;
+    if claimed.claim.controller() != Some(&volume.uid) {
+        return Err((409, format!("PVC {name} belongs to another owner")));
+    }
     let (ours, theirs) = tokio::io::duplex(BUFFER_BYTES);
     let context = context.clone();
     tokio::spawn(async move {
@@ -109,8 +113,7 @@ async fn receive(stream: &mut DuplexStream, disk: &Path, bytes: u64) -> Result<S
     }
     let said = |error: io::Error| format!("could not keep what was sent: {error}");
     let part = disk.with_extension("upload");
-    let file = File::options().create(true).truncate(false).write(true).open(&part);
-    let mut file = file.map_err(said)?;
+    let mut file = images::open(&part, Access::Make).map_err(said)?;
     match file.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Err("another upload is under way".to_owned()),
@@ -190,6 +193,15 @@ mod tests {
             assert!(said.starts_with(why), "{said}");
         }
         assert_eq!(fs::read_dir(&place).unwrap().count(), 0, "nothing is left");
+        // Whoever may write there leads it elsewhere.
+        let kept = place.with_extension("kept");
+        fs::write(&kept, "kept").unwrap();
+        std::os::unix::fs::symlink(&kept, disk.with_extension("upload")).unwrap();
+        let said = sent(&disk, format!("{}image", order(5)).as_bytes()).await.unwrap_err();
+        assert!(said.ends_with("is not a file"), "{said}");
+        assert_eq!(fs::read_to_string(&kept).unwrap(), "kept");
+        fs::remove_file(kept).unwrap();
+        fs::remove_file(disk.with_extension("upload")).unwrap();
         fs::remove_dir(place).unwrap();
     }
 }

@@ -117,7 +117,7 @@ pub fn plan(machine: &Object, observed: &Observed, now: Timestamp) -> Plan {
     }
     make::data_volumes(&mut plan, machine, observed);
     let mut outcome = Outcome::of(machine, now);
-    start_failure::count(&mut outcome.start_failure, own, now);
+    start_failure::count(&mut outcome.start_failure, outcome.strategy, own, now);
     match (observed.instance.as_deref(), own) {
         (Some(_), None) => {
             let why = format!("VirtualMachineInstance {} belongs to another owner", machine.name);
@@ -137,6 +137,8 @@ struct Outcome {
     requests: Vec<Value>,
     start_failure: Value,
     is_starting: bool,
+    /// A start that has to wait. Until it comes, the strategy is as new as it was.
+    is_deferred: bool,
 }
 
 impl Outcome {
@@ -148,6 +150,7 @@ impl Outcome {
             requests: list(&status["stateChangeRequests"]).to_vec(),
             start_failure: status["startFailure"].clone(),
             is_starting: false,
+            is_deferred: false,
         }
     }
 }
@@ -199,10 +202,14 @@ fn step(
         Move::Start => {
             outcome.is_starting = true;
             if observed.is_restored {
+                outcome.is_deferred = true;
                 return;
             }
             match start_failure::left(&outcome.start_failure, outcome.now) {
-                Some(left) => plan.wake = Wake::After(left),
+                Some(left) => {
+                    outcome.is_deferred = true;
+                    plan.wake = Wake::After(left);
+                }
                 None => {
                     plan.create(INSTANCE, make::instance(machine));
                     outcome.requests.retain(|one| one["action"] != "Start");
@@ -228,7 +235,9 @@ fn status(machine: &Object, observed: &Observed, outcome: &Outcome, now: Timesta
     let of = instance.map_or(&Value::Null, |instance| &instance.value["status"]);
     status["created"] = json!(instance.is_some());
     status["ready"] = json!(conditions::is_true(of, "Ready"));
-    status["runStrategy"] = json!(outcome.strategy.name());
+    if !outcome.is_deferred {
+        status["runStrategy"] = json!(outcome.strategy.name());
+    }
     status["observedGeneration"] = json!(machine.generation());
     status["desiredGeneration"] = json!(machine.generation());
     status["printableStatus"] =

@@ -8,13 +8,19 @@ use k8s_openapi::jiff::Timestamp;
 use reconcile::Object;
 use serde_json::{Value, json};
 
+use super::strategy::Strategy;
 use crate::value::{list, text};
 
 const FIRST_SECONDS: u64 = 10;
 const SECONDS_MAX: u64 = 300;
 
-/// Notes an instance that ended before it ran; one that runs wipes the slate.
-pub fn count(failure: &mut Value, instance: Option<&Object>, now: Timestamp) {
+/// Notes an instance that ended before it ran. One that runs wipes the slate, and so does whoever
+/// starts the machine by hand, or does not want it to run.
+pub fn count(failure: &mut Value, strategy: Strategy, instance: Option<&Object>, now: Timestamp) {
+    if matches!(strategy, Strategy::Manual | Strategy::Halted) {
+        *failure = Value::Null;
+        return;
+    }
     let Some(instance) = instance else { return };
     let status = &instance.value["status"];
     let ran =

@@ -103,6 +103,44 @@ fn a_machine_that_does_not_come_up_waits_longer_each_time() {
 }
 
 #[test]
+fn a_start_that_waits_comes_when_it_may() {
+    let later = json!({"consecutiveFailCount": 1, "lastFailedVMIUID": "x",
+        "retryAfterTimestamp": "1970-01-01T00:00:30Z"});
+    for strategy in ["RerunOnFailure", "Once"] {
+        for known in [
+            json!({"startFailure": later}),
+            json!({"startFailure": later,
+            "runStrategy": "Halted"}),
+        ] {
+            let first = plan(&machine(strategy, known), &Observed::default(), at(0));
+            assert!(first.steps.is_empty(), "{first}");
+            let waits = machine(strategy, first.status.unwrap());
+            let second = plan(&waits, &Observed::default(), at(40));
+            assert!(second.to_string().contains("create"), "{strategy}: {second}");
+            assert_eq!(second.status.unwrap()["runStrategy"], strategy);
+        }
+        let observed = Observed { is_restored: true, ..Observed::default() };
+        let held = plan(&machine(strategy, json!({"runStrategy": "Halted"})), &observed, at(0));
+        assert!(held.steps.is_empty(), "{held}");
+        assert_eq!(done(&machine(strategy, held.status.unwrap()), None), "create");
+    }
+}
+
+#[test]
+fn who_starts_a_machine_himself_does_not_wait_for_former_failures() {
+    let failed = json!({"consecutiveFailCount": 5, "lastFailedVMIUID": "x",
+        "retryAfterTimestamp": "1970-01-01T00:05:00Z"});
+    for strategy in ["Manual", "Halted"] {
+        let known = json!({"startFailure": failed, "runStrategy": strategy});
+        let status = plan(&machine(strategy, known), &Observed::default(), at(0)).status.unwrap();
+        assert!(status["startFailure"].is_null(), "{status}");
+    }
+    let asked = json!({"startFailure": failed, "runStrategy": "Manual",
+        "stateChangeRequests": [{"action": "Start"}]});
+    assert_eq!(done(&machine("Manual", asked), None), "create");
+}
+
+#[test]
 fn people_are_shown_the_first_that_fits() {
     let shown = |machine: &Object, instance: Option<Arc<Object>>| {
         let plan = plan(machine, &Observed { instance, ..Observed::default() }, at(0));

@@ -78,9 +78,18 @@ fn memory(domain: &Value) -> u64 {
     said.into_iter().map(bytes).find(|bytes| *bytes > 0).unwrap_or(MEMORY_BYTES)
 }
 
+/// Names of volumes and networks become parts of paths, and of what a hypervisor is told.
+pub fn check_name(name: &str) -> Result<(), String> {
+    match hypervisor::is_name(name) {
+        true => Ok(()),
+        false => Err(format!("{name:?} is no name of a volume or a network")),
+    }
+}
+
 /// The disk of a volume.
 pub fn disk(spec: &Value, volume: &Value, found: &References) -> Result<Disk, String> {
     let name = text(&volume["name"]);
+    check_name(name)?;
     let file = found.files.get(name).ok_or_else(|| format!("volume {name} is not found"))?;
     let all = list(&spec["domain"]["devices"]["disks"]);
     let device = all.iter().find(|device| device["name"] == name).unwrap_or(&Value::Null);
@@ -172,6 +181,7 @@ fn interfaces(instance: &Object, found: &References) -> Result<Vec<Interface>, S
     let mut all = Vec::new();
     for network in networks {
         let name = text(&network["name"]);
+        check_name(name)?;
         let mut devices = list(&devices["interfaces"]).iter();
         let device = devices.find(|device| device["name"] == name).unwrap_or(&Value::Null);
         let hardware_address = match text(&device["macAddress"]) {
@@ -216,7 +226,16 @@ pub fn bridge_of(config: &str) -> Result<String, String> {
         [] => &config,
     };
     match (text(&config["type"]), text(&config["bridge"])) {
-        ("bridge" | "cnv-bridge", bridge) if !bridge.is_empty() => Ok(bridge.to_owned()),
+        ("bridge" | "cnv-bridge", bridge) if !bridge.is_empty() => {
+            if let Some(vlan) = config["vlan"].as_i64().filter(|vlan| *vlan != 0) {
+                return Err(format!(
+                    "this node does not tell virtual networks of a bridge apart: vlan {vlan} of \
+                     the bridge {bridge:?} cannot be had"
+                ));
+            }
+            hypervisor::bridge::check(bridge).map_err(|error| error.to_string())?;
+            Ok(bridge.to_owned())
+        }
         (kind, _) => Err(format!("this node connects machines to no networks of type {kind:?}")),
     }
 }
@@ -283,6 +302,11 @@ mod tests {
         assert_eq!(said(many), "1000 processors are more than 512");
         let secret = volume(json!({"name": "x", "cloudInitNoCloud": {"secretRef": {"name": "s"}}}));
         assert_eq!(said(secret), "secret s is not found");
+        let outside = "../../x";
+        let path = volume(json!({"name": outside, "persistentVolumeClaim": {"claimName": "c"}}));
+        assert_eq!(said(path), r#""../../x" is no name of a volume or a network"#);
+        let option = json!({"domain": {}, "networks": [{"name": "a,b=c", "pod": {}}]});
+        assert_eq!(said(option), r#""a,b=c" is no name of a volume or a network"#);
     }
 
     #[test]
@@ -290,5 +314,10 @@ mod tests {
         assert_eq!(bridge_of(r#"{"type": "bridge", "bridge": "br-x"}"#).unwrap(), "br-x");
         assert!(bridge_of(r#"{"type": "sriov"}"#).is_err());
         assert!(bridge_of("nonsense").is_err());
+        let said = |config: &str| bridge_of(config).unwrap_err();
+        let tagged = said(r#"{"type": "bridge", "bridge": "br-x", "vlan": 7}"#);
+        assert!(tagged.contains("vlan 7"), "{tagged}");
+        let outside = said(r#"{"type": "bridge", "bridge": "../../etc/x"}"#);
+        assert!(outside.contains("is no name of a bridge"), "{outside}");
     }
 }

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use self::decide::{Deed, decide};
 use self::machine::{References, claim_of};
 use self::status::{Seen, is_plugged};
+use super::held::{Hold, Purpose};
 use super::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, SECRET};
 use super::looks::Looks;
 use super::volumes::{self, list, text};
@@ -111,12 +112,8 @@ async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, String> {
     if !is_wanted {
         return Ok(Wake::OnChange);
     }
-    let made = match references(shared, instance).await {
-        Ok(found) => machine::machine(instance, &found),
-        Err(why) => Err(why),
-    };
-    let machine = match made {
-        Ok(machine) => machine,
+    let (machine, _hold) = match prepare(shared, instance).await {
+        Ok(prepared) => prepared,
         Err(why) => return fail(shared, instance, why).await,
     };
     match shared.options.hypervisor.launch(&machine).await {
@@ -136,6 +133,20 @@ async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, String> {
         }
         Err(error) => fail(shared, instance, error.chain()).await,
     }
+}
+
+/// The machine of an instance, whose disks are as long as they should be, and are nobody else's to
+/// touch until it has locked them.
+async fn prepare<'a>(shared: &'a Shared, instance: &Object) -> Result<(Machine, Hold<'a>), String> {
+    let found = references(shared, instance).await?;
+    let machine = machine::machine(instance, &found)?;
+    let disks = machine.disks.iter().map(|disk| disk.file.as_path());
+    let hold = shared.held.take(disks, Purpose::Own)?;
+    for disk in machine.disks.iter().filter(|disk| !disk.is_read_only) {
+        let wanted = found.bytes.get(&disk.name).copied().unwrap_or(0);
+        images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?;
+    }
+    Ok((machine, hold))
 }
 
 /// Tells why it does not go on; it is tried again.
@@ -174,10 +185,19 @@ async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<
             hypervisor.attach(id, &disk).await.map_err(|error| error.chain())?;
         }
         let wanted = found.bytes.get(name).copied().unwrap_or(0);
-        let length = std::fs::metadata(&disk.file).map_or(0, |file| file.len());
-        if length < wanted {
-            let grown = images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?;
-            hypervisor.resize(id, name, grown).await.map_err(|error| error.chain())?;
+        if disk.is_read_only {
+            continue;
+        }
+        let length = images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?;
+        // The file may have grown before, and the guest not been told.
+        let seen = match hypervisor.disk_bytes(id, name).await {
+            Ok(seen) => seen,
+            // It does not have it: it sees all of it when it starts with it.
+            Err(Error::Invalid(_)) => continue,
+            Err(error) => return Err(error.chain()),
+        };
+        if seen < length {
+            hypervisor.resize(id, name, length).await.map_err(|error| error.chain())?;
         }
     }
     for told in list(&instance.value["status"]["volumeStatus"]) {
