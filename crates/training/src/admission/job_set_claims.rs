@@ -1,5 +1,5 @@
-//! Claims that are there before the JobSet that wants them: one that was kept is used again if it is
-//! what the set would make, and only by a set that keeps it.
+//! Claims that are there before the JobSet that wants them: one that was kept is used again if it
+//! is what the set would make, and only by a set that keeps it.
 
 use amounts::quantity::Quantity;
 use reconcile::requests::Requests;

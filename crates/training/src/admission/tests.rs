@@ -188,7 +188,10 @@ fn of_a_set_only_what_places_pods_may_change_and_only_while_it_is_held() {
 
 #[test]
 fn a_claim_that_is_there_is_taken_if_it_is_the_same_and_kept() {
-    let claim = |storage: &str| json!({"accessModes": ["ReadWriteOnce"], "resources": {"requests": {"storage": storage}}});
+    let claim = |storage: &str| {
+        let resources = json!({"requests": {"storage": storage}});
+        json!({"accessModes": ["ReadWriteOnce"], "resources": resources})
+    };
     let wants = |policy: &str, spec: Value| {
         set(json!({"volumeClaimPolicies": [{"retentionPolicy": {"whenDeleted": policy},
             "templates": [{"metadata": {"name": "v"}, "spec": spec}]}]}))
