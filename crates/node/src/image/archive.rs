@@ -1,4 +1,4 @@
-//! Archives of images as files: what `gzip` packed is unpacked here, because not every runtime does.
+//! Archives of images as files: what `gzip` packed is unpacked here, as not every runtime does it.
 
 use std::fs::File;
 use std::io::{self, Read, Seek};

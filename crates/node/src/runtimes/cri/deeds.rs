@@ -132,12 +132,12 @@ impl Inner {
     fn target(&self, spec: &ContainerSpec) -> Result<String, Refusal> {
         let Some(name) = &spec.security.processes_of else { return Ok(String::new()) };
         let held = self.lock();
-        let runs = held.pods.get(&spec.id.pod).into_iter().flat_map(|pod| &pod.runs);
-        let runs = runs.filter(|(id, run)| {
+        let mut runs = held.pods.get(&spec.id.pod).into_iter().flat_map(|pod| &pod.runs);
+        let latest = runs.rfind(|(id, run)| {
             id.name == *name && run.container.as_ref().is_some_and(Container::is_running)
         });
         let message = || format!("container {name:?} does not run");
-        match runs.last() {
+        match latest {
             Some((_, run)) => Ok(run.native.clone()),
             None => Err(Refusal { reason: "CreateContainerError", message: message() }),
         }
