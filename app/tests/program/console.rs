@@ -34,8 +34,8 @@ impl Drop for Helper {
     }
 }
 
-/// Two pods, a job and a claim that are in trouble, a deployment that is well, and somebody with few
-/// rights.
+/// Two pods, a job and a claim that are in trouble, a deployment that is well, and somebody with
+/// few rights.
 const FIRST: &str = "
 apiVersion: v1
 kind: Pod
@@ -65,7 +65,10 @@ spec:
 apiVersion: v1
 kind: PersistentVolumeClaim
 metadata: {name: stuck}
-spec: {accessModes: [ReadWriteOnce], storageClassName: nobodys, resources: {requests: {storage: 1Gi}}}
+spec:
+  accessModes: [ReadWriteOnce]
+  storageClassName: nobodys
+  resources: {requests: {storage: 1Gi}}
 ---
 apiVersion: apps/v1
 kind: Deployment
