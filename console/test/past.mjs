@@ -65,5 +65,4 @@ export async function past(browser, ask) {
   await browser.see('[data-row]');
   await browser.go('/');
   await browser.see('h1 >> text=Overview');
-  await browser.see('[data-testid=problem] >> text=Claim stuck: Pending');
 }

@@ -34,8 +34,7 @@ impl Drop for Helper {
     }
 }
 
-/// Two pods, a job and a claim that are in trouble, a deployment that is well, and somebody with few
-/// rights.
+/// Two pods and a job that are in trouble, a deployment that is well, and somebody with few rights.
 const FIRST: &str = "
 apiVersion: v1
 kind: Pod
@@ -61,11 +60,6 @@ spec:
       restartPolicy: Never
       containers:
       - {name: main, image: x, command: ['false']}
----
-apiVersion: v1
-kind: PersistentVolumeClaim
-metadata: {name: stuck}
-spec: {accessModes: [ReadWriteOnce], storageClassName: nobodys, resources: {requests: {storage: 1Gi}}}
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -101,28 +95,6 @@ apiVersion: rbac.authorization.k8s.io/v1
 kind: RoleBinding
 metadata: {name: ada, namespace: many}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
-subjects: [{kind: ServiceAccount, name: ada, namespace: tenant}]
----
-apiVersion: v1
-kind: Namespace
-metadata: {name: glass}
----
-apiVersion: v1
-kind: Pod
-metadata: {name: quiet, namespace: glass}
-spec:
-  containers:
-  - {name: main, image: x, command: [sleep, '100000']}
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: Role
-metadata: {name: looks, namespace: glass}
-rules: [{apiGroups: [''], resources: [pods], verbs: [get, list, watch]}]
----
-apiVersion: rbac.authorization.k8s.io/v1
-kind: RoleBinding
-metadata: {name: ada, namespace: glass}
-roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: looks}
 subjects: [{kind: ServiceAccount, name: ada, namespace: tenant}]
 ";
 

@@ -3,7 +3,7 @@
 //! ```text
 //! GET  timeline                       from when to when there is a past
 //! GET  at/{moment}/{path of a GET}    what that GET answered then
-//! GET  revisions/{path of an object}  every change: when, who, what; `only=wanted` leaves out status
+//! GET  revisions/{path of an object}  every change: when, who, what
 //! GET  why/{path of an object}        what led to it, and what it waits for
 //! GET  events/{path of an object}     its events, also those that have ended
 //! GET  changes?after=REVISION         all changes after a revision, for exports
@@ -12,7 +12,8 @@
 //! POST plan                           what a set of objects would do
 //! ```
 //!
-//! The three about an object take `at={moment}`: what they would have answered then.
+//! The three about an object take `at={moment}`: what they would have answered then. Of revisions
+//! `only=wanted` leaves out those of the status alone.
 //!
 //! Whoever asks needs the rights to what lies behind the path as well. Values of Secrets are in no
 //! answer.

@@ -205,7 +205,9 @@ mod tests {
         assert_eq!(names(&set), ["t-node-0-0", "t-node-0-1", "t-node-1-0", "t-node-1-1"]);
         let version = "leaderworkerset.x-k8s.io/v1";
         let set = json!({"apiVersion": version, "kind": "LeaderWorkerSet",
-            "metadata": {"name": "l"}, "spec": {"replicas": 2, "leaderWorkerTemplate": {"size": 3, "workerTemplate": {"spec": {}}}}});
+            "metadata": {"name": "l"},
+            "spec": {"replicas": 2,
+                "leaderWorkerTemplate": {"size": 3, "workerTemplate": {"spec": {}}}}});
         assert_eq!(names(&set), ["l-0", "l-1", "l-0-1", "l-0-2", "l-1-1", "l-1-2"]);
     }
 }
