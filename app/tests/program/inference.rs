@@ -277,13 +277,20 @@ fn a_graph_of_real_workers_answers_and_is_scaled_by_its_adapter() {
     let scale = machine.kubectl(&["get", "--raw", path], "");
     let selector = "nvidia.com/dynamo-component=Decode,nvidia.com/dynamo-graph-deployment-name=g";
     assert!(scale.contains(selector) && scale.contains("\"replicas\":1"), "{scale}");
+    // More come and go again, and nobody who asks meanwhile is turned away.
+    let load = Load::begin(&address, 2);
     for count in ["3", "1"] {
         machine.kubectl(&["scale", "dgdsa/g-decode", &format!("--replicas={count}")], "");
         let ready = "get dgd g -o jsonpath={.status.components.Decode.readyReplicas}";
         dynamo.until(ready, |ready| ready == count);
         dynamo.until_state("g", "successful");
-        dynamo.until_answered(&address);
+        load.until_more(20);
     }
+    let workers = "get pods -l nvidia.com/dynamo-component=Decode -o name";
+    dynamo.until(workers, |pods| pods.lines().count() == 1);
+    load.until_more(20);
+    let (answered, failed) = load.end();
+    assert!(failed.is_empty(), "{} of {answered}: {:?}", failed.len(), failed.first());
     machine.kubectl(&["delete", "dgd", "g"], "");
     dynamo.until("get dcd,deploy,pods,dwm -o name", str::is_empty);
 }
@@ -328,15 +335,20 @@ fn a_worker_that_is_killed_under_load_is_replaced_and_questions_go_on() {
     dynamo.machine.run(&["exec", &pod, "--", "sh", "-c", CRASH], "");
     // The other one answers while this one is down, and both when it is back.
     load.until_more(20);
-    let restarts = "{.status.containerStatuses[0].restartCount}";
-    dynamo.until(&format!("get pod {pod} -o jsonpath={restarts}"), |count| count == "1");
+    let container =
+        "{.status.containerStatuses[0].restartCount}{.status.containerStatuses[0].ready}";
+    dynamo.until(&format!("get pod {pod} -o jsonpath={container}"), |found| found == "1true");
     dynamo.until_state("lossy", "successful");
     let ready = "get dgd lossy -o jsonpath={.status.components.Worker.readyReplicas}";
     dynamo.until(ready, |ready| ready == "2");
-    load.until_more(20);
     let (answered, failed) = load.end();
-    // What was being answered by the one that was killed may be lost, and nothing after it.
+    // What was being answered by the one that was killed may be lost,
     assert!(failed.len() * 5 < answered, "{} of {answered}: {:?}", failed.len(), failed.first());
+    // and nothing once there is another in its place.
+    let load = Load::begin(&address, 2);
+    load.until_more(40);
+    let (answered, failed) = load.end();
+    assert!(failed.is_empty(), "{} of {answered}: {:?}", failed.len(), failed.first());
 }
 
 #[test]

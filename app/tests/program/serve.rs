@@ -207,3 +207,60 @@ fn kinds_of_graphs_have_their_names_columns_warnings_and_counts() {
     machine.kubectl(&["delete", "dgd,dgdsa", "--all"], "");
     machine.until("get pods -o name", str::is_empty);
 }
+
+#[test]
+fn a_graph_goes_where_its_file_says_and_why_its_pods_crash_is_shown() {
+    let machine = machine();
+    machine.kubectl(&["create", "namespace", "team"], "");
+    let text = std::fs::read_to_string(machine.sandbox.work().join("graph.yaml")).expect("it is");
+    let text = text.replace("{name: played}", "{name: played, namespace: team}");
+    let crashing = "command: [sh, -c, 'echo the disk is full; exit 3']";
+    machine.sandbox.write("crash.yaml", &text.replace("command: [sleep, '1000']", crashing));
+    for manner in ["--watch", "--wait"] {
+        let ended = machine.sandbox.run(&["serve", "-f", "crash.yaml", manner]);
+        assert_eq!(ended.code, Some(4), "{ended:?}");
+        // It was given time to come round, and what it waited for was told meanwhile.
+        let is_told = ended.stdout.contains("/main: CrashLoopBackOff: ");
+        assert_eq!(is_told, manner == "--watch", "{ended:?}");
+        assert!(ended.stderr.contains("graph played cannot serve: "), "{ended:?}");
+        assert!(ended.stderr.contains("the disk is full"), "{ended:?}");
+    }
+    assert!(machine.kubectl(&["get", "dgd", "-o", "name"], "").is_empty());
+    // A program that is not there is not waited for either; nor are pods that an update replaces.
+    let missing = "command: [/no/such/program]";
+    machine.sandbox.write("crash.yaml", &text.replace("command: [sleep, '1000']", missing));
+    let ended = machine.sandbox.run(&["serve", "-f", "crash.yaml", "--watch"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(ended.stderr.contains("RunContainerError"), "{ended:?}");
+    machine.sandbox.write("good.yaml", &text);
+    let ended = machine.sandbox.run(&["serve", "-f", "good.yaml", "--watch"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("[played] serves at http://"), "{ended:?}");
+    machine.kubectl(&["delete", "dgd", "played", "-n", "team"], "");
+    machine.until("get pods -n team -o name", str::is_empty);
+}
+
+#[test]
+fn whoever_stops_watching_is_told_how_to_look_again() {
+    let machine = machine();
+    let text = std::fs::read_to_string(machine.sandbox.work().join("graph.yaml")).expect("it is");
+    let ready = "readinessProbe: {exec: {command: ['true']}}";
+    let stuck = text.replace(ready, "readinessProbe: {exec: {command: ['false']}}");
+    let (_, graph) = stuck.split_once("---\n").expect("two objects");
+    machine.sandbox.write("stuck.yaml", graph);
+    for manner in ["--watch", "--wait"] {
+        let words = ["serve", "-f", "stuck.yaml", manner, "-o", "json"];
+        let started = machine.sandbox.start_command(&words);
+        assert_eq!(started.ready["name"], "played");
+        machine.until("get pods -o jsonpath={.items[*].status.phase}", |phases| {
+            phases == "Running Running Running"
+        });
+        started.signal("INT");
+        let (code, told) = started.wait();
+        assert_eq!(code, Some(130), "{told}");
+        assert!(told.contains("graph played goes on"), "{told}");
+        assert!(told.contains("setpoint serve show played"), "{told}");
+    }
+    machine.kubectl(&["delete", "dgd", "played"], "");
+    machine.until("get pods -o name", str::is_empty);
+}

@@ -17,7 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 pub const LEASE_NAME: &str = "dynamo-operator-namespace-scope";
-/// Namespaces with this in their names are nobody's: an operator of all the others leaves them alone.
+/// Namespaces with this in their names are nobody's: an operator of all others leaves them alone.
 pub const EPHEMERAL: &str = "ephemeral";
 /// Who writes it.
 pub const MANAGER: &str = "dynamo-operator-namespace-scope";

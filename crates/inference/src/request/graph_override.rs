@@ -75,8 +75,8 @@ fn lay(base: &mut Value, over: &Value) {
     }
 }
 
-/// Whether all items of a list have names of their own: mounts of one volume are told apart by where
-/// they are.
+/// Whether all items of a list have names of their own: mounts of one volume are told apart by
+/// where they are.
 fn has_names(items: &Value) -> bool {
     let has_name = |one: &Value| one["name"].is_string() && one["mountPath"].is_null();
     !list(items).is_empty() && list(items).iter().all(has_name)

@@ -20,7 +20,7 @@ use crate::value::{list, text};
 pub struct Observed {
     /// Its own Job.
     pub job: Option<Arc<Object>>,
-    /// The name of its Job, if it is taken: a request of the same name went, and its Job has yet to.
+    /// Who has the name of its Job: a request of the same name went, and its Job has yet to.
     pub stranger: Option<Arc<Object>>,
     /// What its own Job left.
     pub output: Option<Arc<Object>>,

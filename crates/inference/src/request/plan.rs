@@ -279,8 +279,8 @@ fn deploy(plan: &mut Plan, request: &Object, observed: &Observed, next: &mut Sta
     let name = &graph.name.name;
     if !is_of(graph, request) {
         let message = format!(
-            "DynamoGraphDeployment {name} exists and was not made for this DGDR; delete it, or name \
-             another in spec.overrides.dgd.metadata.name of a new DGDR"
+            "DynamoGraphDeployment {name} exists and was not made for this DGDR; delete it, or \
+             name another in spec.overrides.dgd.metadata.name of a new DGDR"
         );
         next.condition(DEPLOYMENT_READY, Truth::False, "DeploymentInProgress", &message);
         plan.notices.push(Notice::warning("DeploymentNameTaken", message));
