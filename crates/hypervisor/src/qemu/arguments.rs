@@ -147,7 +147,8 @@ fn consoles(all: &mut Arguments, machine: &Machine) {
     }
     all.add("-device", "virtio-serial-pci,id=vs");
     all.add("-chardev", format!("socket,id=qga,path={AGENT},server=on,wait=off"));
-    all.add("-device", "virtserialport,chardev=qga,name=org.qemu.guest_agent.0");
+    // Only of what has an id does QEMU tell that somebody listens in the guest.
+    all.add("-device", "virtserialport,chardev=qga,name=org.qemu.guest_agent.0,id=agent0");
     match machine.has_screen {
         true => {
             all.add("-vnc", format!("unix:{SCREEN}"));
