@@ -61,6 +61,16 @@ fn refused((code, message): Refusal) -> Refused {
     Refused { code, message }
 }
 
+/// The port that is asked for: `22`, or `22/tcp`.
+fn port_of(rest: &str) -> Result<u16, Refusal> {
+    let (port, protocol) = rest.split_once('/').unwrap_or((rest, "tcp"));
+    match (port.parse::<u16>(), protocol) {
+        (Ok(port @ 1..), "tcp" | "") => Ok(port),
+        (Ok(1..), _) => Err((400, format!("{protocol} is not forwarded: tcp is"))),
+        _ => Err((400, format!("{rest:?} is not a port"))),
+    }
+}
+
 fn failed(error: &reconcile::Error) -> Refused {
     Refused { code: error.code().unwrap_or(500), message: error.said() }
 }
@@ -117,9 +127,8 @@ impl Extend for Subresources {
                 self.ask_running(&name, |id| MachineRequest::Figures { id }).await
             }
             ("virtualmachines" | "virtualmachineinstances", "portforward", "get") => {
-                let port = target.rest.split('/').next().and_then(|port| port.parse().ok());
-                let bad = || refused((400, format!("{:?} is not a port", target.rest)));
-                self.forward(&name, port.ok_or_else(bad)?).await
+                let port = port_of(&target.rest).map_err(refused)?;
+                self.forward(&name, port).await
             }
             _ => Err(refused((404, "the server could not find the requested resource".to_owned()))),
         }
@@ -254,5 +263,17 @@ impl Subresources {
             return Err(refused((409, "VMI is paused".to_owned())));
         }
         self.ask(&node, MachineRequest::Port { id: instance.uid.clone(), port }).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ports_are_of_tcp() {
+        assert_eq!((port_of("22").unwrap(), port_of("22/tcp").unwrap()), (22, 22));
+        assert_eq!(port_of("53/udp").unwrap_err().1, "udp is not forwarded: tcp is");
+        assert!(["", "x/tcp", "0", "70000"].iter().all(|rest| port_of(rest).is_err()));
     }
 }

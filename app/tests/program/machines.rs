@@ -82,11 +82,14 @@ fn a_machine_is_asked_for_and_taken_back_with_kubectl() {
     let names = cluster.kubectl(line, "");
     assert!(names.contains("persistentvolumeclaim/w-root"), "{names}");
     assert!(names.contains("k8s.cni.cncf.io/w-lan-nad"), "{names}");
+    // There is no node.
+    let why = "get wukong w -o jsonpath={.status.conditions[?(@.type==\"Ready\")].reason}";
+    cluster.until(why, |why| why == "Unschedulable");
     let shown = cluster.kubectl("get wukong", "");
     let (head, row) = shown.split_once('\n').expect("a head and a row");
     let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
     assert_eq!(words(head), ["NAME", "PHASE", "READY", "NODE", "ADDRESS", "AGE"]);
-    assert_eq!(words(row)[..3], ["w", "Creating", "False"]);
+    assert_eq!(words(row)[..3], ["w", "Error", "False"]);
     let shown = cluster.kubectl("get vm", "");
     assert!(shown.starts_with("NAME   AGE   STATUS"), "{shown}");
     let refused = cluster.run("patch wukong w --type merge -p {\"spec\":{\"cpu\":99}}", "");

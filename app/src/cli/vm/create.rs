@@ -13,7 +13,8 @@ use crate::cli::Context;
 #[derive(Args)]
 pub struct Create {
     pub name: String,
-    /// What it boots from: http, https or docker, or the name of an image that was added.
+    /// What it boots from: http or https, or the name of an image that was added; also docker where
+    /// the cluster has CDI.
     #[arg(long, value_name = "URL|NAME")]
     pub image: Option<String>,
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
@@ -65,7 +66,7 @@ async fn found(cluster: &Cluster, image: &str) -> Result<String> {
         Some(_) => Ok(format!("{CLAIM_SCHEME}{image}")),
         None => bail!(
             "there is no image {image:?} in {}: add it with `setpoint vm image add {image} \
-             FILE|URL`, or say docker://{image} for one of a registry",
+             FILE|URL`, or say docker://{image} for one of a registry where the cluster has CDI",
             cluster.namespace
         ),
     }
