@@ -93,8 +93,8 @@ pub fn try_lock(file: &File) -> io::Result<bool> {
 const WRITES: i64 = 101;
 const WRITES_ALONE: i64 = 201;
 
-/// Has QEMU refuse to write a file while it is open here. Says whether it does: it is too late where
-/// one writes it already.
+/// Has QEMU refuse to write a file while it is open here. Says whether it does: it is too late
+/// where one writes it already.
 pub fn refuse_writers(file: &File) -> io::Result<bool> {
     let range = |kind: i32, at: i64| libc::flock {
         l_type: i16::try_from(kind).unwrap_or_default(),
