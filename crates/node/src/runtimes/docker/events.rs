@@ -9,9 +9,9 @@ use std::time::Duration;
 use http::Method;
 use http_body_util::BodyExt;
 use serde_json::{Value, json};
-use tokio::task::JoinHandle;
 
 use super::client::{Error, encode};
+use super::logs::Output;
 use super::{Docker, create, tasks};
 
 /// How often everything is looked at.
@@ -104,7 +104,7 @@ impl Docker {
         let mut held = self.lock();
         let runs = held.runs.values_mut().filter(|run| running.contains(run.native.as_str()));
         for run in runs.filter(|run| run.container.is_running()) {
-            if run.output.as_ref().is_some_and(JoinHandle::is_finished) {
+            if run.output.as_ref().is_some_and(Output::is_written) {
                 run.output = self.follow_output(&run.native, &run.log, run.is_terminal);
             }
         }

@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 use k8s_openapi::jiff::Timestamp;
 use serde_json::{Value, json};
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 
 use super::client::{Client, encode};
 use super::{Docker, Pause, Run, create, logs, machine, tasks};
@@ -62,7 +61,7 @@ impl Docker {
         native: &str,
         log: &Path,
         is_terminal: bool,
-    ) -> Option<JoinHandle<()>> {
+    ) -> Option<logs::Output> {
         if self.engine.is_podman {
             return None;
         }
@@ -72,7 +71,7 @@ impl Docker {
             path: log.to_owned(),
             is_terminal,
         };
-        Some(tasks::spawn(logs::follow(followed)))
+        Some(logs::Output::of(followed))
     }
 
     pub(super) fn log_path(

@@ -10,9 +10,12 @@ use http::Method;
 use http_body_util::BodyExt;
 use hyper::body::Incoming;
 use k8s_openapi::jiff::Timestamp;
+use tokio::sync::watch;
+use tokio::task::JoinHandle;
 
 use super::client::{Client, Error};
 use super::frames::{self, Piece};
+use super::tasks;
 use crate::runtimes::process::shim::Log;
 
 /// How much of the end of a file is read to find the time of its last line.
@@ -30,8 +33,49 @@ pub struct Followed {
     pub is_terminal: bool,
 }
 
+/// The output of a container, while it is followed.
+pub struct Output {
+    task: JoinHandle<()>,
+    /// Closed when all that will be written is.
+    written: watch::Receiver<()>,
+}
+
+impl Output {
+    pub fn of(followed: Followed) -> Output {
+        let (writing, written) = watch::channel(());
+        let task = tasks::spawn(async move {
+            follow(followed).await;
+            drop(writing);
+        });
+        Output { task, written }
+    }
+
+    /// Returns when all of it is written. Any number may wait.
+    pub fn written(&self) -> impl Future<Output = ()> + use<> {
+        let mut written = self.written.clone();
+        async move {
+            let _ = written.changed().await;
+        }
+    }
+
+    pub fn is_written(&self) -> bool {
+        self.written.has_changed().is_err()
+    }
+
+    /// Follows it no longer.
+    pub fn cut(&self) {
+        self.task.abort();
+    }
+}
+
+impl Drop for Output {
+    fn drop(&mut self) {
+        self.cut();
+    }
+}
+
 /// Writes what comes until the container ends.
-pub async fn follow(followed: Followed) {
+async fn follow(followed: Followed) {
     if let Err(error) = try_follow(&followed).await {
         let log = followed.path.display();
         tracing::debug!(%log, error = error.message, "output is not followed");

@@ -53,6 +53,7 @@ use create::Engine;
 pub use found::count_running;
 use found::{has_not_run, state_of, vanished};
 pub use images::Images;
+use logs::Output;
 
 /// How long an ended container may take to hand over its output.
 const OUTPUT_MAX: Duration = Duration::from_secs(5);
@@ -110,7 +111,7 @@ struct Run {
     stop_signal: i32,
     is_terminal: bool,
     /// Writes its output, until it ends.
-    output: Option<JoinHandle<()>>,
+    output: Option<Output>,
     /// True when it ended.
     ended: watch::Sender<bool>,
 }
@@ -204,10 +205,10 @@ impl Docker {
             }
             let run = held.runs.values_mut().find(|run| run.native == native);
             run.filter(|run| run.container.is_running())
-                .map(|run| (run.container.id.clone(), run.output.take()))
+                .map(|run| (run.container.id.clone(), run.output.as_ref().map(Output::written)))
         };
         let Some((id, output)) = found else { return };
-        // All that it wrote is there before it is said that it ended.
+        // All that it wrote is there before it is said that it ended, whoever is the first to say so.
         if let Some(output) = output {
             let _ = tokio::time::timeout(OUTPUT_MAX, output).await;
         }
@@ -272,8 +273,6 @@ impl Drop for Docker {
         if let Some(follower) = follower {
             follower.abort();
         }
-        let runs = std::mem::take(&mut self.lock().runs);
-        runs.into_values().filter_map(|run| run.output).for_each(|output| output.abort());
     }
 }
 

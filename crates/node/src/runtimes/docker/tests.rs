@@ -160,8 +160,8 @@ async fn output_is_followed_again(options: &Options) {
         let held = docker.lock();
         let output = held.runs[&spec.id].output.as_ref();
         output.is_some_and(|output| {
-            output.abort();
-            output.is_finished()
+            output.cut();
+            output.is_written()
         })
     };
     until("cut", || cut(&docker)).await;
