@@ -67,7 +67,8 @@ export class Browser {
         return await this.page.goto(`${this.base}/console${path}`);
       } catch (error) {
         // Pods of other tests come with interfaces, and Chromium gives up what it asks for then.
-        if (attempt === 3 || !String(error).includes('ERR_NETWORK_CHANGED')) throw error;
+        const isLost = /ERR_NETWORK_CHANGED|interrupted by another navigation to "chrome-error/;
+        if (attempt === 3 || !isLost.test(String(error))) throw error;
       }
     }
   }

@@ -23,7 +23,17 @@ async function step(name, walk) {
 }
 
 /** Asks the API as the page does, with the rights of who is signed in. */
-function ask(method, path, body) {
+async function ask(method, path, body) {
+  try {
+    return await askOnce(method, path, body);
+  } catch (error) {
+    // The network of the machine changed; see `Browser.go`.
+    if (method !== 'GET' || !String(error).includes('Failed to fetch')) throw error;
+    return askOnce(method, path, body);
+  }
+}
+
+function askOnce(method, path, body) {
   return page.evaluate(
     async ([method, path, body]) => {
       const token = sessionStorage.getItem('setpoint.token');

@@ -69,7 +69,9 @@ pub fn make(network: &Network, record: &Record, (file, whose): (&Path, Whose)) -
     let mut host = || -> io::Result<()> {
         quiet(&name);
         outside.set_up(&name)?;
-        outside.add_address(&name, gateway)?;
+        if !answers_for_the_anchor(&name) {
+            outside.add_address(&name, gateway)?;
+        }
         forward(&name)?;
         // The API server may listen on the loopback; rules keep pods from the rest of it.
         set("ipv4", &name, "route_localnet", "1")?;
@@ -150,6 +152,16 @@ pub fn forward(interface: &str) -> io::Result<()> {
 /// Nothing of the newer protocol: nobody has an address there.
 fn quiet(interface: &str) {
     let _ = set("ipv6", interface, "disable_ipv6", "1");
+}
+
+/// Whether the gateway, which is an address of the anchor, is answered for on this interface too.
+/// Then it need not be an address of every pod's: browsers take an address that comes or goes for
+/// another network, and drop everything that they are asking for.
+fn answers_for_the_anchor(interface: &str) -> bool {
+    ["all", interface].iter().all(|of| {
+        let path = format!("/proc/sys/net/ipv4/conf/{of}/arp_ignore");
+        fs::read_to_string(path).is_ok_and(|found| found.trim() == "0")
+    })
 }
 
 fn set(family: &str, interface: &str, name: &str, value: &str) -> io::Result<()> {
