@@ -208,7 +208,7 @@ impl Docker {
                 .map(|run| (run.container.id.clone(), run.output.as_ref().map(Output::written)))
         };
         let Some((id, output)) = found else { return };
-        // All that it wrote is there before it is said that it ended, whoever is the first to say so.
+        // All that it wrote is there before it is said that it ended, whoever says so first.
         if let Some(output) = output {
             let _ = tokio::time::timeout(OUTPUT_MAX, output).await;
         }
