@@ -14,6 +14,7 @@ use store::{Environment, Store};
 use tokio::sync::watch;
 use tracing::{Instrument, Span, error};
 
+use crate::admission::policies::Policies;
 use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
@@ -81,6 +82,7 @@ pub struct Server {
     pub quota_turns: Turns,
     /// Who is asked about writes besides the plugins.
     pub webhooks: Arc<Webhooks>,
+    pub policies: Arc<Policies>,
     pub webhook_client: Client,
     pub traffic: Traffic,
     pub metrics: Metrics,

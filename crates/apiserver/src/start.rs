@@ -13,7 +13,7 @@ use store::{Environment, Store};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
-use crate::admission::webhooks::Configurations;
+use crate::admission::follow::Configurations;
 use crate::allocation::ranges::Range;
 use crate::bootstrap::{Roles, bootstrap};
 use crate::expiry::{EVENT_AGE, Expiry};
@@ -176,6 +176,7 @@ pub async fn start_with(
         sessions: Default::default(),
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
+        policies: configurations.policies(),
         webhook_client: Default::default(),
         traffic: Default::default(),
         metrics: Default::default(),

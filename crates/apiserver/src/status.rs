@@ -158,6 +158,11 @@ impl Error {
         Error { details: about.details(name), ..Error::new(403, "Forbidden", message) }
     }
 
+    /// What was configured cannot be used; the text says why, and who configured it is told by others.
+    pub fn unusable(why: &str) -> Error {
+        Error::new(500, "InternalError", why)
+    }
+
     /// The client speaks no protocol of streams that is known here.
     pub fn unknown_protocol(wanted: &str, known: &str) -> Error {
         let message = format!("no protocol of [{wanted}] is spoken here, only [{known}]");

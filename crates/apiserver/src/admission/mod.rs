@@ -10,9 +10,11 @@
 pub mod certificates;
 pub mod default_class;
 pub mod default_toleration_seconds;
+pub mod follow;
 pub mod limit_ranger;
 pub(crate) mod lookup;
 pub mod namespace_lifecycle;
+pub mod policies;
 pub mod priority;
 pub mod resource_quota;
 pub mod role_escalation;
@@ -205,7 +207,7 @@ async fn mutate_by_plugins(
     Ok(())
 }
 
-/// Judges an object: the plugins, then whoever is registered. Quotas come with the commit.
+/// Judges an object: the plugins, the policies, then whoever is registered. Quotas come with the commit.
 pub async fn validate(
     server: &Server,
     attributes: &Attributes<'_>,
@@ -214,5 +216,6 @@ pub async fn validate(
     for plugin in CHAIN.iter().filter(|plugin| plugin.handles(attributes)) {
         plugin.validate(server, attributes, object).await?;
     }
+    policies::validate(server, attributes, object).await?;
     webhooks::validate(server, attributes, object).await
 }

@@ -100,6 +100,7 @@ impl Api {
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
         tasks.spawn(follow(handle.server.clone()));
+        tasks.spawn(handle.configurations.follow());
         Ok(Api { server: handle.server, _stop: stop_sender, _tasks: tasks })
     }
 
@@ -122,6 +123,15 @@ impl Api {
         let request = Api::request(line, content_type, text);
         let response = self.server.handle(request, Some(Arc::new(self::user(user)))).await;
         read(response).await
+    }
+
+    /// The warnings that the administrator gets with the answer.
+    #[allow(dead_code, reason = "not all who share this file need it")]
+    pub async fn warned(&self, line: &str, body: &Value) -> Vec<String> {
+        let request = Api::request(line, "application/json", body.to_string());
+        let response = self.server.handle(request, Some(Arc::new(user(ADMIN)))).await;
+        let warnings = response.headers().get_all("warning").iter();
+        warnings.map(|warning| warning.to_str().unwrap().to_owned()).collect()
     }
 
     /// Asks as the administrator, with headers.

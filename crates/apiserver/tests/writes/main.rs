@@ -8,6 +8,7 @@ mod apply;
 mod bounds;
 mod owners;
 mod ownership;
+mod policies;
 mod quotas;
 mod roles;
 mod secrets;

@@ -99,6 +99,7 @@ impl<'a, 'b> Machine<'a, 'b> {
         match self.bindings.get(&variable.name) {
             Some(Binding::Json(json)) if is_optional => Ok(Value::some(from_json(json, declared)?)),
             Some(Binding::Json(json)) => from_json(json, declared),
+            Some(Binding::Value(value)) => Ok(value.clone()),
             Some(Binding::Absent) if is_optional => Ok(Value::Optional(None)),
             Some(Binding::Authorizer(host)) => {
                 let authorization = Authorization { host: *host, service_account: None };

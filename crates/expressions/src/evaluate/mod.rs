@@ -75,6 +75,8 @@ pub struct Bindings<'a> {
 #[derive(Clone)]
 pub enum Binding<'a> {
     Json(&'a Json),
+    /// What another expression resulted in.
+    Value(Value<'a>),
     /// A variable of the optional kind that has no value.
     Absent,
     Authorizer(&'a dyn Authorizer),

@@ -113,6 +113,12 @@ impl<'a> Value<'a> {
         Value::String(Text::Borrowed(text))
     }
 
+    /// A map of named values.
+    pub fn named(values: impl IntoIterator<Item = (&'a str, Value<'a>)>) -> Value<'a> {
+        let entry = |(name, value)| (Key::String(Text::Borrowed(name)), value);
+        Value::Map(Map::Made(Rc::new(values.into_iter().map(entry).collect())))
+    }
+
     pub(crate) fn list(items: Vec<Value<'a>>) -> Value<'a> {
         Value::List(List::made(items))
     }

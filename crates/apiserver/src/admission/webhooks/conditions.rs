@@ -1,4 +1,4 @@
-//! Match conditions: expressions that must hold for a webhook to be asked.
+//! Match conditions: expressions that must hold for a webhook or a policy to be asked.
 //!
 //! Upstream: apiserver/pkg/admission/plugin/webhook/matchconditions/matcher.go
 
@@ -27,9 +27,17 @@ pub struct Condition {
 
 impl Condition {
     pub fn of(condition: &Value) -> Condition {
+        Condition::new(condition, compiled)
+    }
+
+    /// One whose expression may name other things.
+    pub fn new(
+        condition: &Value,
+        compile: impl FnOnce(&str) -> Result<Program, Problems>,
+    ) -> Condition {
         let source = condition["expression"].as_str().unwrap_or_default().to_owned();
         let program =
-            compiled(&source).map_err(|problems| format!("compilation failed: {problems}"));
+            compile(&source).map_err(|problems| format!("compilation failed: {problems}"));
         Condition { source, program }
     }
 }
@@ -63,14 +71,14 @@ pub enum Verdict {
 }
 
 /// Whether all conditions hold. One that is false decides, whatever became of the others.
-pub fn decide(conditions: &[Condition], subject: &Subject<'_>) -> Verdict {
+pub fn decide(conditions: &[Condition], bindings: &Bindings<'_>) -> Verdict {
     let mut budget = Budget::new(CALL_COST_MAX, COST_MAX);
     let mut failures = Vec::new();
     for condition in conditions {
         let decided = match &condition.program {
-            Ok(program) => program
-                .decide(&subject.bindings(), &mut budget)
-                .map_err(|failure| failure.to_string()),
+            Ok(program) => {
+                program.decide(bindings, &mut budget).map_err(|failure| failure.to_string())
+            }
             Err(problems) => Err(problems.clone()),
         };
         match decided {
@@ -90,7 +98,8 @@ pub fn decide(conditions: &[Condition], subject: &Subject<'_>) -> Verdict {
 }
 
 impl Subject<'_> {
-    fn bindings(&self) -> Bindings<'_> {
+    /// As the variables of expressions.
+    pub fn bindings(&self) -> Bindings<'_> {
         let check = Binding::ResourceCheck(&self.asker, self.asker.resource.clone());
         Bindings::default()
             .with("object", Binding::Json(self.object))
@@ -153,7 +162,7 @@ mod tests {
         let asker = Asker { authorizer: &authorizer, user: &user, resource };
         let request = json!({"operation": "CREATE", "userInfo": {"username": "root"}});
         let (object, old) = (&object, &Value::Null);
-        decide(&conditions, &Subject { request: &request, object, old, asker })
+        decide(&conditions, &Subject { request: &request, object, old, asker }.bindings())
     }
 
     #[test]

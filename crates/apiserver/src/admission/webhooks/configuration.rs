@@ -5,9 +5,8 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::conditions::Condition;
-use super::rules::Rule;
+use super::criteria::Criteria;
 use crate::object;
-use crate::selectors::labels::Selector;
 use crate::webhooks::target::Target;
 use crate::webhooks::writer::Reach;
 
@@ -18,10 +17,7 @@ pub struct Webhook {
     pub name: String,
     /// Among all webhooks: the configuration and the name.
     pub id: String,
-    pub rules: Vec<Rule>,
-    pub matching: Matching,
-    pub namespaces: Selector,
-    pub objects: Selector,
+    pub criteria: Criteria,
     pub conditions: Vec<Condition>,
     pub on_failure: OnFailure,
     /// Whether a dry run may be shown to it.
@@ -32,13 +28,6 @@ pub struct Webhook {
     pub version: &'static str,
     /// Or why it can never be called.
     pub target: Result<Target, String>,
-}
-
-/// Whether rules are also about other versions of the same objects.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Matching {
-    Exact,
-    Equivalent,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,25 +64,14 @@ fn compile_one(configuration: &str, webhook: &Value, reach: Reach) -> Webhook {
     if spoken.is_none() {
         target = Err("none of its admissionReviewVersions is known".to_owned());
     }
-    // What was stored before selectors were checked selects everything and cannot be called.
-    let mut selector = |field: &str| match Selector::from_object(Some(&webhook[field]), field) {
-        Ok(selector) => selector,
-        Err(_) => {
-            target = Err(format!("its {field} cannot be read"));
-            Selector::everything()
-        }
-    };
-    let (namespaces, objects) = (selector("namespaceSelector"), selector("objectSelector"));
+    let criteria = Criteria::of_webhook(webhook);
+    if let Some(field) = criteria.unreadable {
+        target = Err(format!("its {field} cannot be read"));
+    }
     Webhook {
         id: format!("{configuration}/{name}"),
         name,
-        rules: list("rules").iter().map(Rule::of).collect(),
-        matching: match webhook["matchPolicy"] == "Exact" {
-            true => Matching::Exact,
-            false => Matching::Equivalent,
-        },
-        namespaces,
-        objects,
+        criteria,
         conditions: list("matchConditions").iter().map(Condition::of).collect(),
         on_failure: match webhook["failurePolicy"] == "Ignore" {
             true => OnFailure::Ignore,

@@ -1,4 +1,4 @@
-//! Whether a webhook is asked about a write, and what it is shown.
+//! Whether a webhook or a policy is asked about a write, and what it is shown.
 //!
 //! Upstream: apiserver/pkg/admission/plugin/webhook/generic/webhook.go
 
@@ -8,8 +8,9 @@ use std::sync::{Arc, OnceLock};
 use serde_json::Value;
 
 use super::conditions::{self, Asker, Subject, Verdict};
-use super::configuration::{Matching, OnFailure, Webhook};
-use super::rules::Write;
+use super::configuration::{OnFailure, Webhook};
+use super::criteria::{Criteria, Matching};
+use super::rules::{Rule, Write};
 use super::{name, review, versions};
 use crate::admission::{Attributes, Operation, lookup};
 use crate::resources::Resource;
@@ -20,20 +21,23 @@ use crate::status::{About, Error};
 static NULL: Value = Value::Null;
 const NAMESPACES: About<'static> = About { group: "", resource: "namespaces" };
 
-/// A write that webhooks are asked about.
+/// The version that somebody knows, where it is not the one of the request.
+pub type Version = Option<Arc<Resource>>;
+
+/// A write that webhooks and policies are asked about.
 pub struct Asking<'a> {
     pub server: &'a Server,
     pub attributes: &'a Attributes<'a>,
     /// What was there before, as webhooks are shown it.
     pub old: Option<&'a Value>,
-    /// The namespace of the write, read when the first webhook selects by it.
+    /// The namespace of the write, read when it is first needed.
     namespace: OnceLock<Option<Value>>,
 }
 
 /// What a webhook is shown.
 pub struct Shown<'a> {
     /// Where the version is not the one of the request.
-    pub converted: Option<Arc<Resource>>,
+    pub converted: Version,
     pub object: Cow<'a, Value>,
     pub old: Cow<'a, Value>,
     /// The request without the objects.
@@ -58,17 +62,14 @@ impl<'a> Asking<'a> {
     where
         'a: 'o,
     {
-        let Some(version) = self.version(webhook) else { return Ok(None) };
-        if !self.selects_namespace(webhook, object).await?
-            || !selects_object(&webhook.objects, object, self.old)
-        {
+        let Some(version) = self.selected(&webhook.criteria, object).await? else {
             return Ok(None);
-        }
+        };
         let shown = self.show(version, object).await?;
         if webhook.conditions.is_empty() {
             return Ok(Some(shown));
         }
-        match conditions::decide(&webhook.conditions, &self.subject(&shown)) {
+        match conditions::decide(&webhook.conditions, &self.subject(&shown).bindings()) {
             Verdict::Holds => Ok(Some(shown)),
             Verdict::DoesNotHold => Ok(None),
             Verdict::Failed(why) => match webhook.on_failure {
@@ -84,61 +85,86 @@ impl<'a> Asking<'a> {
         }
     }
 
-    /// In which version the rules are about the write: none where they are not at all.
-    fn version(&self, webhook: &Webhook) -> Option<Option<Arc<Resource>>> {
+    /// In which version the write is meant: none where it is not at all.
+    pub async fn selected(
+        &self,
+        criteria: &Criteria,
+        object: &Value,
+    ) -> Result<Option<Version>, Error> {
+        if self.version(&criteria.excluded, criteria.matching, object).is_some() {
+            return Ok(None);
+        }
+        let version = match &criteria.rules {
+            Some(rules) => self.version(rules, criteria.matching, object),
+            None => Some(None),
+        };
+        let Some(version) = version else { return Ok(None) };
+        let is_selected = self.selects_namespace(&criteria.namespaces, object).await?
+            && selects_object(&criteria.objects, object, self.old);
+        Ok(is_selected.then_some(version))
+    }
+
+    fn version(&self, rules: &[Rule], matching: Matching, object: &Value) -> Option<Version> {
         let Attributes { resource, subresource, .. } = *self.attributes;
-        if self.is_ruled(webhook, resource) {
+        if self.is_ruled(rules, resource, object) {
             return Some(None);
         }
-        if webhook.matching == Matching::Exact {
+        if matching == Matching::Exact || rules.is_empty() {
             return None;
         }
         let others = versions::equivalents(self.server, resource, subresource);
-        others.into_iter().find(|other| self.is_ruled(webhook, other)).map(Some)
+        others.into_iter().find(|other| self.is_ruled(rules, other, object)).map(Some)
     }
 
-    fn is_ruled(&self, webhook: &Webhook, resource: &Resource) -> bool {
+    fn is_ruled(&self, rules: &[Rule], resource: &Resource, object: &Value) -> bool {
         let write = Write {
             operation: review::operation(self.attributes.operation),
             group: &resource.group,
             version: &resource.version,
             resource: &resource.plural,
             subresource: self.attributes.subresource,
+            name: name(self.attributes, object),
             is_namespaced: resource.namespaced,
         };
-        webhook.rules.iter().any(|rule| rule.matches(&write))
+        rules.iter().any(|rule| rule.matches(&write))
     }
 
-    async fn selects_namespace(&self, webhook: &Webhook, object: &Value) -> Result<bool, Error> {
+    async fn selects_namespace(
+        &self,
+        namespaces: &Selector,
+        object: &Value,
+    ) -> Result<bool, Error> {
         let Attributes { resource, operation, .. } = *self.attributes;
         let is_namespace = resource.kind == "Namespace" && resource.group.is_empty();
-        if webhook.namespaces.is_everything() || !resource.namespaced && !is_namespace {
+        if namespaces.is_everything() || !resource.namespaced && !is_namespace {
             return Ok(true);
         }
         let is_written = operation == Operation::Create || operation == Operation::Update;
         if is_namespace && is_written && self.attributes.subresource.is_empty() {
-            return Ok(webhook.namespaces.matches_object(object));
+            return Ok(namespaces.matches_object(object));
         }
         let wanted = match is_namespace {
             true => name(self.attributes, object),
             false => self.attributes.namespace,
         };
-        if self.namespace.get().is_none() {
-            let found = lookup::one(self.server, "", "namespaces", ("", wanted)).await?;
-            // Whoever else has looked meanwhile has found the same.
-            let _ = self.namespace.set(found);
-        }
-        match self.namespace.get().and_then(Option::as_ref) {
-            Some(namespace) => Ok(webhook.namespaces.matches_object(namespace)),
+        match self.namespace(wanted).await? {
+            Some(namespace) => Ok(namespaces.matches_object(namespace)),
             None => Err(Error::not_found(NAMESPACES, wanted)),
         }
     }
 
-    async fn show<'o>(
-        &self,
-        version: Option<Arc<Resource>>,
-        object: &'o Value,
-    ) -> Result<Shown<'o>, Error>
+    /// The namespace of the write, which has this name.
+    pub async fn namespace(&self, name: &str) -> Result<Option<&Value>, Error> {
+        if self.namespace.get().is_none() {
+            let found = lookup::one(self.server, "", "namespaces", ("", name)).await?;
+            // Whoever else has looked meanwhile has found the same.
+            let _ = self.namespace.set(found);
+        }
+        Ok(self.namespace.get().and_then(Option::as_ref))
+    }
+
+    /// What somebody who knows this version is shown.
+    pub async fn show<'o>(&self, version: Version, object: &'o Value) -> Result<Shown<'o>, Error>
     where
         'a: 'o,
     {
@@ -159,7 +185,8 @@ impl<'a> Asking<'a> {
         Ok(Shown { converted: version, object, old, request })
     }
 
-    fn subject<'s>(&'s self, shown: &'s Shown<'_>) -> Subject<'s> {
+    /// What expressions are about.
+    pub fn subject<'s>(&'s self, shown: &'s Shown<'_>) -> Subject<'s> {
         let attributes = self.attributes;
         let resource = expressions::authorizer::Resource {
             group: attributes.resource.group.clone(),

@@ -3,8 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `configuration.rs` | a webhook, compiled once from its configuration |
-//! | `follow.rs` | the configurations of the store, as they change |
-//! | `rules.rs`, `conditions.rs`, `matching.rs` | whether a webhook is asked about a write |
+//! | `criteria.rs`, `rules.rs`, `conditions.rs`, `matching.rs` | whether a webhook is asked about a write |
 //! | `versions.rs` | the object in the version that the webhook knows |
 //! | `review.rs` | AdmissionReview: the question and the answer |
 //! | `call.rs` | one question to one webhook |
@@ -19,27 +18,30 @@
 mod call;
 pub mod conditions;
 mod configuration;
-mod follow;
-mod matching;
+pub mod criteria;
+pub mod matching;
 mod mutating;
 mod review;
 mod rules;
 mod validating;
 mod versions;
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
-use super::{Attributes, Changed, Operation};
+use super::follow::Registered;
+use super::{Attributes, Changed, Operation, policies};
 use crate::endpoints::Request;
 use crate::object;
 use crate::server::Server;
 use crate::status::Error;
 use crate::subresources::scale::{scale, set_replicas};
 
-pub use follow::{Configurations, Webhooks};
+pub use configuration::{OnFailure, Webhook, compile};
 pub use mutating::Invoked;
 
-const GROUP: &str = "admissionregistration.k8s.io";
+pub const GROUP: &str = "admissionregistration.k8s.io";
 const EXEMPT: [&str; 6] = [
     "mutatingadmissionpolicies",
     "mutatingadmissionpolicybindings",
@@ -48,6 +50,13 @@ const EXEMPT: [&str; 6] = [
     "validatingadmissionpolicybindings",
     "validatingwebhookconfigurations",
 ];
+
+/// Who is asked about writes.
+#[derive(Default)]
+pub struct Webhooks {
+    pub mutating: Arc<Registered<Webhook>>,
+    pub validating: Arc<Registered<Webhook>>,
+}
 
 /// Whether anybody may change objects at all.
 pub fn are_registered(server: &Server) -> bool {
@@ -100,13 +109,38 @@ pub async fn validate(
         mutating::run(&asking, &webhooks, &mut nothing, &mut Invoked::default()).await?;
     }
     let Some(webhooks) = server.webhooks.validating.current() else { return Ok(()) };
-    if attributes.subresource != "scale" {
-        let asking = matching::Asking::new(server, attributes, attributes.old);
-        return validating::run(&asking, &webhooks, object).await;
+    let part = Part::of(attributes, object)?;
+    let (object, old) = part.shown(attributes, object);
+    let asking = matching::Asking::new(server, attributes, old);
+    validating::run(&asking, &webhooks, object).await
+}
+
+/// Whoever scales does not see the rest: what is judged of a scaling, and of what was before.
+#[derive(Default)]
+pub struct Part {
+    scaled: Option<(Value, Option<Value>)>,
+}
+
+impl Part {
+    pub fn of(attributes: &Attributes<'_>, object: &Value) -> Result<Part, Error> {
+        if attributes.subresource != "scale" {
+            return Ok(Part::default());
+        }
+        let old = attributes.old.map(|old| scale(attributes.request, old)).transpose()?;
+        Ok(Part { scaled: Some((scale(attributes.request, object)?, old)) })
     }
-    let old = attributes.old.map(|old| scale(attributes.request, old)).transpose()?;
-    let asking = matching::Asking::new(server, attributes, old.as_ref());
-    validating::run(&asking, &webhooks, &scale(attributes.request, object)?).await
+
+    /// The object, and what was there before, as those who judge are shown them.
+    pub fn shown<'a>(
+        &'a self,
+        attributes: &Attributes<'a>,
+        object: &'a Value,
+    ) -> (&'a Value, Option<&'a Value>) {
+        match &self.scaled {
+            Some((scaled, old)) => (scaled, old.as_ref()),
+            None => (object, attributes.old),
+        }
+    }
 }
 
 /// Shows webhooks what was posted to a subresource that has a kind of its own, such as a Binding.
@@ -120,10 +154,15 @@ pub async fn admit_posted(
     if mutate(server, &attributes, posted, &mut invoked).await? == Changed::ByWebhooks {
         mutate(server, &attributes, posted, invoked.again_over(posted)).await?;
     }
+    // Which node a pod gets is not for policies to say.
+    if request.target.subresource != "binding" {
+        policies::validate(server, &attributes, posted).await?;
+    }
     validate(server, &attributes, posted).await
 }
 
-fn is_exempt(attributes: &Attributes<'_>) -> bool {
+/// Whether nobody is asked about the write.
+pub fn is_exempt(attributes: &Attributes<'_>) -> bool {
     let resource = attributes.resource;
     // A pod that gets its node was shown as the Binding that was posted.
     let is_bound = attributes.operation == Operation::Update && attributes.subresource == "binding";
@@ -131,6 +170,6 @@ fn is_exempt(attributes: &Attributes<'_>) -> bool {
 }
 
 /// The name of what is written; new objects have it only themselves.
-fn name<'a>(attributes: &Attributes<'a>, object: &'a Value) -> &'a str {
+pub fn name<'a>(attributes: &Attributes<'a>, object: &'a Value) -> &'a str {
     if attributes.name.is_empty() { object::name(object) } else { attributes.name }
 }

@@ -13,6 +13,8 @@ pub struct Rule {
     groups: Vec<String>,
     versions: Vec<String>,
     resources: Vec<String>,
+    /// Those of the objects; empty for all.
+    names: Vec<String>,
     scope: Scope,
 }
 
@@ -31,6 +33,7 @@ pub struct Write<'a> {
     pub version: &'a str,
     pub resource: &'a str,
     pub subresource: &'a str,
+    pub name: &'a str,
     pub is_namespaced: bool,
 }
 
@@ -41,6 +44,7 @@ impl Rule {
             groups: object::texts(&rule["apiGroups"]),
             versions: object::texts(&rule["apiVersions"]),
             resources: object::texts(&rule["resources"]),
+            names: object::texts(&rule["resourceNames"]),
             scope: match rule["scope"].as_str() {
                 Some("Cluster") => Scope::Cluster,
                 Some("Namespaced") => Scope::Namespaced,
@@ -60,6 +64,7 @@ impl Rule {
             && names(&self.groups, write.group)
             && names(&self.versions, write.version)
             && self.resources.iter().any(|one| is_of(one, write))
+            && (self.names.is_empty() || self.names.iter().any(|one| one == write.name))
     }
 }
 
@@ -106,6 +111,7 @@ mod tests {
                 version: "v1",
                 resource,
                 subresource,
+                name: "a",
                 is_namespaced: true,
             };
             assert_eq!(rule.matches(&write), expected, "{pattern} {resource}/{subresource}");
@@ -122,15 +128,20 @@ mod tests {
             version: "v1",
             resource: "deployments",
             subresource: "",
+            name: "a",
             is_namespaced: true,
         };
         assert!(Rule::of(&good).matches(&write));
+        let mut named = good.clone();
+        named["resourceNames"] = json!(["a", "b"]);
+        assert!(Rule::of(&named).matches(&write));
         for (field, value) in [
             ("operations", json!(["DELETE"])),
             ("apiGroups", json!([""])),
             ("apiVersions", json!(["v1beta1"])),
             ("resources", json!(["pods"])),
             ("scope", json!("Cluster")),
+            ("resourceNames", json!(["b"])),
         ] {
             let mut other = good.clone();
             other[field] = value;

@@ -8,6 +8,7 @@ use super::strategy::{Plain, Strategy};
 pub mod pod;
 pub mod pod_spec;
 
+mod admission_policy;
 mod controller_revision;
 mod cron_job;
 mod cron_schedule;
@@ -87,11 +88,11 @@ static TABLE: &[Row] = &[
     ("", "Secret", &secret::Secret),
     ("", "Service", &service::Service),
     ("", "ServiceAccount", &service_account::ServiceAccount),
-    (ADMISSION, "MutatingAdmissionPolicy", &webhook_configuration::AdmissionPolicy),
-    (ADMISSION, "MutatingAdmissionPolicyBinding", &webhook_configuration::AdmissionPolicyBinding),
+    (ADMISSION, "MutatingAdmissionPolicy", &admission_policy::AdmissionPolicy::Mutating),
+    (ADMISSION, "MutatingAdmissionPolicyBinding", &admission_policy::AdmissionPolicyBinding),
     (ADMISSION, "MutatingWebhookConfiguration", &WebhookConfiguration::Mutating),
-    (ADMISSION, "ValidatingAdmissionPolicy", &webhook_configuration::AdmissionPolicy),
-    (ADMISSION, "ValidatingAdmissionPolicyBinding", &webhook_configuration::AdmissionPolicyBinding),
+    (ADMISSION, "ValidatingAdmissionPolicy", &admission_policy::AdmissionPolicy::Validating),
+    (ADMISSION, "ValidatingAdmissionPolicyBinding", &admission_policy::AdmissionPolicyBinding),
     (ADMISSION, "ValidatingWebhookConfiguration", &WebhookConfiguration::Validating),
     (
         "apiextensions.k8s.io",

@@ -1,13 +1,14 @@
-//! Webhook configurations and admission policies with their bindings.
+//! Webhook configurations.
 //!
 //! Upstream: pkg/apis/admissionregistration/{v1/defaults.go,validation/validation.go}
 
+use expressions::{Problems, Program};
 use serde_json::{Value, json};
 
 use super::webhook_client;
 use crate::admission::webhooks::conditions;
 use crate::registry::checks::{self, Errors};
-use crate::registry::edit::{self, each_mut, object, set_default};
+use crate::registry::edit::{self, each_mut, set_default};
 use crate::registry::field::Field;
 use crate::registry::label_selector;
 use crate::registry::names;
@@ -17,7 +18,7 @@ use crate::webhooks::writer;
 const OPERATIONS: [&str; 5] = ["*", "CONNECT", "CREATE", "DELETE", "UPDATE"];
 /// The most conditions of a webhook.
 const MATCH_CONDITIONS_MAX: usize = 64;
-const PROPERTIES: Properties =
+pub const PROPERTIES: Properties =
     Properties { allows_unconditional_update: false, ..Properties::WITH_GENERATION };
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -114,7 +115,7 @@ fn validate_webhook(webhook: &Field<'_>, errors: &mut Errors) {
         label_selector::validate(&webhook.at(selector), errors);
     }
     webhook_client::validate(&webhook.at("clientConfig"), errors);
-    validate_conditions(webhook, errors);
+    validate_conditions(webhook, conditions::compiled, errors);
     let again = webhook.at("reinvocationPolicy");
     checks::absent_or_one_of(&again, &["IfNeeded", "Never"], errors);
     if webhook.count("admissionReviewVersions") == 0 {
@@ -130,7 +131,7 @@ fn validate_webhook(webhook: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
+pub fn validate_rule(rule: &Field<'_>, errors: &mut Errors) {
     for name in ["operations", "apiGroups", "apiVersions", "resources"] {
         if rule.count(name) == 0 {
             errors.push(rule.at(name).required(""));
@@ -194,22 +195,19 @@ fn validate_resources(rule: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-fn validate_conditions(webhook: &Field<'_>, errors: &mut Errors) {
-    if webhook.count("matchConditions") > MATCH_CONDITIONS_MAX {
-        return errors.push(webhook.at("matchConditions").too_many(MATCH_CONDITIONS_MAX));
+/// Checks conditions with whoever compiles their expressions.
+pub fn validate_conditions(
+    of: &Field<'_>,
+    compiled: impl Fn(&str) -> Result<Program, Problems>,
+    errors: &mut Errors,
+) {
+    if of.count("matchConditions") > MATCH_CONDITIONS_MAX {
+        return errors.push(of.at("matchConditions").too_many(MATCH_CONDITIONS_MAX));
     }
     let mut seen: Vec<&str> = Vec::new();
-    for condition in webhook.items("matchConditions") {
-        let (expression, name) = (condition.at("expression"), condition.at("name"));
-        if expression.as_text().trim().is_empty() {
-            errors.push(expression.required(""));
-        } else if let Err(problems) = conditions::compiled(expression.as_text()) {
-            // Only a fault of the whole has no place.
-            errors.push(match problems.problems.iter().all(|problem| problem.line == 0) {
-                true => expression.invalid("must evaluate to bool"),
-                false => expression.invalid(format!("compilation failed: {problems}")),
-            });
-        }
+    for condition in of.items("matchConditions") {
+        let name = condition.at("name");
+        validate_expression(&condition.at("expression"), &compiled, errors);
         checks::named(&name, names::qualified_name, errors);
         let text = condition.text("name");
         if !text.is_empty() && seen.contains(&text) {
@@ -219,79 +217,19 @@ fn validate_conditions(webhook: &Field<'_>, errors: &mut Errors) {
     }
 }
 
-/// Mutating and validating policies; their expressions are compiled elsewhere.
-pub struct AdmissionPolicy;
-
-impl Strategy for AdmissionPolicy {
-    fn properties(&self) -> Properties {
-        Properties { has_status: true, ..PROPERTIES }
-    }
-
-    fn default(&self, policy: &mut Value) {
-        let Some(spec) = object(policy, "spec") else { return };
-        set_default(spec, "failurePolicy", "Fail");
-        if let Some(constraints) = edit::at_mut(spec, &["matchConstraints"]) {
-            set_default(constraints, "matchPolicy", "Equivalent");
-            set_default(constraints, "namespaceSelector", json!({}));
-            set_default(constraints, "objectSelector", json!({}));
-            for rule in each_mut(constraints, &["resourceRules"]) {
-                set_default(rule, "scope", "*");
-            }
-        }
-    }
-
-    fn validate(&self, policy: &Value) -> Errors {
-        let mut errors = Errors::new();
-        let root = Field::root(policy);
-        let spec = root.at("spec");
-        let constraints = spec.at("matchConstraints");
-        if !constraints.is_set() {
-            errors.push(constraints.required(""));
-        } else if constraints.count("resourceRules") == 0 {
-            errors.push(constraints.at("resourceRules").required(""));
-        }
-        for rule in constraints.items("resourceRules") {
-            validate_rule(&rule, &mut errors);
-        }
-        checks::absent_or_one_of(&spec.at("failurePolicy"), &["Fail", "Ignore"], &mut errors);
-        for validation in spec.items("validations") {
-            let expression = validation.at("expression");
-            if expression.as_text().trim().is_empty() {
-                errors.push(expression.required("expression is not specified"));
-            }
-        }
-        errors
-    }
-}
-
-pub struct AdmissionPolicyBinding;
-
-impl Strategy for AdmissionPolicyBinding {
-    fn properties(&self) -> Properties {
-        PROPERTIES
-    }
-
-    fn default(&self, binding: &mut Value) {
-        if let Some(matched) = edit::at_mut(binding, &["spec", "matchResources"]) {
-            set_default(matched, "matchPolicy", "Equivalent");
-            set_default(matched, "namespaceSelector", json!({}));
-            set_default(matched, "objectSelector", json!({}));
-        }
-    }
-
-    fn validate(&self, binding: &Value) -> Errors {
-        let mut errors = Errors::new();
-        let root = Field::root(binding);
-        let spec = root.at("spec");
-        checks::named(&spec.at("policyName"), names::subdomain, &mut errors);
-        if root.text("kind") == "ValidatingAdmissionPolicyBinding"
-            && spec.count("validationActions") == 0
-        {
-            errors.push(spec.at("validationActions").required(""));
-        }
-        for action in spec.items("validationActions") {
-            checks::one_of(&action, &["Audit", "Deny", "Warn"], &mut errors);
-        }
-        errors
+/// An expression must be there, and must compile.
+pub fn validate_expression(
+    expression: &Field<'_>,
+    compiled: impl Fn(&str) -> Result<Program, Problems>,
+    errors: &mut Errors,
+) {
+    if expression.as_text().trim().is_empty() {
+        errors.push(expression.required(""));
+    } else if let Err(problems) = compiled(expression.as_text()) {
+        // Only a fault of the whole has no place.
+        errors.push(match problems.problems.iter().all(|problem| problem.line == 0) {
+            true => expression.invalid("must evaluate to bool"),
+            false => expression.invalid(format!("compilation failed: {problems}")),
+        });
     }
 }

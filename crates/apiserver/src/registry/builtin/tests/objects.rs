@@ -385,6 +385,13 @@ fn webhooks_and_policies() {
         r#"
         => ok
         spec.matchConstraints - => spec.matchConstraints: Required value
+        spec.validations = [] => spec.validations: Required value: validations or auditAnnotations must contain at least one item
+        spec.validations[0].expression = "1" => spec.validations[0].expression: Invalid value: "1": must evaluate to bool
+        spec.validations[0].expression = "params.x" => spec.validations[0].expression: Invalid value: "params.x": compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')
+        spec.validations[0].expression = "variables.x" => spec.validations[0].expression: Invalid value: "variables.x": compilation failed: undefined field 'x' of variables
+        spec.validations[0].messageExpression = "1" => spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string
+        spec.validations[0].reason = "Odd" => spec.validations[0].reason: Unsupported value: "Odd": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"
+        spec.variables = [{"name": "1", "expression": "2"}] => spec.variables[0].name: Invalid value: "1": name is not a valid CEL identifier
         "#,
     );
     check(
@@ -392,6 +399,9 @@ fn webhooks_and_policies() {
         r#"
         => ok
         spec.validationActions = [] => spec.validationActions: Required value
+        spec.validationActions = ["Deny", "Warn"] => spec.validationActions: Invalid value: ["Deny","Warn"]: must not contain both Deny and Warn (repeating the same validation failure information in the API response and headers serves no purpose)
+        spec.paramRef = {"name": "x"} => spec.paramRef.parameterNotFoundAction: Required value
+        spec.paramRef = {"parameterNotFoundAction": "Deny"} => spec.paramRef: Required value: one of name or selector must be specified
         "#,
     );
 }
