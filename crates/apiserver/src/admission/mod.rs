@@ -14,6 +14,7 @@ pub mod follow;
 pub mod limit_ranger;
 pub(crate) mod lookup;
 pub mod namespace_lifecycle;
+pub mod pod_security;
 pub mod policies;
 pub mod priority;
 pub mod resource_quota;
@@ -37,11 +38,12 @@ use crate::server::Server;
 use crate::status::Error;
 
 /// The plugins in upstream's order. All of them mutate, then all of them validate.
-static CHAIN: [&dyn Plugin; 13] = [
+static CHAIN: [&dyn Plugin; 14] = [
     &namespace_lifecycle::NamespaceLifecycle,
     &limit_ranger::LimitRanger,
     &service_account::ServiceAccount,
     &taint_new_nodes::TaintNewNodes,
+    &pod_security::PodSecurity,
     &priority::Priority,
     &default_toleration_seconds::DefaultTolerationSeconds,
     &default_class::DefaultClass,

@@ -168,3 +168,55 @@ const PEM_REQUEST: &str = "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURSBSRVFVRVNULS0tLS0KTUFBP
                            USUZJQ0FURSBSRVFVRVNULS0tLS0K";
 const PEM_CERTIFICATE: &str =
     "LS0tLS1CRUdJTiBDRVJUSUZJQ0FURS0tLS0tCk1BQT0KLS0tLS1FTkQgQ0VSVElGSUNBVEUtLS0tLQo=";
+
+#[tokio::test]
+async fn the_labels_of_a_namespace_say_what_its_pods_may_be() {
+    let (api, _scratch) = Api::start().await;
+    let namespace = |name: &str, labels: Value| {
+        let spaces = "pod-security.kubernetes.io/";
+        let labels: serde_json::Map<String, Value> = labels
+            .as_object()
+            .unwrap()
+            .iter()
+            .map(|(mode, level)| (format!("{spaces}{mode}"), level.clone()))
+            .collect();
+        json!({"metadata": {"name": name, "labels": labels}})
+    };
+    let made = "POST /api/v1/namespaces";
+    let (code, why) = api.refused(made, namespace("odd", json!({"enforce": "strict"}))).await;
+    assert_eq!(code, 422);
+    assert_eq!(
+        why,
+        "Namespace \"odd\" is invalid: metadata.labels[pod-security.kubernetes.io/enforce]: \
+         Invalid value: \"strict\": must be one of privileged, baseline, restricted"
+    );
+    let labels = json!({"enforce": "baseline", "warn": "restricted", "warn-version": "v1.30"});
+    api.admin(made, namespace("strict", labels)).await;
+    api.admin(
+        "POST /api/v1/namespaces/strict/serviceaccounts",
+        json!({"metadata":
+        {"name": "default"}}),
+    )
+    .await;
+    let pods = "POST /api/v1/namespaces/strict/pods";
+    assert_eq!(
+        api.refused(pods, pod("p", json!({"hostNetwork": true}))).await,
+        (
+            403,
+            "pods \"p\" is forbidden: violates PodSecurity \"baseline:latest\": host namespaces \
+             (hostNetwork=true)"
+                .to_owned()
+        )
+    );
+    let warned = api.warned(pods, &pod("p", json!({}))).await;
+    let expected = "would violate PodSecurity \\\"restricted:v1.30\\\": \
+         allowPrivilegeEscalation != false";
+    assert!(warned.iter().any(|it| it.contains(expected)), "{warned:?}");
+    // What makes pods is warned of, and may be written.
+    let template = json!({"metadata": {"labels": {"a": "b"}}, "spec": pod("x", json!({}))["spec"]});
+    let set = json!({"metadata": {"name": "d"}, "spec": {"selector": {"matchLabels": {"a": "b"}},
+        "template": template}});
+    let warned = api.warned("POST /apis/apps/v1/namespaces/strict/deployments", &set).await;
+    assert!(warned.iter().any(|it| it.contains(expected)), "{warned:?}");
+    api.admin("GET /apis/apps/v1/namespaces/strict/deployments/d", Value::Null).await;
+}

@@ -82,7 +82,7 @@ mod tests {
 
     #[test]
     fn each_expression_names_what_is_known_when_it_is_asked() {
-        let fits = |source, purpose| compiled(source, purpose, Parameters::None).is_ok();
+        let fits = |source: &str, purpose| compiled(source, purpose, Parameters::None).is_ok();
         assert!(fits("object.x == namespaceObject.metadata.name", Purpose::Condition));
         assert!(!fits("variables.x", Purpose::Condition));
         assert!(fits("variables.x", Purpose::Validation));

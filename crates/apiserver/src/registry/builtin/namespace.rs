@@ -4,6 +4,8 @@
 
 use serde_json::{Value, json};
 
+use crate::admission::pod_security;
+use crate::object::labels;
 use crate::registry::checks::Errors;
 use crate::registry::edit::{self, object, text};
 use crate::registry::field::Field;
@@ -55,6 +57,12 @@ impl Strategy for Namespace {
     fn validate(&self, namespace: &Value) -> Errors {
         let mut errors = Errors::new();
         let root = Field::root(namespace);
+        let metadata = root.at("metadata");
+        for (label, value) in labels(namespace) {
+            if let Some(fault) = pod_security::label_fault(label, value) {
+                errors.push(metadata.key("labels", label).invalid(fault));
+            }
+        }
         let spec = root.at("spec");
         for finalizer in spec.items("finalizers") {
             let text = finalizer.as_text();

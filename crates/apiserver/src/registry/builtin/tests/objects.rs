@@ -387,7 +387,6 @@ fn webhooks_and_policies() {
         spec.matchConstraints - => spec.matchConstraints: Required value
         spec.validations = [] => spec.validations: Required value: validations or auditAnnotations must contain at least one item
         spec.validations[0].expression = "1" => spec.validations[0].expression: Invalid value: "1": must evaluate to bool
-        spec.validations[0].expression = "params.x" => spec.validations[0].expression: Invalid value: "params.x": compilation failed: ERROR: <input>:1:1: undeclared reference to 'params' (in container '')
         spec.validations[0].expression = "variables.x" => spec.validations[0].expression: Invalid value: "variables.x": compilation failed: undefined field 'x' of variables
         spec.validations[0].messageExpression = "1" => spec.validations[0].messageExpression: Invalid value: "1": must evaluate to string
         spec.validations[0].reason = "Odd" => spec.validations[0].reason: Unsupported value: "Odd": supported values: "Forbidden", "Invalid", "RequestEntityTooLarge", "Unauthorized"
