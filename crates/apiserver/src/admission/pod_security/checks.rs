@@ -277,7 +277,7 @@ pub fn volume_types(pod: &Pod<'_>) -> Option<Violation> {
     for volume in list(pod.spec, &["volumes"]) {
         let sources = volume.as_object().into_iter().flatten().map(|(field, _)| field.as_str());
         let odd = sources.filter(|field| *field != "name" && !VOLUME_TYPES.contains(field));
-        if let Some(odd) = odd.last() {
+        if let Some(odd) = odd.into_iter().next_back() {
             names.push(text(volume, &["name"]));
             types.push(odd);
         }
