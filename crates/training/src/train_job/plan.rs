@@ -20,7 +20,7 @@ const FAILURE_CHARACTERS_MAX: usize = 950;
 pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Timestamp) -> Plan {
     let job = TrainJob::of(object);
     let mut plan = Plan::nothing();
-    if object.is_terminating() || job.is_managed_elsewhere() {
+    if object.is_terminating() || observed.is_outdated || job.is_managed_elsewhere() {
         return plan;
     }
     let set = job_set(&job, observed);
