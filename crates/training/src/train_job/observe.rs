@@ -10,9 +10,7 @@ use serde_json::Value;
 use super::deadline;
 use super::job::{TrainJob, runtime_kind};
 use super::snapshot;
-use crate::kinds::{
-    CONFIG_MAP, JOB_SET, LIMIT_RANGE, RUNTIME_CLASS, TRAIN_JOB, TRAINING_RUNTIME,
-};
+use crate::kinds::{CONFIG_MAP, JOB_SET, LIMIT_RANGE, RUNTIME_CLASS, TRAIN_JOB, TRAINING_RUNTIME};
 use crate::plugin::{Found, Settings, Surroundings};
 use crate::plugins;
 use crate::timers::Timers;
