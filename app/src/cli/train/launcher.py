@@ -44,8 +44,17 @@ ranks = [one.get("RANK") for one in environments]
 is_told = len(environments) > 1
 output = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT) if is_told else {}
 running = [subprocess.Popen(command, env=one, **output) for one in environments]
-signal.signal(signal.SIGTERM, lambda *_: [one.terminate() for one in running])
 whole = threading.Lock()
+is_stopped = threading.Event()
+
+
+def stop(*_):
+    is_stopped.set()
+    for one in running:
+        one.terminate()
+
+
+signal.signal(signal.SIGTERM, stop)
 
 
 def say(rank, line):
@@ -78,7 +87,7 @@ while running:
 # What a process left behind may hold its output open.
 for one in copies:
     one.join(2)
-if is_told and failed is not None:
+if is_told and failed is not None and not is_stopped.is_set():
     say(failed, b"failed with exit code %d" % code)
 if place is not None:
     shutil.rmtree(place, ignore_errors=True)
