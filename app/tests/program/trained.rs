@@ -62,8 +62,11 @@ fn ranks_find_each_other_by_name_and_add_up_their_gradients() {
     assert_eq!(train(&machine, &words).code, Some(0));
     let output = complete(&machine, "square");
     for rank in 0..4 {
-        let line = format!("[node-{}] rank {rank}: y = 2.000 x + 1.000", rank / 2);
-        says(&output, &line);
+        // Where a node runs several, each line says whose it is; torchrun leaves that to them.
+        let line = format!("rank {rank}: y = 2.000 x + 1.000");
+        let node = format!("[node-{}] ", rank / 2);
+        let is_told = |said: &str| said.starts_with(&node) && said.ends_with(&line);
+        assert!(output.lines().any(is_told), "{line:?} is not in {output}");
     }
     delete(&machine, "square");
 }

@@ -95,6 +95,18 @@ fn the_rank_that_failed_is_shown_with_its_last_lines() {
     let shown = train(&machine, &["-o", "json", "show", "fails"]).json();
     assert_eq!((&shown["state"], &shown["failed"]["exitCode"]), (&json!("failed"), &json!(3)));
     machine.until("get pods --field-selector=status.phase=Running -o name", str::is_empty);
+    if std::process::Command::new("torchrun").arg("--help").output().is_ok() {
+        return;
+    }
+    // Where a node runs several processes, each line says whose it is.
+    let words = ["fails.py", "--nodes", "2", "--procs", "2", "--name", "pairs", "--watch"];
+    let ended = train(&machine, &words).stdout;
+    let is_of = |line: &str, end: &str| {
+        ["2", "3"].iter().any(|rank| line == format!("[node-1] [rank {rank}] {end}"))
+    };
+    for end in ["out of luck", "failed with exit code 3"] {
+        assert!(ended.lines().any(|line| is_of(line, end)), "{ended}");
+    }
 }
 
 #[test]
@@ -140,6 +152,16 @@ fn who_waits_is_told_why() {
     assert!(ended.stdout.contains("Insufficient cpu"), "{ended:?}");
     let late = "[large] failed: DeadlineExceeded: TrainJob exceeded its active deadline\n";
     assert!(ended.stdout.ends_with(late), "{ended:?}");
+    // Who looks later is told as well.
+    let waits = WANTS_TOO_MUCH.replace("  activeDeadlineSeconds: 6\n", "");
+    machine.sandbox.write("large.yaml", &waits);
+    let words = ["-f", "large.yaml", "--name", "larger", "--wait", "--timeout", "4s"];
+    assert_eq!(train(&machine, &words).code, Some(3));
+    let shown = train(&machine, &["show", "larger"]).stdout;
+    assert!(shown.contains("\nwaits    larger-node-0-0-"), "{shown}");
+    assert!(shown.contains("Insufficient cpu"), "{shown}");
+    let none = train(&machine, &["large.py", "--nodes", "0"]);
+    assert!(none.code == Some(2) && none.stderr.contains("--nodes"), "{none:?}");
     // What is not there, or is no job, is said in one line.
     let missing = train(&machine, &["show", "nothing"]);
     assert_eq!(missing.code, Some(5), "{missing:?}");

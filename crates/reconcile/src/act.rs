@@ -136,12 +136,21 @@ async fn perform_one(requests: &Requests, caches: &Caches, step: &Step) -> Resul
         Step::Delete { target, options } => match requests.delete(target, options).await {
             Ok(Some(going)) if going.is_terminating() => Ok(Done::At(target.kind, going.revision)),
             Ok(_) => Ok(Done::Lost(target.kind, target.name.clone(), target.uid.clone())),
-            // Gone, or another object has the name: what we meant is not there any more.
+            // What we meant is not there any more.
             Err(error) if error.is_not_found() => Ok(Done::Nothing),
-            Err(error) if error.is_conflict() && target.revision.is_none() => Ok(Done::Nothing),
+            Err(error) if error.is_conflict() && is_replaced(caches, target) => Ok(Done::Nothing),
             Err(error) => Err(error),
         },
     }
+}
+
+/// Whether another object has the name of one that was seen. While the cache shows the one that was
+/// meant, it is behind or the server refused for another reason: then somebody has to look again,
+/// for no change may come that says so.
+fn is_replaced(caches: &Caches, target: &Target) -> bool {
+    let is_meant = |found: &Object| found.uid == target.uid;
+    let cache = caches.held(target.kind).filter(|_| target.revision.is_none());
+    cache.is_some_and(|cache| !cache.get(&target.name).is_some_and(|found| is_meant(&found)))
 }
 
 /// Makes an object. If there is one of the name, it must be the one we meant to make; few roles

@@ -64,6 +64,8 @@ struct Shown {
     conditions: Value,
     /// The rank that failed first, of a job that failed.
     failed: Option<Failure>,
+    /// What stands in the way of a job that does not run yet.
+    waits: Vec<String>,
     pods: Vec<Pod>,
 }
 
@@ -85,6 +87,11 @@ pub async fn show(cluster: &Cluster, name: &str, context: &Context) -> Result<Ex
     let pods = cluster.pods(name).await?;
     let mut failures = Failures::default();
     pods.iter().for_each(|pod| failures.look_at(pod));
+    // Who cannot be asked does not keep the rest from being shown.
+    let waits = match state(&job.value) {
+        "waiting" | "starting" => cluster.obstacles(name, &pods).await.unwrap_or_default(),
+        _ => Vec::new(),
+    };
     context.output.print(&Shown {
         name: name.to_owned(),
         state: state(&job.value),
@@ -93,6 +100,7 @@ pub async fn show(cluster: &Cluster, name: &str, context: &Context) -> Result<Ex
         jobs: job.value["status"]["jobsStatus"].clone(),
         conditions: job.value["status"]["conditions"].clone(),
         failed: failures.first().filter(|_| state(&job.value) == "failed").cloned(),
+        waits,
         pods: pods.iter().map(pod).collect(),
     })?;
     Ok(ExitCode::SUCCESS)
@@ -109,6 +117,9 @@ impl fmt::Display for Shown {
         }
         if let Some(failed) = &self.failed {
             write!(formatter, "\nfailed   {failed}")?;
+        }
+        for line in &self.waits {
+            write!(formatter, "\nwaits    {line}")?;
         }
         for Pod { name, phase, node } in &self.pods {
             write!(formatter, "\npod      {name} {phase} {node}")?;

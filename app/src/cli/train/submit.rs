@@ -28,6 +28,9 @@ const RUNTIME_ELSEWHERE: &str = "torch-distributed";
 const SCRIPT_VARIABLE: &str = "SETPOINT_SCRIPT";
 const SCRIPT_BYTES_MAX: usize = 120_000;
 const NODES: &str = "/api/v1/nodes?limit=500";
+/// As many pods as a Job numbers, and more processes than any machine runs.
+const NODES_MAX: i64 = 100_000;
+const PROCESSES_MAX: i64 = 65_536;
 /// Runtimes that pull images, by the names that nodes have for them.
 const ENGINES: [&str; 4] = ["docker", "podman", "containerd", "cri-o"];
 /// Starts the processes of a node.
@@ -49,11 +52,11 @@ pub struct Submit {
     file: Option<PathBuf>,
 
     /// How many nodes train.
-    #[arg(long, value_name = "N")]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=NODES_MAX))]
     nodes: Option<u32>,
 
     /// How many processes each node runs.
-    #[arg(long, value_name = "P")]
+    #[arg(long, value_name = "P", value_parser = clap::value_parser!(u32).range(1..=PROCESSES_MAX))]
     procs: Option<u32>,
 
     /// The ClusterTrainingRuntime; else the one that the file names, torch-local, or on another
@@ -175,8 +178,8 @@ fn of_script(asked: &Submit, script: &Path, is_local: bool) -> Result<Value> {
     let directory = std::env::current_dir().context("could not find the working directory")?;
     let python = if is_local { python() } else { "python3".to_owned() };
     let mut command = vec![python, "-uc".to_owned(), LAUNCHER.to_owned()];
-    command.extend([directory, path].map(|path| path.to_string_lossy().into_owned()));
-    command.extend(asked.arguments.iter().cloned());
+    command.extend([directory, path].map(|path| literal(&path.to_string_lossy())));
+    command.extend(asked.arguments.iter().map(|argument| literal(argument)));
     let runtime = if is_local { RUNTIME } else { RUNTIME_ELSEWHERE };
     let mut trainer = json!({"command": command});
     if !is_local {
@@ -200,8 +203,12 @@ fn source(script: &Path) -> Result<String> {
             script.display()
         );
     }
-    // What looks like a variable would be replaced on the way.
-    Ok(text.replace("$(", "$$("))
+    Ok(literal(&text))
+}
+
+/// A text that a pod is given as it is: what looks like a variable would be replaced on the way.
+fn literal(text: &str) -> String {
+    text.replace('$', "$$")
 }
 
 /// The Python that the user would start here, which may be that of a virtual environment: its

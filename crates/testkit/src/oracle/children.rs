@@ -20,7 +20,7 @@ const PLACES: [&str; 3] = [
 /// CT-5: creates and deletes of each object, where the component knew what there was.
 pub fn counts(case: &Case<'_>) -> Vec<Violation> {
     let known = [Pattern::Intermediate, Pattern::Ambiguous, Pattern::Duplicate, Pattern::Refused];
-    let is_known = case.is_only(&known) && !case.has(case.also.incomparable);
+    let is_known = case.is_only(&known) && case.is_comparable();
     if !is_known || case.run.planned.len() != 1 || !case.run.is_settled {
         return Vec::new();
     }
@@ -68,7 +68,7 @@ pub fn duplicates(case: &Case<'_>) -> Vec<Violation> {
     let (expected, found) = (peaks(case.reference), peaks(case.run));
     for (owner, peak) in &found.most {
         let expected = expected.most.get(owner).copied().unwrap_or(0);
-        if *peak > expected && !case.has(case.also.incomparable) {
+        if *peak > expected && case.is_comparable() {
             let what = format!("{owner}: {peak} at a time, without faults {expected}");
             violations.push(Violation::new("CT-6", what));
         }

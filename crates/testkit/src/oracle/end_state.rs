@@ -13,7 +13,7 @@ const TOLD_MAX: usize = 3;
 
 pub fn end_state(case: &Case<'_>) -> Vec<Violation> {
     // One that never came to rest has no end.
-    if !case.run.is_settled || case.has(case.also.incomparable) {
+    if !case.run.is_settled || !case.is_comparable() {
         return Vec::new();
     }
     let id = match case {

@@ -71,6 +71,11 @@ impl Case<'_> {
         self.run.planned.iter().all(|one| patterns.contains(&one.fault.pattern()))
     }
 
+    /// Whether the run is to end as the one without faults does.
+    fn is_comparable(&self) -> bool {
+        !self.has(self.also.incomparable) && (self.also.is_alike)(self)
+    }
+
     /// Whether the run has a fault of one of these families.
     fn has(&self, patterns: &[Pattern]) -> bool {
         self.run.planned.iter().any(|one| patterns.contains(&one.fault.pattern()))

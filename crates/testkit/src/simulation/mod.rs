@@ -16,7 +16,7 @@ use reconcile::Context;
 
 use crate::cluster::Cluster;
 use crate::faults::Pattern;
-use crate::oracle::Check;
+use crate::oracle::{Case, Check};
 
 pub use plans::plans;
 pub use report::{roll_back, try_everything, try_with};
@@ -45,6 +45,8 @@ pub struct Also {
     pub oracles: &'static [Check],
     /// Plans after which the world may end otherwise than without faults.
     pub incomparable: &'static [Pattern],
+    /// Whether a run went the way that it is compared with, where there are several.
+    pub is_alike: fn(&Case<'_>) -> bool,
     /// How many plans are run at most where not all that stand for a class are: worlds with much
     /// in them take long to make.
     pub samples_max: usize,
@@ -55,6 +57,6 @@ impl Default for Also {
     /// only a trial that knows better compares where that leads.
     fn default() -> Also {
         let incomparable = &[Pattern::Clock, Pattern::Lasting];
-        Also { oracles: &[], incomparable, samples_max: usize::MAX }
+        Also { oracles: &[], incomparable, is_alike: |_| true, samples_max: usize::MAX }
     }
 }

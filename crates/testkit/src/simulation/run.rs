@@ -39,6 +39,8 @@ const NOT_COMPARED: [&str; 4] =
     ["events/", "leases/", "configmaps/kube-system/extension-apiserver", "internal/"];
 /// The volume of a pod's token has a name made by chance.
 const TOKEN_VOLUME: &str = "kube-api-access-";
+/// The type of secrets with a key that is made by chance.
+const KEY_OF_ITS_OWN: &str = "kubernetes.io/ssh-auth";
 
 /// How a run went.
 #[derive(Debug, Default, PartialEq)]
@@ -335,6 +337,11 @@ fn mask(value: &mut Value) {
                 "setpoint.dev/members",
             ];
             fields.retain(|name, _| !identities.iter().any(|end| name.ends_with(end)));
+            if fields.get("type").is_some_and(|kind| kind == KEY_OF_ITS_OWN) {
+                fields["data"].as_object_mut().into_iter().flatten().for_each(|(_, key)| {
+                    *key = Value::Null;
+                });
+            }
             fields.values_mut().for_each(mask);
         }
         Value::Array(items) => items.iter_mut().for_each(mask),

@@ -99,7 +99,9 @@ fn foreground(target: Target) -> Step {
 fn expire(plan: &mut Plan, set: &Object, observed: &Observed) {
     match observed.until_deletion {
         None => {}
-        Some(left) if left.is_zero() => plan.steps.push(foreground(Target::of(JOB_SET, set))),
+        Some(left) if left.is_zero() => {
+            plan.steps.push(foreground(Target::unchanged(JOB_SET, set)));
+        }
         Some(left) => plan.wake = Wake::After(left),
     }
 }

@@ -54,6 +54,7 @@ fn objects(case: &Value) -> Vec<Value> {
     let settings = Settings { status_server, ..Settings::default() };
     let fresh = [("MPI", json!({"ssh-privatekey": "x", "ssh-publickey": "y"}))];
     let observed = Observed {
+        is_outdated: false,
         runtime: Runtime::Live(runtime),
         found: Default::default(),
         surroundings: Default::default(),

@@ -10,12 +10,14 @@ use serde_json::Value;
 use super::deadline;
 use super::job::{TrainJob, runtime_kind};
 use super::snapshot;
-use crate::kinds::{CONFIG_MAP, LIMIT_RANGE, RUNTIME_CLASS, TRAINING_RUNTIME};
+use crate::kinds::{CONFIG_MAP, JOB_SET, LIMIT_RANGE, RUNTIME_CLASS, TRAIN_JOB, TRAINING_RUNTIME};
 use crate::plugin::{Found, Settings, Surroundings};
 use crate::plugins;
 use crate::timers::Timers;
 
 pub struct Observed {
+    /// The job went, ended or was changed, though the cache does not show it yet.
+    pub is_outdated: bool,
     pub runtime: Runtime,
     /// Objects of the names that the job's own have.
     pub found: Found,
@@ -71,7 +73,9 @@ pub async fn observe(
         }
         _ => Surroundings::default(),
     };
+    let is_outdated = makes(&job, &runtime, &found) && is_outdated(context, object).await?;
     Ok(Observed {
+        is_outdated,
         surroundings,
         runtime,
         found,
@@ -79,6 +83,25 @@ pub async fn observe(
         until_deadline: deadline::left(&job, means.timers, now),
         until_deletion: deadline::until_deletion(&job, means.timers, now),
     })
+}
+
+/// Whether something may be made for a job that it does not have yet.
+fn makes(job: &TrainJob<'_>, runtime: &Runtime, found: &Found) -> bool {
+    match runtime {
+        Runtime::Live(_) => true,
+        Runtime::Kept(_) => !found.contains_key(&(JOB_SET, job.name().to_owned())),
+        Runtime::Unsupported | Runtime::Unread | Runtime::Missing(_) => false,
+    }
+}
+
+/// Whether the server knows better. A job has one JobSet in its life: what is made for one that is
+/// over, or that was held since, would run what must not run.
+async fn is_outdated(context: &Context, object: &Object) -> Result<bool, Error> {
+    let live = context.get_live(TRAIN_JOB, &object.name).await?;
+    Ok(live.is_none_or(|live| {
+        let is_same = live.uid == object.uid && live.generation() == object.generation();
+        !is_same || live.is_terminating() || TrainJob::of(&live).is_finished()
+    }))
 }
 
 fn find(context: &Context, job: &TrainJob<'_>, kinds: &BTreeSet<Kind>) -> Found {

@@ -20,7 +20,7 @@ const FAILURE_CHARACTERS_MAX: usize = 950;
 pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Timestamp) -> Plan {
     let job = TrainJob::of(object);
     let mut plan = Plan::nothing();
-    if object.is_terminating() || job.is_managed_elsewhere() {
+    if object.is_terminating() || observed.is_outdated || job.is_managed_elsewhere() {
         return plan;
     }
     let set = job_set(&job, observed);
@@ -33,9 +33,10 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
         Err(why) => plan.notices.push(failure(&why)),
     }
     if is_late || job.has_exceeded_deadline() {
-        // Until it is gone: a deletion that failed is tried again.
+        // Until it is gone: a deletion that failed is tried again. Only as it was seen: one that has
+        // ended in time, which an old view does not show, stays with all that it has.
         if let Some(set) = set.filter(|set| !set.is_terminating()) {
-            plan.delete(Target::of(JOB_SET, set));
+            plan.delete(Target::unchanged(JOB_SET, set));
         }
     } else if let Some(left) = observed.until_deadline.filter(|_| !has_ended) {
         plan.wake = Wake::After(left);
@@ -145,7 +146,9 @@ fn expire(plan: &mut Plan, object: &Object, observed: &Observed) {
         Some(left) if left.is_zero() => {
             let propagation = Some(Propagation::Background);
             let options = Deletion { propagation, grace_seconds: None };
-            plan.steps.push(Step::Delete { target: Target::of(TRAIN_JOB, object), options });
+            // Who asked for more time meanwhile gets it.
+            let target = Target::unchanged(TRAIN_JOB, object);
+            plan.steps.push(Step::Delete { target, options });
         }
         Some(left) => plan.wake = plan.wake.or_earlier(Wake::After(left)),
     }

@@ -33,8 +33,8 @@ fn set(spec: Value, status: Value, owner: &str) -> Arc<Object> {
 fn seen(runtime: Runtime, set: Option<Arc<Object>>) -> Observed {
     let found = set.map(|set| ((JOB_SET, "tj".to_owned()), set)).into_iter().collect();
     let (fresh, surroundings) = Default::default();
-    let (until_deadline, until_deletion) = (None, None);
-    Observed { runtime, found, surroundings, fresh, until_deadline, until_deletion }
+    let (is_outdated, until_deadline, until_deletion) = (false, None, None);
+    Observed { is_outdated, runtime, found, surroundings, fresh, until_deadline, until_deletion }
 }
 
 fn outcome(job: &Object, observed: &Observed) -> Vec<String> {
@@ -78,6 +78,9 @@ fn a_new_job_keeps_its_runtime_and_makes_its_set() {
     assert_eq!(outcome(&held, &seen(Runtime::Live(runtime()), None)), expected);
     let kept = seen(Runtime::Kept(runtime()), None);
     assert_eq!(outcome(&job(json!({}), json!({})), &kept), ["apply JobSet tj"]);
+    // A job that went makes nothing, whatever the cache shows.
+    let outdated = Observed { is_outdated: true, ..kept };
+    assert_eq!(outcome(&job(json!({}), json!({})), &outdated), [""; 0]);
 }
 
 #[test]

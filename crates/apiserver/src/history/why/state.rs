@@ -16,6 +16,9 @@ const FAILED: [&str; 3] = ["Failed", "Failure", "StartupPolicyFailed"];
 /// Conditions that say that it does what it is for.
 const WELL: [&str; 5] = ["Ready", "Available", "Established", "Bound", "Running"];
 
+/// Kinds that say nothing of how they are until they have ended: their pods do.
+const PODS_ALONE: [&str; 2] = ["TrainJob", "JobSet"];
+
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Running,
@@ -95,6 +98,9 @@ pub fn judge(target: &Value, pods: &[Value]) -> Judged {
     } else if let Some((state, what)) = over(target) {
         judged(state, &what)
     } else if let Some((state, what)) = counted(target).or_else(|| worded(target)) {
+        judged(state, &what)
+    } else if PODS_ALONE.iter().any(|kind| target["kind"] == *kind) {
+        let (state, what) = by_pods(pods);
         judged(state, &what)
     } else {
         judged(State::Running, "is there, and says nothing of waiting")
@@ -185,6 +191,18 @@ fn counted(target: &Value) -> Option<(State, String)> {
     }
     let text = format!("has {ready} of {wanted} ready");
     Some((if ready >= wanted { State::Running } else { State::Waiting }, text))
+}
+
+/// What the pods of an object come to, those left out that are on their way out.
+fn by_pods(pods: &[Value]) -> (State, String) {
+    let there: Vec<&Value> = pods.iter().filter(|pod| !object::is_terminating(pod)).collect();
+    if there.is_empty() {
+        return (State::Waiting, "has no pods yet".to_owned());
+    }
+    let runs = |pod: &&&Value| matches!(pod_state(pod).0, State::Running | State::Finished);
+    let (ready, wanted) = (there.iter().filter(runs).count(), there.len());
+    let state = if ready == wanted { State::Running } else { State::Waiting };
+    (state, format!("has {ready} of {wanted} pods ready"))
 }
 
 /// Kinds that say it in a condition or in a word.
@@ -359,5 +377,15 @@ mod tests {
         let job = json!({"kind": "TrainJob", "metadata": {"name": "t"},
             "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "R"}]}});
         assert_eq!(told(&job, &pods), "Failed: TrainJob t failed: R | ");
+        // Those that say nothing before their end are as their pods are.
+        let job = json!({"kind": "TrainJob", "metadata": {"name": "t"}, "status": {}});
+        assert_eq!(told(&job, &[]), "Waiting: TrainJob t has no pods yet | ");
+        let ready = json!([{"type": "Ready", "status": "True"}]);
+        let runs = pod(json!({"nodeName": "n"}), json!({"phase": "Running", "conditions": ready}));
+        assert_eq!(
+            told(&job, &[runs.clone(), pods[0].clone()]),
+            "Waiting: TrainJob t has 1 of 2 pods ready | pod p: a node"
+        );
+        assert_eq!(told(&job, &[runs]), "Running: TrainJob t has 1 of 1 pods ready | ");
     }
 }
