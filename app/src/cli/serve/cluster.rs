@@ -114,9 +114,10 @@ impl Cluster {
         let graph = self.graph(name).await?;
         let parts = list(&graph.value["spec"]["components"]);
         let at = parts.iter().position(|part| text(&part["name"]).eq_ignore_ascii_case(component));
-        let at = at.with_context(|| {
+        let at = at.ok_or_else(|| {
             let names: Vec<&str> = parts.iter().map(|part| text(&part["name"])).collect();
-            format!("graph {name} has no component {component:?}; it has {}", names.join(", "))
+            let names = names.join(", ");
+            not_found(format!("graph {name} has no component {component:?}; it has {names}"))
         })?;
         let part = &parts[at];
         let changed = if part["scalingAdapter"].is_object() {
