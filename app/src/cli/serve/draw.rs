@@ -187,8 +187,11 @@ mod tests {
         let graph = json!({"metadata": {"name": "g"}, "spec": {"components": [
             part("a", "frontend"), part("b", "frontend"), part("w", "worker")]}});
         let drawn = lines(&graph, &components(&graph, &[]));
-        let corners: Vec<&str> =
-            drawn.iter().skip(1).filter_map(|line| line.split(' ').find(|word| !word.is_empty())).collect();
+        let corners: Vec<&str> = drawn
+            .iter()
+            .skip(1)
+            .filter_map(|line| line.split(' ').find(|word| !word.is_empty()))
+            .collect();
         assert_eq!(corners, ["├─", "└─", "└─"]);
     }
 }

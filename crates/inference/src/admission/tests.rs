@@ -235,9 +235,8 @@ fn what_pods_rest_on_is_decided_once() {
         let policy = json!({"domain": domain, "labelKey": "zone"});
         graph(json!({"spec": {"experimental": {"kvTransferPolicy": policy}}}))
     };
-    let place = |name: &str| {
-        graph(json!({"spec": {"topologyConstraint": {"clusterTopologyName": name}}}))
-    };
+    let place =
+        |name: &str| graph(json!({"spec": {"topologyConstraint": {"clusterTopologyName": name}}}));
     let plain = experiment(json!({}));
     for (new, old, why) in [
         (

@@ -233,7 +233,8 @@ async fn a_graph_is_started_and_scaled_by_grove() {
     let mut fewer = graph.value["spec"]["components"].clone();
     fewer[1]["minAvailable"] = json!(2);
     let fewer = json!({"spec": {"components": fewer}});
-    assert_refused(&world, (GRAPH, &graph), &fewer, "minAvailable is immutable after creation").await;
+    assert_refused(&world, (GRAPH, &graph), &fewer, "minAvailable is immutable after creation")
+        .await;
     let set = world.get(POD_CLIQUE_SET, "g").await.expect("a set");
     assert_eq!(set.controller(), Some(graph.uid.as_str()));
     assert!(set.annotation("nvidia.com/last-applied-hash").is_some());
