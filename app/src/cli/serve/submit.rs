@@ -220,6 +220,7 @@ fn of_model(asked: &Submit, model: &str) -> Value {
         _ => model.to_owned(),
     };
     let short = model.trim_end_matches('/').rsplit('/').next().unwrap_or(&model).to_owned();
+    let name = name_of(&short);
     let flag = if asked.engine == "vllm" { "--model" } else { "--model-path" };
     let mut args = vec![flag.to_owned(), model.clone()];
     if asked.engine == "mocker" {
@@ -239,7 +240,7 @@ fn of_model(asked: &Submit, model: &str) -> Value {
     json!({
         "apiVersion": GRAPH.api_version(),
         "kind": GRAPH.kind,
-        "metadata": {"name": name_of(&short)},
+        "metadata": {"name": name},
         "spec": {"components": [
             part("Frontend", "frontend", 1, container("frontend", &round_robin)),
             part("Worker", "worker", asked.replicas, container(&asked.engine, &args)),
