@@ -194,15 +194,24 @@ impl Marks {
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let text = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        let answer = match cause.downcast_ref::<kube::Error>() {
+            Some(kube::Error::Api(status)) => Some(status.message.clone()),
+            _ => None,
+        };
+        let is_answer = answer.is_some();
+        let text = answer.unwrap_or_else(|| cause.to_string());
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Some libraries repeat the cause in their own message.
-        if line.contains(&text) {
-            continue;
+        if !line.contains(&text) {
+            if !line.is_empty() {
+                line.push_str(": ");
+            }
+            line.push_str(&text);
         }
-        if !line.is_empty() {
-            line.push_str(": ");
+        if is_answer {
+            // What comes after it is the same, as the library keeps it.
+            break;
         }
-        line.push_str(&text);
     }
     line
 }
@@ -218,6 +227,13 @@ mod tests {
         assert_eq!(one_line(&error), "could not ask: `refused by peer'");
         let error = anyhow::anyhow!("refused").context("could not ask");
         assert_eq!(one_line(&error), "could not ask: refused");
+        let status = kube::core::Status::failure("not in this season", "Forbidden").with_code(403);
+        let answer = kube::Error::Api(Box::new(status));
+        let error = reconcile::Error::request("apply x", answer);
+        assert!(error.chain().ends_with(": not in this season"), "{}", error.chain());
+        let error = anyhow::Error::new(error).context("could not make it");
+        let line = one_line(&error);
+        assert!(line.starts_with("could not make it: ") && line.ends_with(": not in this season"));
     }
 
     #[test]

@@ -177,6 +177,7 @@ fn kinds_of_graphs_have_their_names_columns_warnings_and_counts() {
             table.lines().next().unwrap_or_default().split_whitespace().collect();
         assert_eq!(words.join(" "), head);
     }
+    columns_are_as_documented(&machine);
     // Looks that fail are counted by why.
     let stray = "apiVersion: nvidia.com/v1beta1\nkind: DynamoGraphDeploymentScalingAdapter\n\
                  metadata: {name: stray}\nspec: {replicas: 1, dgdRef: {name: nothing, \
@@ -206,6 +207,37 @@ fn kinds_of_graphs_have_their_names_columns_warnings_and_counts() {
     machine.until("get --raw /metrics", |text| text.contains(counted));
     machine.kubectl(&["delete", "dgd,dgdsa", "--all"], "");
     machine.until("get pods -o name", str::is_empty);
+}
+
+/// What tables show of each kind, in every version that it is served in.
+fn columns_are_as_documented(machine: &Machine) {
+    for (plural, expected) in [
+        ("dynamographdeployments", "v1alpha1 Ready Backend Age;v1beta1 Ready Backend Age;"),
+        (
+            "dynamocomponentdeployments",
+            "v1alpha1 DynamoComponent Available Backend Age;v1beta1 Available Backend Age;",
+        ),
+        (
+            "dynamographdeploymentrequests",
+            "v1alpha1 Model Backend State DGD-State Age;\
+             v1beta1 Model Backend Phase Profiling Reason Message DGD Age;",
+        ),
+        (
+            "dynamographdeploymentscalingadapters",
+            "v1alpha1 DGD SERVICE REPLICAS AGE;v1beta1 DGD COMPONENT REPLICAS AGE;",
+        ),
+        ("dynamomodels", "v1alpha1 BaseModel Type Ready Total Age;"),
+        ("dynamocheckpoints", "v1alpha1 Model Backend Phase CheckpointID Age;"),
+        ("dynamoworkermetadatas", "v1alpha1 Age;"),
+    ] {
+        let path = "jsonpath={range .spec.versions[*]}{.name}\
+                    {range .additionalPrinterColumns[*]} {.name}{end};{end}";
+        let name = format!("{plural}.nvidia.com");
+        let columns = machine.kubectl(&["get", "crd", &name, "-o", path], "");
+        let mut versions: Vec<&str> = columns.split_inclusive(';').collect();
+        versions.sort_unstable();
+        assert_eq!(versions.concat(), expected, "{plural}");
+    }
 }
 
 #[test]

@@ -245,6 +245,18 @@ mod tests {
         ] {
             assert!(text.contains(&line), "{line} is not in\n{text}");
         }
+        let bounds = |of: &str| -> Vec<&str> {
+            let lines = text.lines().filter(|line| line.starts_with(of));
+            let bounds = lines.filter_map(|line| line.split("le=\"").nth(1)?.split('"').next());
+            bounds.collect()
+        };
+        let success = format!(
+            "d_reconcile_duration_seconds_bucket{{{model},namespace=\"n\",result=\"success\""
+        );
+        let expected = "0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 10 30 60 +Inf";
+        assert_eq!(bounds(&success).join(" "), expected);
+        let expected = "0.001 0.005 0.01 0.025 0.05 0.1 0.25 0.5 1 2.5 5 +Inf";
+        assert_eq!(bounds("d_webhook_duration_seconds_bucket").join(" "), expected);
         // What is gone is told as nothing, and then not any more.
         metrics.set_resources("DynamoModel", BTreeMap::new());
         assert!(metrics.text("d_").contains("status=\"ready\"} 0"));

@@ -7,6 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use futures::FutureExt;
+use k8s_openapi::jiff::Timestamp;
 use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
@@ -25,7 +26,7 @@ use crate::lines::{Look, Subject};
 use crate::object::{Name, Object};
 use crate::plan::{Notice, Plan, Repeat, Wake};
 use crate::reconciler::{Reconciler, Settings, Watches};
-use crate::requests::Origin;
+use crate::requests::{Origin, Requests};
 use crate::resource_metrics::Ended;
 use crate::tuning::Pace;
 
@@ -33,6 +34,9 @@ use crate::tuning::Pace;
 const CATCH_UP_SECONDS_MAX: u64 = 30;
 /// How long an object rests at most after a look that did nothing but report.
 const REST_MAX: Duration = Duration::from_millis(250);
+
+/// Notices about other objects that are recorded together at most.
+const NOTICES_TOGETHER_MAX: usize = 16;
 
 /// Spans for a collector of traces; no lines of a log.
 const SPANS: &str = "setpoint::spans";
@@ -395,23 +399,42 @@ impl<R: Reconciler> Runner<R> {
         let reported = (plan.steps.is_empty() && has_written).then_some(thought);
         let made = std::mem::take(&mut written.made);
         self.remember(name, written);
-        for notice in report.into_iter().flat_map(|report| &report.notices) {
-            if R::IS_LOGGED {
-                subject::<R>(name).noticed(notice);
-            }
-            self.context.recorder.record(&requests, (R::KIND, &object), notice, now).await;
-        }
-        for about in report.into_iter().flat_map(|report| &report.about) {
-            // What is said of every look is said to whoever wonders, not to the log.
-            if R::IS_LOGGED && about.repeat == Repeat::Always {
-                subject::<R>(name).noticed(&about.notice);
-            }
-            self.context.recorder.record_about(&requests, about, &made, now).await;
+        if let Some(report) = report {
+            self.tell(&requests, (&object, report), &made, now).await;
         }
         // What was made may go again before a cache that had to list saw it; then no change tells.
         let relook = if has_written { Wake::After(RELOOK) } else { Wake::OnChange };
         let wake = plan.wake.or_earlier(relook);
         result.map(|()| Looked { wake, reported })
+    }
+
+    /// Records what a look has to say, some of it together: whoever makes many objects has much to
+    /// say, and should not wait for each word to be kept.
+    async fn tell(
+        &self,
+        requests: &Requests,
+        (object, report): (&Object, &Plan),
+        made: &BTreeMap<(Kind, Name), String>,
+        now: Timestamp,
+    ) {
+        let recorder = &self.context.recorder;
+        for notice in &report.notices {
+            if R::IS_LOGGED {
+                subject::<R>(&object.name).noticed(notice);
+            }
+            recorder.record(requests, (R::KIND, object), notice, now).await;
+        }
+        for some in report.about.chunks(NOTICES_TOGETHER_MAX) {
+            let mut running = Vec::with_capacity(some.len());
+            for about in some {
+                // What is said of every look is said to whoever wonders, not to the log.
+                if R::IS_LOGGED && about.repeat == Repeat::Always {
+                    subject::<R>(&object.name).noticed(&about.notice);
+                }
+                running.push(recorder.record_about(requests, about, made, now));
+            }
+            futures::future::join_all(running).await;
+        }
     }
 
     /// Whether users are told of a failure. Where the connection broke, or another was faster, the

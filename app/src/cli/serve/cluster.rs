@@ -114,9 +114,10 @@ impl Cluster {
         let graph = self.graph(name).await?;
         let parts = list(&graph.value["spec"]["components"]);
         let at = parts.iter().position(|part| text(&part["name"]).eq_ignore_ascii_case(component));
-        let at = at.with_context(|| {
+        let at = at.ok_or_else(|| {
             let names: Vec<&str> = parts.iter().map(|part| text(&part["name"])).collect();
-            format!("graph {name} has no component {component:?}; it has {}", names.join(", "))
+            let names = names.join(", ");
+            not_found(format!("graph {name} has no component {component:?}; it has {names}"))
         })?;
         let part = &parts[at];
         let changed = if part["scalingAdapter"].is_object() {
@@ -124,11 +125,9 @@ impl Cluster {
             let found = self.requests.get(ADAPTER, &self.name(&adapter)).await?;
             let found = found.with_context(|| format!("adapter {adapter} is not there yet"))?;
             let patch = json!({"spec": {"replicas": replicas}});
-            self.requests.patch(&Seen::of(ADAPTER, &found), &patch).await
+            self.requests.patch(&Seen::of(ADAPTER, &found), &patch).await.map(|_| ())
         } else {
-            let mut object = graph.value.clone();
-            object["spec"]["components"][at]["replicas"] = json!(replicas);
-            self.requests.replace(&Seen::unchanged(GRAPH, &graph), &object).await
+            self.set_replicas(&graph, at, replicas).await
         };
         changed.with_context(|| format!("could not scale {component} of {name}"))?;
         let component = text(&part["name"]);
@@ -137,5 +136,32 @@ impl Cluster {
             &json!({"name": name, "component": component, "replicas": replicas}),
         )?;
         Ok(ExitCode::SUCCESS)
+    }
+
+    /// Says of one component alone how many there are to be: the operator writes to the graph at
+    /// any time, and what it writes must not stand in the way.
+    async fn set_replicas(
+        &self,
+        graph: &Object,
+        at: usize,
+        replicas: u32,
+    ) -> Result<(), reconcile::Error> {
+        let component = format!("/spec/components/{at}");
+        let name = &graph.value["spec"]["components"][at]["name"];
+        let patch = json!([
+            {"op": "test", "path": "/metadata/uid", "value": graph.uid},
+            {"op": "test", "path": format!("{component}/name"), "value": name},
+            {"op": "add", "path": format!("{component}/replicas"), "value": replicas},
+        ]);
+        let path = GRAPH.path(&self.namespace, &graph.name.name);
+        let request = Request::patch(format!("{path}?fieldManager={MANAGER}"))
+            .header("content-type", "application/json-patch+json")
+            .body(patch.to_string().into_bytes());
+        let answer = match request.map_err(kube::Error::HttpError) {
+            Ok(request) => self.requests.client.request::<Value>(request).await,
+            Err(error) => Err(error),
+        };
+        let what = || format!("patch {GRAPH} {}", graph.name);
+        answer.map(|_| ()).map_err(|source| reconcile::Error::request(what(), source))
     }
 }

@@ -13,8 +13,10 @@ use super::cluster::Cluster;
 use super::list::{Part, parts, state};
 use crate::cli::Context;
 
-/// What workers are called whose form nobody notes any more.
+/// What pods are called whose form nobody notes any more.
 const OLDER: &str = "older";
+/// What those are called that are of no noted form, beside older ones.
+const NEWEST: &str = "newest";
 
 /// A component, and the forms that there are of it.
 #[derive(Serialize)]
@@ -55,19 +57,24 @@ fn components(graph: &Value, objects: &[Value]) -> Vec<Drawn> {
     drawn.collect()
 }
 
-/// The forms of the workers of an object: one, or two while its pods are replaced in place.
+/// The forms of the pods of an object: one, or two while they are replaced in place. What is no
+/// worker has a form only beside another.
 fn forms(object: &Value) -> Vec<Form> {
     // Labels of an object stay as they were made; those of its pods are what is wanted.
     let template = &object["spec"]["podTemplate"]["metadata"]["labels"];
     let wanted = template[names::WORKER_HASH].as_str();
     let made = object["metadata"]["labels"][names::WORKER_HASH].as_str();
-    let Some(revision) = wanted.or(made) else { return Vec::new() };
     let counts = &object["status"]["component"];
     let count = |field: &str| counts[field].as_i64().unwrap_or(0);
     let (ready, desired) = (count("readyReplicas"), object["spec"]["replicas"].as_i64());
     let older = match counts["updatedReplicas"].as_i64() {
         Some(updated) => (count("replicas") - updated).max(0),
         None => 0,
+    };
+    let revision = match wanted.or(made) {
+        Some(hash) => hash,
+        None if older > 0 => NEWEST,
+        None => return Vec::new(),
     };
     // Nobody counts apart which of them are ready; the older ones were.
     let older_ready = ready.min(older);
@@ -88,15 +95,17 @@ fn lines(graph: &Value, parts: &[Drawn]) -> Vec<String> {
     let mut lines = vec![format!("{name} ({})", state(graph))];
     let is_front = |part: &&Drawn| matches!(part.kind.as_str(), "frontend" | "epp");
     let (front, behind): (Vec<&Drawn>, Vec<&Drawn>) = parts.iter().partition(is_front);
-    for part in &front {
-        lines.push(format!("└─ {part}"));
-    }
+    lines.extend(branches("", &front));
     let depth = if front.is_empty() { "" } else { "   " };
-    for (number, part) in behind.iter().enumerate() {
-        let corner = if number + 1 == behind.len() { "└─" } else { "├─" };
-        lines.push(format!("{depth}{corner} {part}"));
-    }
+    lines.extend(branches(depth, &behind));
     lines
+}
+
+/// One line each, of which the last ends the branch.
+fn branches(depth: &str, parts: &[&Drawn]) -> Vec<String> {
+    let corner = |number: usize| if number + 1 == parts.len() { "└─" } else { "├─" };
+    let numbered = parts.iter().enumerate();
+    numbered.map(|(number, part)| format!("{depth}{} {part}", corner(number))).collect()
 }
 
 /// `decode [decode] 2/3 ready (1a2b3c4d 1/1, 5e6f7a8b 1/2)`.
@@ -158,5 +167,31 @@ mod tests {
         assert_eq!(form(3, 3), ["cc 3/3"]);
         assert_eq!(form(1, 2), ["cc 0/3", "older 2/2"]);
         assert_eq!(form(1, 3), ["cc 1/3", "older 2/2"]);
+    }
+
+    #[test]
+    fn what_is_no_worker_has_forms_while_it_is_replaced() {
+        let forms = |updated: i64| {
+            let object = json!({"spec": {"replicas": 2}, "status": {"component": {"replicas": 2,
+                "updatedReplicas": updated, "readyReplicas": 2}}});
+            let all = forms(&object);
+            all.iter().map(|one| format!("{} {}", one.revision, one.ready)).collect::<Vec<_>>()
+        };
+        assert_eq!(forms(2), [""; 0]);
+        assert_eq!(forms(1), ["newest 1", "older 1"]);
+    }
+
+    #[test]
+    fn several_frontends_are_branches_of_one_graph() {
+        let part = |name: &str, kind: &str| json!({"name": name, "type": kind});
+        let graph = json!({"metadata": {"name": "g"}, "spec": {"components": [
+            part("a", "frontend"), part("b", "frontend"), part("w", "worker")]}});
+        let drawn = lines(&graph, &components(&graph, &[]));
+        let corners: Vec<&str> = drawn
+            .iter()
+            .skip(1)
+            .filter_map(|line| line.split(' ').find(|word| !word.is_empty()))
+            .collect();
+        assert_eq!(corners, ["├─", "└─", "└─"]);
     }
 }

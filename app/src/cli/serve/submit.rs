@@ -21,6 +21,9 @@ use crate::cli::exit::{self, Failure};
 use crate::cli::manifests;
 use crate::cli::wait::{Verdict, Waited, parse_duration, until_done, verdict};
 
+/// The longest name that is made of a model's: objects of its components have longer ones, and so
+/// does its place in Dynamo.
+const NAME_BYTES_MAX: usize = 40;
 /// The version of what runs, where the image does not say.
 const VERSION: &str = "1.6.1";
 /// The same kind in the version that older files are written in.
@@ -83,6 +86,13 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
         (None, Some(model)) => (of_model(asked, model), Vec::new()),
         (None, None) => bail!("name a model or a file with a graph"),
     };
+    if let Some(name) = &asked.name {
+        graph["metadata"]["name"] = json!(name);
+    }
+    let (kind, name) = (kind_of(&graph)?, text(&graph["metadata"]["name"]).to_owned());
+    if name.is_empty() {
+        bail!("the graph has no name; say one with --name");
+    }
     for object in others {
         let manner = Manner {
             namespace: &cluster.namespace,
@@ -93,19 +103,11 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
         let (applied, _) = apply::apply(&cluster.requests.client, object, &manner).await?;
         context.output.print(&applied)?;
     }
-    if let Some(name) = &asked.name {
-        graph["metadata"]["name"] = json!(name);
-    }
     if text(&graph["metadata"]["namespace"]).is_empty() {
         graph["metadata"]["namespace"] = json!(cluster.namespace);
     }
     // Everything else is asked where the graph is.
     let cluster = &cluster.within(text(&graph["metadata"]["namespace"]));
-    let kind = match graph["apiVersion"] == OLDER.api_version() {
-        true => OLDER,
-        false => GRAPH,
-    };
-    let name = text(&graph["metadata"]["name"]).to_owned();
     let before = Before::of(cluster, &name).await?;
     let applied = cluster.requests.apply(kind, &graph).await;
     let applied = applied.with_context(|| format!("could not make graph {name}"))?;
@@ -190,6 +192,16 @@ fn sort(objects: Vec<Value>, file: &Path) -> Result<(Value, Vec<Value>)> {
     }
 }
 
+/// The version that a graph is written in.
+fn kind_of(graph: &Value) -> Result<Kind> {
+    let known = [GRAPH, OLDER];
+    let found = known.iter().find(|kind| graph["apiVersion"] == kind.api_version());
+    found.copied().with_context(|| {
+        let known = known.map(|kind| kind.api_version()).join(" or ");
+        format!("a {} is of {known}, not of {:?}", GRAPH.kind, text(&graph["apiVersion"]))
+    })
+}
+
 /// The published image that has an engine; that of vLLM plays one as well.
 fn image_of(engine: &str) -> String {
     let runtime = match engine {
@@ -208,11 +220,7 @@ fn of_model(asked: &Submit, model: &str) -> Value {
         _ => model.to_owned(),
     };
     let short = model.trim_end_matches('/').rsplit('/').next().unwrap_or(&model).to_owned();
-    let name: String = short
-        .to_lowercase()
-        .chars()
-        .map(|letter| if letter.is_ascii_alphanumeric() { letter } else { '-' })
-        .collect();
+    let name = name_of(&short);
     let flag = if asked.engine == "vllm" { "--model" } else { "--model-path" };
     let mut args = vec![flag.to_owned(), model.clone()];
     if asked.engine == "mocker" {
@@ -232,7 +240,7 @@ fn of_model(asked: &Submit, model: &str) -> Value {
     json!({
         "apiVersion": GRAPH.api_version(),
         "kind": GRAPH.kind,
-        "metadata": {"name": name.trim_matches('-')},
+        "metadata": {"name": name},
         "spec": {"components": [
             part("Frontend", "frontend", 1, container("frontend", &round_robin)),
             part("Worker", "worker", asked.replicas, container(&asked.engine, &args)),
@@ -240,9 +248,39 @@ fn of_model(asked: &Submit, model: &str) -> Value {
     })
 }
 
+/// A name that services can have, too, made of a model's: empty if nothing of it can be used.
+fn name_of(model: &str) -> String {
+    let usable = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
+    let mut name: String = model.to_lowercase().chars().map(usable).collect();
+    name = name.trim_matches('-').to_owned();
+    if name.starts_with(|first: char| first.is_ascii_digit()) {
+        name.insert_str(0, "model-");
+    }
+    name.truncate(NAME_BYTES_MAX);
+    name.trim_end_matches('-').to_owned()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_name_is_made_of_the_name_of_a_model() {
+        assert_eq!(name_of("Qwen3-0.6B"), "qwen3-0-6b");
+        assert_eq!(name_of("7b"), "model-7b");
+        assert_eq!(name_of("_m\u{f6}del_"), "m-del");
+        assert_eq!(name_of("..."), "");
+        assert_eq!(name_of(&format!("{}-x", "m".repeat(39))), "m".repeat(39));
+    }
+
+    #[test]
+    fn a_graph_is_of_a_version_that_there_is() {
+        let of = |version: &str| kind_of(&json!({"apiVersion": version})).map(|kind| kind.version);
+        assert_eq!(of("nvidia.com/v1beta1").expect("known"), "v1beta1");
+        assert_eq!(of("nvidia.com/v1alpha1").expect("known"), "v1alpha1");
+        let refused = of("nvidia.com/v2").expect_err("unknown").to_string();
+        assert!(refused.ends_with("v1alpha1, not of \"nvidia.com/v2\""), "{refused}");
+    }
 
     #[test]
     fn an_engine_runs_in_its_own_image_and_is_told_the_model_as_it_knows_it() {

@@ -52,11 +52,6 @@ pub fn judge(
         let detail = "may only be set for components of a graph";
         errors.push(FieldError::forbidden(format!("{at}.providerOverride"), detail));
     }
-    // Without sets of many pods a component of its own falls back to one pod.
-    if nodes(part) > 1 && within == Within::Graph && !settings.gates.leader_worker_set {
-        let detail = "no multinode orchestrator available";
-        errors.push(FieldError::forbidden(format!("{at}.multinode"), detail));
-    }
     let is_grove = within == Within::Grove;
     if part["experimental"]["grove"]["forceScalingGroup"] == true && !is_grove {
         let detail = "requires the Grove pathway";

@@ -173,6 +173,91 @@ fn what_grove_alone_or_only_some_pods_can_is_refused_elsewhere() {
 }
 
 #[test]
+fn what_needs_something_else_is_refused_without_it() {
+    let only = |part: Value| graph(json!({"spec": {"components": [part]}}));
+    let worker = |more: Value| only(with(part("w", "worker"), more));
+    let annotation =
+        |name: &str, value: &str| graph(json!({"metadata": {"annotations": {name: value}}}));
+    let between = json!({"experimental": {"gpuMemoryService": {"mode": "InterPod"}}});
+    let engine = json!({"podTemplate": {"spec": {"containers": [{"name": "main",
+        "image": "x:1.6.1", "command": ["python3", "-m", "dynamo.sglang"]}]}}});
+    let grove = json!({"metadata": {"annotations": {names::PROVIDER: "grove"}}});
+    let elastic = json!({"podTemplate": {"spec": {"containers": [{"name": "main",
+        "image": "x:1.6.1", "args": ["--enable-elastic-ep"]}]}}});
+    let picker = json!({"eppConfig": {"configMapRef": {"key": "k"}}});
+    let cases = [
+        (
+            annotation("nvidia.com/grove-update-strategy", "x"),
+            "must be one of: RollingRecreate, OnDelete",
+        ),
+        (annotation(names::PROVIDER, "x"), "must be one of: component, grove"),
+        (annotation(names::INFRASTRUCTURE, "etcd, kafka"), "must be one of: etcd, nats"),
+        (
+            worker(json!({"minAvailable": 1})),
+            "spec.components[0].minAvailable: Forbidden: requires the Grove pathway",
+        ),
+        (
+            worker(json!({"experimental": {"grove": {"forceScalingGroup": true}}})),
+            "experimental.grove.forceScalingGroup: Forbidden: requires the Grove pathway",
+        ),
+        (worker(between.clone()), "mode InterPod requires the Grove pathway"),
+        (
+            with(worker(with(engine, between)), grove),
+            "spec.components[0].experimental.gpuMemoryService.mode: Forbidden: mode InterPod is \
+             only supported with vllm",
+        ),
+        (
+            worker(elastic),
+            "spec.components[0].podTemplate.spec.containers[main].command: Required value",
+        ),
+        (
+            only(with(part("e", "epp"), picker.clone())),
+            "spec.components[0].eppConfig.configMapRef.name: Required value: is required",
+        ),
+        (
+            only(with(part("e", "epp"), picker)),
+            "the InferencePool API (inference.networking.k8s.io) is not served",
+        ),
+    ];
+    for (new, why) in cases {
+        let message = said(&new, &Value::Null);
+        assert!(message.contains(why), "{why}: {message}");
+    }
+}
+
+#[test]
+fn what_pods_rest_on_is_decided_once() {
+    let experiment = |more: Value| {
+        let worker = with(part("w", "worker"), json!({"experimental": more}));
+        graph(json!({"spec": {"components": [worker]}}))
+    };
+    let policy = |domain: &str| {
+        let policy = json!({"domain": domain, "labelKey": "zone"});
+        graph(json!({"spec": {"experimental": {"kvTransferPolicy": policy}}}))
+    };
+    let place =
+        |name: &str| graph(json!({"spec": {"topologyConstraint": {"clusterTopologyName": name}}}));
+    let plain = experiment(json!({}));
+    for (new, old, why) in [
+        (
+            experiment(json!({"gpuMemoryService": {}})),
+            plain.clone(),
+            "experimental.gpuMemoryService: Forbidden: cannot be enabled or disabled",
+        ),
+        (
+            plain,
+            experiment(json!({"failover": {}})),
+            "experimental.failover: Forbidden: cannot be enabled or disabled",
+        ),
+        (policy("zone"), policy("rack"), "spec.experimental.kvTransferPolicy: Invalid value"),
+        (place("a"), place("b"), "spec.topologyConstraint: Invalid value"),
+    ] {
+        let message = said(&new, &old);
+        assert!(message.contains(why), "{why}: {message}");
+    }
+}
+
+#[test]
 fn some_things_are_decided_once() {
     let old = graph(json!({"spec": {"backendFramework": "vllm"}}));
     let change = |more: Value| graph(with(json!({"spec": {"backendFramework": "vllm"}}), more));

@@ -48,24 +48,28 @@ impl Pace {
     }
 }
 
+/// Replicas that an object can ask for.
+const AMOUNT_MAX: i64 = i32::MAX as i64;
+
 #[derive(Clone, Copy)]
 enum Round {
     Up,
     Down,
 }
 
-/// A number, or a share of what is desired.
+/// A number, or a share of what is desired. No component has more, whatever users say.
 fn amount(said: &Value, desired: i64, round: Round) -> i64 {
     if let Some(number) = said.as_i64() {
-        return number.max(0);
+        return number.clamp(0, AMOUNT_MAX);
     }
     let percent = said.as_str().and_then(|text| text.strip_suffix('%'));
-    let percent: i64 = percent.and_then(|text| text.parse().ok()).unwrap_or(25);
+    let percent: i64 = percent.and_then(|text| text.parse().ok()).unwrap_or(25).max(0);
     let hundredths = percent.saturating_mul(desired.max(0));
-    match round {
-        Round::Up => (hundredths + 99) / 100,
+    let amount = match round {
+        Round::Up => hundredths.saturating_add(99) / 100,
         Round::Down => hundredths / 100,
-    }
+    };
+    amount.min(AMOUNT_MAX)
 }
 
 /// How many replicas each form is to have next.
@@ -194,6 +198,11 @@ mod tests {
         assert_eq!(pace(json!(0), json!(0), 5), rolling(1, 0));
         assert_eq!(pace(json!(2), json!("50%"), 5), rolling(2, 2));
         assert_eq!(Pace::of(&json!({"type": "Recreate"}), 3), Pace::Recreate);
+        // What nobody can mean leads to numbers that can be reckoned with.
+        let most = pace(json!(i64::MAX), json!(format!("{}%", i64::MAX)), 5);
+        assert_eq!(most, rolling(AMOUNT_MAX, AMOUNT_MAX));
+        assert_eq!(targets(5, most, &[one("o", 5, 5)], &one("n", 0, 0)).new, 5);
+        assert_eq!(pace(json!(-1), json!("-1%"), 5), rolling(1, 0));
     }
 
     proptest! {

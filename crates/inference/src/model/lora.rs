@@ -42,7 +42,18 @@ pub async fn perform(deed: &Deed, candidates: &[Candidate]) -> Vec<Outcome> {
     for candidate in candidates {
         asked.push(ask(deed, candidate, end));
     }
-    futures::stream::iter(asked).buffered(TOGETHER_MAX).collect().await
+    together(asked).await
+}
+
+/// A bounded number at a time. One that takes long holds no place but its own: the others are
+/// asked meanwhile, whatever their order.
+async fn together<T>(asked: Vec<impl Future<Output = T>>) -> Vec<T> {
+    let numbered = asked.into_iter().enumerate();
+    let each = numbered.map(|(number, one)| async move { (number, one.await) });
+    let mut done: Vec<(usize, T)> =
+        futures::stream::iter(each).buffer_unordered(TOGETHER_MAX).collect().await;
+    done.sort_unstable_by_key(|(number, _)| *number);
+    done.into_iter().map(|(_, outcome)| outcome).collect()
 }
 
 async fn ask(deed: &Deed, candidate: &Candidate, end: Instant) -> Outcome {
@@ -126,6 +137,24 @@ mod tests {
         let (method, url, body) = request(&unload, "http://[fd00::1]:9090");
         assert_eq!((method, body), (Method::DELETE, None));
         assert_eq!(url, "http://[fd00::1]:9090/v1/loras/a/b%20c");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn servers_that_hang_keep_nobody_from_being_asked() {
+        let began = Instant::now();
+        let one = |number: usize| async move {
+            // One of the first ten hangs, and one of the next.
+            if number == 0 || number == TOGETHER_MAX {
+                tokio::time::sleep(ONE_MAX).await;
+            }
+            (number, began.elapsed())
+        };
+        let done = together((0..25).map(one).collect()).await;
+        let numbers: Vec<usize> = done.iter().map(|(number, _)| *number).collect();
+        assert_eq!(numbers, (0..25).collect::<Vec<_>>());
+        let last = done.iter().filter(|(number, _)| number % TOGETHER_MAX != 0);
+        assert_eq!(last.map(|(_, after)| *after).max(), Some(Duration::ZERO));
+        assert!(began.elapsed() < ALL_MAX, "{:?}", began.elapsed());
     }
 
     #[test]

@@ -294,3 +294,68 @@ async fn definitions_refuse_what_cannot_be() {
         assert!(error.code() == Some(422) && error.said().contains(why), "{why}: {}", error.said());
     }
 }
+
+#[tokio::test]
+async fn definitions_refuse_what_does_not_go_together() {
+    let world = start().await;
+    let with = |more: Value| {
+        let mut component = worker("w", 1, "w:1.0.0");
+        reconcile::plan::merge(&mut component, &more);
+        graph("bad", json!([component]))
+    };
+    let picker = |name: &str| {
+        let mut picker = worker(name, 1, "w:1.0.0");
+        reconcile::plan::merge(&mut picker, &json!({"type": "epp", "eppConfig": {"config": {}}}));
+        picker
+    };
+    let memory = |more: Value| with(json!({"experimental": {"gpuMemoryService": more}}));
+    let mut keyed = with(json!({}));
+    keyed["spec"]["experimental"]["kvTransferPolicy"] =
+        json!({"domain": "rack", "labelKey": format!("{}/a", "p".repeat(254))});
+    let older = |service: Value, claims: Value| {
+        json!({"apiVersion": "nvidia.com/v1alpha1", "kind": "DynamoGraphDeployment",
+            "metadata": {"namespace": "default", "name": "bad"},
+            "spec": {"services": {"w": service}, "pvcs": claims}})
+    };
+    let shared = json!({"componentType": "worker", "sharedMemory": {"disabled": false}});
+    let claim = json!([{"name": "models", "create": true}]);
+    let cases = [
+        (
+            GRAPH,
+            graph("bad", json!([picker("a"), picker("b")])),
+            "at most one component may have type epp",
+        ),
+        (GRAPH, keyed, "labelKey prefix must be 253 characters or less"),
+        (
+            GRAPH,
+            memory(json!({"mode": "InterPod", "extraClientContainers": ["a"]})),
+            "extraClientContainers is only supported with mode=IntraPod",
+        ),
+        (
+            GRAPH,
+            memory(json!({"extraClientPods": ["a"]})),
+            "extraClientPods is only supported with mode=InterPod",
+        ),
+        (
+            GRAPH,
+            memory(json!({"mode": "InterPod", "extraClientPods": ["a"]})),
+            "extraClientPods is reserved for inter-pod GMS and is not implemented yet",
+        ),
+        (
+            GRAPH,
+            with(json!({"experimental": {"checkpoint":
+                {"enabled": true, "checkpointRef": "c", "job": {}}}})),
+            "checkpoint.job cannot be set when checkpointRef is specified",
+        ),
+        (OLD_GRAPH, older(shared, json!([])), "size is required when disabled is false"),
+        (
+            OLD_GRAPH,
+            older(json!({"componentType": "worker"}), claim),
+            "size, storageClass and volumeAccessMode are required when create is true",
+        ),
+    ];
+    for (kind, object, why) in cases {
+        let error = world.try_create(kind, object).await.expect_err(why);
+        assert!(error.code() == Some(422) && error.said().contains(why), "{why}: {}", error.said());
+    }
+}

@@ -202,6 +202,13 @@ async fn what_is_stored_in_an_older_version_is_written_again() {
     assert_eq!(after.value["spec"], before.value["spec"]);
 }
 
+/// A change that is not taken, and why.
+async fn assert_refused(world: &World, (kind, object): (Kind, &Object), patch: &Value, why: &str) {
+    let requests = world.context.requests("test", Default::default());
+    let refused = requests.patch(&Target::of(kind, object), patch).await.expect_err(why);
+    assert!(refused.code() == Some(422) && refused.said().contains(why), "{}", refused.said());
+}
+
 /// A graph whose components are objects of their own, though Grove is there.
 fn without_grove(name: &str, components: Value) -> Value {
     let mut graph = graphs::graph(name, components);
@@ -223,6 +230,11 @@ async fn a_graph_is_started_and_scaled_by_grove() {
     assert_eq!(made.annotation(names::PROVIDER), Some("grove"));
     assert_eq!(made.value["spec"]["components"][0]["minAvailable"], 1);
     let graph = world.until(GRAPH, "g", is_successful).await;
+    let mut fewer = graph.value["spec"]["components"].clone();
+    fewer[1]["minAvailable"] = json!(2);
+    let fewer = json!({"spec": {"components": fewer}});
+    assert_refused(&world, (GRAPH, &graph), &fewer, "minAvailable is immutable after creation")
+        .await;
     let set = world.get(POD_CLIQUE_SET, "g").await.expect("a set");
     assert_eq!(set.controller(), Some(graph.uid.as_str()));
     assert!(set.annotation("nvidia.com/last-applied-hash").is_some());
@@ -332,6 +344,9 @@ async fn a_component_waits_for_its_checkpoint_and_starts_from_it() {
     let name = text(&graph.value["status"]["checkpoints"]["w"]["checkpointName"]).to_owned();
     let creating = |one: &Value| one["status"]["phase"] == "Creating";
     let checkpoint = world.until(CHECKPOINT, &name, creating).await;
+    let other = json!({"spec": {"identity": {"model": "other"}}});
+    let why = "spec.identity is immutable after creation";
+    assert_refused(&world, (CHECKPOINT, &checkpoint), &other, why).await;
     let job = world.get(JOB, text(&checkpoint.value["status"]["jobName"])).await.expect("a job");
     // The pod of the Job, which somebody is asked to freeze.
     let mut pod = owners::child(POD, "source", JOB, &job);

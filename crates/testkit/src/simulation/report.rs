@@ -25,6 +25,8 @@ const LONG: &str = "SETPOINT_TEST_FULL";
 const SCENARIO: &str = "SETPOINT_SIM_SCENARIO";
 /// How many plans at most, from everywhere, whatever the scope.
 const PLANS: &str = "SETPOINT_SIM_PLANS";
+/// Only plans of this fault, by its name: `Pause`.
+const FAULT: &str = "SETPOINT_SIM_FAULT";
 /// Only this seed.
 const SEED: &str = "SETPOINT_SIM_SEED";
 /// Plans of two faults that are drawn by chance when every plan is run.
@@ -124,6 +126,7 @@ struct Choice {
     scenario: Option<String>,
     seed: Option<u64>,
     plans_max: Option<usize>,
+    fault: Option<String>,
 }
 
 impl Choice {
@@ -135,6 +138,7 @@ impl Choice {
             scenario: variable(SCENARIO),
             seed: variable(SEED).and_then(|seed| seed.parse().ok()),
             plans_max: variable(PLANS).and_then(|most| most.parse().ok()),
+            fault: variable(FAULT),
         }
     }
 
@@ -153,7 +157,9 @@ impl Choice {
             return vec![(Some(seed), planned)];
         }
         let numbered = (1..).zip(candidates);
-        let chosen = numbered.filter(|(_, candidate)| self.is_full || candidate.is_sample);
+        let chosen = numbered
+            .filter(|(_, candidate)| self.is_full || candidate.is_sample)
+            .filter(|(_, candidate)| self.is_of_fault(&candidate.planned));
         let one = |(number, candidate): (u64, &Candidate)| {
             (Some(seeds::of(trial.seed, number)), vec![candidate.planned.clone()])
         };
@@ -164,11 +170,16 @@ impl Choice {
             None => thin_out(&mut work, also.samples_max),
         }
         work.extend(seeds::kept(trial.name).into_iter().map(|planned| (None, planned)));
-        if self.is_full {
+        if self.is_full && self.fault.is_none() {
             let pairs = (0..PAIRS_DRAWN).map(|at| seeds::of(trial.seed, seeds::PAIRS + at));
             work.extend(pairs.map(|seed| (Some(seed), seeds::planned(seed, candidates))));
         }
         work
+    }
+
+    fn is_of_fault(&self, planned: &Planned) -> bool {
+        let name = format!("{:?}", planned.fault);
+        self.fault.as_ref().is_none_or(|fault| name.split('(').next() == Some(fault))
     }
 }
 
