@@ -353,7 +353,7 @@ fn try_unlike(name: &'static str, workload: Workload, oracles: &'static [Check])
         Pattern::Refused,
         Pattern::Lasting,
     ];
-    let also = Also { oracles, incomparable: EVERY, samples_max: SAMPLES_MAX };
+    let also = Also { oracles, incomparable: EVERY, samples_max: SAMPLES_MAX, ..Also::default() };
     let plans = simulation::try_with(trial(name, workload), also);
     assert!(plans > 50, "{plans}");
 }
