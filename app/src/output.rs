@@ -194,7 +194,8 @@ impl Marks {
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let text = cause.to_string().split_whitespace().collect::<Vec<_>>().join(" ");
+        let text = answer(cause).unwrap_or_else(|| cause.to_string());
+        let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Some libraries repeat the cause in their own message.
         if line.contains(&text) {
             continue;
@@ -205,6 +206,15 @@ pub fn one_line(error: &anyhow::Error) -> String {
         line.push_str(&text);
     }
     line
+}
+
+/// What a server says, if a cause is its answer: the rest of it is how answers are built.
+fn answer(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let boxed = cause.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed);
+    match cause.downcast_ref::<kube::Error>().or(boxed)? {
+        kube::Error::Api(status) if !status.message.is_empty() => Some(status.message.clone()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -218,6 +228,9 @@ mod tests {
         assert_eq!(one_line(&error), "could not ask: `refused by peer'");
         let error = anyhow::anyhow!("refused").context("could not ask");
         assert_eq!(one_line(&error), "could not ask: refused");
+        let status = kube::core::Status::failure("it is full", "Forbidden").boxed();
+        let error = reconcile::Error::request("ask", kube::Error::Api(status));
+        assert_eq!(one_line(&error.into()), "could not ask: it is full");
     }
 
     #[test]
