@@ -33,6 +33,11 @@ fn processes(machine: &Machine) -> Vec<u64> {
     records.collect()
 }
 
+fn is_guest(pid: u64) -> bool {
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    String::from_utf8_lossy(&line).contains("qemu-system")
+}
+
 /// Serves one file to whoever asks.
 pub fn serve(file: &Path) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
