@@ -194,16 +194,18 @@ impl Marks {
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let text = answer(cause).unwrap_or_else(|| cause.to_string());
+        let said = answer(cause);
+        let is_answer = said.is_some();
+        let text = said.unwrap_or_else(|| cause.to_string());
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Some libraries repeat the cause in their own message.
-        if line.contains(&text) {
-            continue;
+        if !line.contains(&text) {
+            line.push_str(if line.is_empty() { "" } else { ": " });
+            line.push_str(&text);
         }
-        if !line.is_empty() {
-            line.push_str(": ");
+        if is_answer {
+            break;
         }
-        line.push_str(&text);
     }
     line
 }
