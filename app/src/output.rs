@@ -194,26 +194,29 @@ impl Marks {
 pub fn one_line(error: &anyhow::Error) -> String {
     let mut line = String::new();
     for cause in error.chain() {
-        let answer = match cause.downcast_ref::<kube::Error>() {
-            Some(kube::Error::Api(status)) => Some(status.message.clone()),
-            _ => None,
-        };
-        let is_answer = answer.is_some();
-        let text = answer.unwrap_or_else(|| cause.to_string());
+        let said = answer(cause);
+        let is_answer = said.is_some();
+        let text = said.unwrap_or_else(|| cause.to_string());
         let text = text.split_whitespace().collect::<Vec<_>>().join(" ");
         // Some libraries repeat the cause in their own message.
         if !line.contains(&text) {
-            if !line.is_empty() {
-                line.push_str(": ");
-            }
+            line.push_str(if line.is_empty() { "" } else { ": " });
             line.push_str(&text);
         }
         if is_answer {
-            // What comes after it is the same, as the library keeps it.
             break;
         }
     }
     line
+}
+
+/// What a server says, if a cause is its answer: the rest of it is how answers are built.
+fn answer(cause: &(dyn std::error::Error + 'static)) -> Option<String> {
+    let boxed = cause.downcast_ref::<Box<kube::Error>>().map(|boxed| &**boxed);
+    match cause.downcast_ref::<kube::Error>().or(boxed)? {
+        kube::Error::Api(status) if !status.message.is_empty() => Some(status.message.clone()),
+        _ => None,
+    }
 }
 
 #[cfg(test)]
@@ -234,6 +237,9 @@ mod tests {
         let error = anyhow::Error::new(error).context("could not make it");
         let line = one_line(&error);
         assert!(line.starts_with("could not make it: ") && line.ends_with(": not in this season"));
+        let status = kube::core::Status::failure("it is full", "Forbidden").boxed();
+        let error = reconcile::Error::request("ask", kube::Error::Api(status));
+        assert_eq!(one_line(&error.into()), "could not ask: it is full");
     }
 
     #[test]

@@ -22,6 +22,8 @@ pub use subresources::Subresources;
 /// In the data directory: what is kept of machines.
 const DIRECTORY: &str = "machines";
 const SNAPSHOTS: &str = "snapshots";
+/// Notes of the interfaces that were made for policies.
+const LINKS: &str = "links.json";
 
 /// The name of the family whose machines these are.
 pub const FAMILY: &str = "machines";
@@ -37,5 +39,6 @@ pub async fn open(
     let hypervisor = Qemu::open_bounded(&directory, Some(Arc::new(groups))).await?;
     let hypervisor: Arc<dyn Hypervisor> = Arc::new(hypervisor);
     let snapshots = directory.join(SNAPSHOTS);
-    Ok(node::machines::Options { node: node.to_owned(), hypervisor, reach, snapshots })
+    let (node, links) = (node.to_owned(), directory.join(LINKS));
+    Ok(node::machines::Options { node, hypervisor, reach, snapshots, links })
 }

@@ -38,17 +38,6 @@ fn is_guest(pid: u64) -> bool {
     String::from_utf8_lossy(&line).contains("qemu-system")
 }
 
-/// A program whose guests go with the test, whatever becomes of it.
-pub struct Host(pub Machine);
-
-impl Drop for Host {
-    fn drop(&mut self) {
-        for pid in processes(&self.0).into_iter().filter(|pid| is_guest(*pid)) {
-            let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-        }
-    }
-}
-
 /// Serves one file to whoever asks.
 pub fn serve(file: &Path) -> String {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
@@ -234,9 +223,9 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     let mut sandbox = Sandbox::new();
     sandbox.write(".config.yaml", "machines: {images: everything}\n");
     sandbox.set("PATH", std::env::var("PATH").unwrap_or_default());
-    let mut host = Host(Machine { sandbox, started: None });
-    host.0.begin();
-    let machine = &host.0;
+    let mut host = Machine { sandbox, started: None };
+    host.begin();
+    let machine = &host;
     machine.until("get crd -o name", |names| names.contains("virtualmachinerestores"));
     machine.until("get validatingwebhookconfigurations -o name", |names| {
         names.contains("novasphere-validating")
@@ -259,8 +248,8 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     drop(console);
 
     // The program is killed; the guest notices nothing.
-    host.0.restart();
-    let machine = &host.0;
+    host.restart();
+    let machine = &host;
     assert!(is_guest(pid), "the guest goes on");
     machine.until("get vm w-vm -o jsonpath={.status.printableStatus}", |it| it == "Running");
     let console = Console::open(machine, "w");
@@ -307,7 +296,7 @@ fn keeps_and_brings_back(machine: &Machine, mut console: Console) {
     assert_eq!(done.code, Some(0), "{done:?}");
     machine.until("get vmi -o name", str::is_empty);
     let listed = machine.sandbox.run(&["vm", "ls"]);
-    assert!(listed.stdout.contains("w-vm  Stopped"), "{listed:?}");
+    assert!(listed.stdout.contains("w     Stopped"), "{listed:?}");
     is_cloned(machine);
     let back = r#"{"spec": {"restoreFromSnapshot": "kept"}}"#;
     machine.kubectl(&["patch", "wukong", "w", "--type=merge", "-p", back], "");

@@ -6,7 +6,7 @@ use std::process::{Child, Command, Stdio};
 
 use serde_json::json;
 
-use crate::booted::{Host, manifests, serve};
+use crate::booted::{manifests, serve};
 use crate::node::Machine;
 use crate::sandbox::{Sandbox, Started};
 
@@ -126,9 +126,9 @@ fn every_page_is_walked_through_in_a_browser() {
     let walk = walk();
     let sandbox = Sandbox::new();
     sandbox.write(".config.yaml", "machines: {images: everything}\n");
-    let mut host = Host(Machine { sandbox, started: None });
-    host.0.begin();
-    let machine = &host.0;
+    let mut machine = Machine { sandbox, started: None };
+    machine.begin();
+    let machine = &machine;
     fill(machine);
     let tenant = machine.kubectl(&["create", "token", "ada", "-n", "tenant"], "");
     let mut makes = Command::new("node");

@@ -6,7 +6,7 @@ use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-use crate::booted::{Host, serve};
+use crate::booted::serve;
 use crate::node::Machine;
 use crate::sandbox::Sandbox;
 
@@ -53,8 +53,8 @@ fn type_all(page: &str) {
 /// Types the commands of a page, in a directory with a configuration.
 fn type_text(page: &str, text: &str, configuration: &str) {
     // What a page that fails has begun goes with it.
-    let host = Host(Machine { sandbox: Sandbox::new(), started: None });
-    let sandbox = &host.0.sandbox;
+    let host = Machine { sandbox: Sandbox::new(), started: None };
+    let sandbox = &host.sandbox;
     if !configuration.is_empty() {
         sandbox.write(".config.yaml", configuration);
     }

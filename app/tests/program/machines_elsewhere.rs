@@ -1,30 +1,10 @@
 //! A virtual machine that runs on a node of one process, and is asked for at the server of another.
 
 use std::path::Path;
-use std::process::Command;
 
 use crate::booted::{Console, manifests, serve};
 use crate::sandbox::text;
 use crate::several_nodes::Nodes;
-
-/// Processes with nodes, whose guests go with the test.
-struct Hosts(Nodes);
-
-impl Drop for Hosts {
-    fn drop(&mut self) {
-        for node in ["node-1", "node-2"] {
-            let place = format!(".k3/{node}/data/machines/machines");
-            let place = self.0.sandbox.work().join(place);
-            for entry in std::fs::read_dir(place).into_iter().flatten().flatten() {
-                let text = std::fs::read(entry.path().join("process.json")).unwrap_or_default();
-                let process: serde_json::Value = serde_json::from_slice(&text).unwrap_or_default();
-                if let Some(pid) = process["pid"].as_u64() {
-                    let _ = Command::new("kill").args(["-9", &pid.to_string()]).status();
-                }
-            }
-        }
-    }
-}
 
 #[test]
 fn a_machine_of_another_process_is_typed_into_paused_and_reached() {
@@ -33,8 +13,6 @@ fn a_machine_of_another_process_is_typed_into_paused_and_reached() {
     let etcd = servers::Etcd::start().expect("etcd must start");
     let settings = format!("etcd: {{endpoints: [\"{}\"]}}", etcd.endpoint());
     let nodes = Nodes::start("etcd", &format!("{settings}\nmachines: {{images: everything}}"));
-    let hosts = Hosts(nodes);
-    let nodes = &hosts.0;
     nodes.until("get crd -o name", |names| names.contains("virtualmachinerestores"));
     nodes.until("get validatingwebhookconfigurations -o name", |names| {
         names.contains("novasphere-validating")

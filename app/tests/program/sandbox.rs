@@ -123,6 +123,23 @@ impl Sandbox {
         command
     }
 
+    /// The processes of a program that were started here: they work here, or were told of a place
+    /// here.
+    pub fn processes(&self, program: &str) -> Vec<String> {
+        let here = self.root.display().to_string();
+        let all = fs::read_dir("/proc").into_iter().flatten().flatten();
+        let is_one = |pid: &String| {
+            let place = PathBuf::from(format!("/proc/{pid}"));
+            let line = fs::read(place.join("cmdline")).unwrap_or_default();
+            let line = String::from_utf8_lossy(&line).into_owned();
+            let works_here = fs::read_link(place.join("cwd")).is_ok_and(|at| at.starts_with(&here));
+            let name = line.split('\0').next().unwrap_or_default();
+            name.contains(program) && (works_here || line.contains(&here))
+        };
+        let pids = all.filter_map(|entry| entry.file_name().into_string().ok());
+        pids.filter(|pid| pid.bytes().all(|byte| byte.is_ascii_digit())).filter(is_one).collect()
+    }
+
     /// Runs a command that ends by itself.
     pub fn run(&self, arguments: &[&str]) -> Ended {
         end(self.command(arguments))
@@ -172,6 +189,12 @@ impl Drop for Sandbox {
     fn drop(&mut self) {
         // What a failed test left behind.
         let _ = self.command(&["down", "--pods", "--timeout", "10"]).output();
+        // Guests outlive the program, and one that runs starts them again: it goes first.
+        for program in ["setpoint", "qemu-system"] {
+            for pid in self.processes(program) {
+                let _ = Command::new("kill").args(["-9", &pid]).status();
+            }
+        }
         if !thread::panicking() {
             let _ = fs::remove_dir_all(&self.root);
         }

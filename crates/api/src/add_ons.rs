@@ -47,16 +47,18 @@ pub fn definitions() -> Vec<Value> {
         data_volume(),
         attachment(),
         policy(),
+        enactment(),
         snapshot("VirtualMachineSnapshot", snapshot_schema(), snapshot_columns()),
         snapshot("VirtualMachineSnapshotContent", open_schema(), content_columns()),
         snapshot("VirtualMachineRestore", restore_schema(), restore_columns()),
     ];
-    let short: [(&str, &[&str]); 8] = [
+    let short: [(&str, &[&str]); 9] = [
         ("VirtualMachine", &["vm", "vms"]),
         ("VirtualMachineInstance", &["vmi", "vmis"]),
         ("DataVolume", &["dv", "dvs"]),
         ("NetworkAttachmentDefinition", &["net-attach-def"]),
         ("NodeNetworkConfigurationPolicy", &["nncp"]),
+        ("NodeNetworkConfigurationEnactment", &["nnce"]),
         ("VirtualMachineSnapshot", &["vmsnapshot", "vmsnapshots"]),
         ("VirtualMachineSnapshotContent", &["vmsnapshotcontent", "vmsnapshotcontents"]),
         ("VirtualMachineRestore", &["vmrestore", "vmrestores"]),
@@ -319,6 +321,27 @@ fn policy() -> Value {
         singular: "nodenetworkconfigurationpolicy",
         is_namespaced: false,
         schema: object([("spec", spec), ("status", anything())]),
+        has_status: true,
+        columns: json!([
+            json!({"name": "Status", "type": "string",
+                "jsonPath": ".status.conditions[?(@.status==\"True\")].type"}),
+            json!({"name": "Reason", "type": "string",
+                "jsonPath": ".status.conditions[?(@.status==\"True\")].reason"}),
+        ]),
+    }
+    .manifest()
+}
+
+/// What a node made of a policy, and how that went.
+fn enactment() -> Value {
+    Definition {
+        group: NMSTATE,
+        version: "v1beta1",
+        kind: "NodeNetworkConfigurationEnactment",
+        plural: "nodenetworkconfigurationenactments",
+        singular: "nodenetworkconfigurationenactment",
+        is_namespaced: false,
+        schema: object([("status", anything())]),
         has_status: true,
         columns: json!([
             json!({"name": "Status", "type": "string",

@@ -124,6 +124,13 @@ pub fn let_wait(file: &File) -> io::Result<()> {
     }
 }
 
+/// Has what was written so far go to the disk while more is being written. Whether it does, nobody
+/// waits for here: whoever must know syncs the file.
+pub fn begin_to_write_back(file: &File) {
+    // SAFETY: the call takes numbers only, and the descriptor is open.
+    let _ = unsafe { libc::sync_file_range(file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
+}
+
 /// What becomes of a program that is to outlive us.
 pub struct Detached {
     /// Descriptors that it gets under the same numbers.

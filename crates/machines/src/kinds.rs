@@ -37,6 +37,13 @@ pub const POLICY: Kind = Kind::cluster(
     "NodeNetworkConfigurationPolicy",
     "nodenetworkconfigurationpolicies",
 );
+/// What a node made of a policy.
+pub const ENACTMENT: Kind = Kind::cluster(
+    add_ons::NMSTATE,
+    "v1beta1",
+    "NodeNetworkConfigurationEnactment",
+    "nodenetworkconfigurationenactments",
+);
 
 pub const CLAIM: Kind =
     Kind::namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");

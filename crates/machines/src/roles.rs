@@ -188,7 +188,11 @@ fn provider_rules() -> Value {
         rule("cdi.kubevirt.io", &["datavolumes/status"], &["update"]),
         rule("cdi.kubevirt.io", &["datavolumes/finalizers"], &["update"]),
         rule("snapshot.kubevirt.io", &["virtualmachinerestores"], &["list", "watch"]),
-        rule("nmstate.io", &["nodenetworkconfigurationpolicies"], &["list", "watch"]),
+        rule(
+            "nmstate.io",
+            &["nodenetworkconfigurationpolicies", "nodenetworkconfigurationenactments"],
+            &["list", "watch"]
+        ),
         rule("nmstate.io", &["nodenetworkconfigurationpolicies/status"], &["update"]),
         rule("", &["persistentvolumeclaims"], &["create", "list", "patch", "watch"]),
         rule("", &["persistentvolumes", "nodes"], &["list", "watch"]),
@@ -214,6 +218,10 @@ fn launcher_rules() -> Value {
             &["patch"]
         ),
         rule("k8s.cni.cncf.io", &["network-attachment-definitions"], &["get"]),
+        rule("nmstate.io", &["nodenetworkconfigurationpolicies"], &["list", "watch"]),
+        rule("nmstate.io", &["nodenetworkconfigurationpolicies/finalizers"], &["update"]),
+        rule("nmstate.io", &["nodenetworkconfigurationenactments"], &["create", "get"]),
+        rule("nmstate.io", &["nodenetworkconfigurationenactments/status"], &["patch"]),
         rule("", &["persistentvolumeclaims"], &write),
         rule("", &["persistentvolumes", "secrets"], &["get"]),
         rule("", &["nodes"], &["get", "patch"]),

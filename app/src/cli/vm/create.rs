@@ -101,6 +101,10 @@ pub async fn snapshot(
     snapshot: Option<&str>,
     context: &Context,
 ) -> Result<()> {
+    let found = cluster.requests.get(WUKONG, &cluster.name(name)).await;
+    if found.with_context(|| format!("could not ask for machine {name}"))?.is_none() {
+        bail!("there is no Wukong {name:?} in {}; see `setpoint vm ls`", cluster.namespace)
+    }
     let mut metadata = json!({"namespace": cluster.namespace});
     match snapshot {
         Some(snapshot) => metadata["name"] = json!(snapshot),

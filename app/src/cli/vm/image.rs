@@ -177,7 +177,8 @@ async fn follow(cluster: &Cluster, name: &str, until: &str, context: &Context) -
         let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
         let (phase, progress) = (text(&status["phase"]), text(&status["progress"]));
         let now = Progress { name: name.to_owned(), phase: phase.clone(), progress };
-        if last.as_ref() != Some(&now) {
+        // One that was only just asked for says nothing yet.
+        if !phase.is_empty() && last.as_ref() != Some(&now) {
             say(context, &now)?;
             last = Some(now);
         }

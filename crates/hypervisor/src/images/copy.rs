@@ -126,6 +126,10 @@ impl<F: BorrowMut<File>> Sparse<F> {
         Sparse { file, length: 0 }
     }
 
+    pub fn file(&self) -> &File {
+        self.file.borrow()
+    }
+
     /// The file is as long as what was written, also if that ends with zeros.
     pub fn end(self) -> io::Result<()> {
         self.file.borrow().set_len(self.length)

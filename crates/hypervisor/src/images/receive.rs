@@ -15,9 +15,13 @@ use super::format::{Format, HEAD_BYTES, detect};
 use super::import::{CHUNK_BYTES, CONVERTED, Import, OVERHEAD_BYTES, PART, Progress, Source};
 use super::open::{Access, open};
 use super::qcow2::{Header, Laid, Layout};
+use crate::system;
 
 /// Pieces that were read and wait to be written.
 const PIECES_MAX: usize = 16;
+
+/// After so much the disk begins to write, so that the end need not wait for all of it.
+const WRITE_BACK_BYTES: u64 = 16 << 20;
 
 /// What there is.
 pub enum Received {
@@ -134,13 +138,19 @@ impl Taking {
     }
 
     fn take(&mut self, bytes: &[u8]) -> Result<(), Fault> {
+        let before = self.length;
         self.length += bytes.len() as u64;
         self.check(self.length)?;
         if let Some(sum) = &mut self.sum {
             sum.update(bytes);
         }
         match &mut self.keeping {
-            Some(keeping) => keeping.take(bytes)?,
+            Some(keeping) => {
+                keeping.take(bytes)?;
+                if self.length / WRITE_BACK_BYTES > before / WRITE_BACK_BYTES {
+                    system::begin_to_write_back(keeping.file());
+                }
+            }
             None => {
                 self.head.extend_from_slice(bytes);
                 if self.head.len() >= HEAD_BYTES {
@@ -208,6 +218,14 @@ impl Keeping {
             Keeping::Disk(layout, _) => layout.take(bytes),
         };
         written.map_err(Fault::io("write an image"))
+    }
+
+    /// What most of it is written into.
+    fn file(&self) -> &File {
+        match self {
+            Keeping::Image(sparse) => sparse.file(),
+            Keeping::Disk(_, disk) => disk,
+        }
     }
 }
 

@@ -26,7 +26,17 @@ impl Directory {
 }
 
 impl Drop for Directory {
+    /// Guests outlive whoever started them; a test that fails must leave none.
     fn drop(&mut self) {
+        for entry in std::fs::read_dir(self.0.join("machines")).into_iter().flatten().flatten() {
+            let record = std::fs::read(entry.path().join("process.json")).unwrap_or_default();
+            let record: serde_json::Value = serde_json::from_slice(&record).unwrap_or_default();
+            let pid = record["pid"].to_string();
+            let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+            if String::from_utf8_lossy(&line).contains("qemu-system") {
+                let _ = std::process::Command::new("kill").args(["-9", &pid]).status();
+            }
+        }
         let _ = std::fs::remove_dir_all(&self.0);
     }
 }

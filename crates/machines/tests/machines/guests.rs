@@ -3,7 +3,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use machines::value::text;
+use machines::value::{list, text};
 use serde_json::Value;
 use testkit::oracle::{Case, Check, Violation};
 use testkit::simulation::Run;
@@ -11,8 +11,14 @@ use testkit::simulation::Run;
 use crate::host::WITNESS;
 
 /// Every oracle, one line each.
-pub const ALL: &[Check] =
-    &[one_guest, nobody_is_disturbed, guests_stay, volumes_go_forward, nothing_is_left];
+pub const ALL: &[Check] = &[
+    one_guest,
+    nobody_is_disturbed,
+    guests_stay,
+    volumes_go_forward,
+    all_comes_back,
+    nothing_is_left,
+];
 
 /// The order in which a volume is filled.
 const PHASES: [&str; 5] =
@@ -105,6 +111,28 @@ fn volumes_go_forward(case: &Case<'_>) -> Vec<Violation> {
         {
             let what = format!("{} went back to {}", change.key, PHASES[after]);
             violations.push(Violation::new("VM-5", what));
+        }
+    }
+    violations
+}
+
+/// VM-6: what is brought back is all of a machine, and as it was kept. It is done when it is said.
+fn all_comes_back(case: &Case<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for one in seen(case.run).iter().filter(|one| one["did"] == "held") {
+        let changed = list(&one["bytes"]).iter().filter(|byte| **byte != 0).count();
+        if changed > 0 {
+            let what = format!("{changed} disks are not as they were kept: {one}");
+            violations.push(Violation::new("VM-6", what));
+        }
+    }
+    for change in &case.run.history {
+        let Some(new) = change.new.as_ref() else { continue };
+        let is_kept =
+            ["VirtualMachineSnapshot", "VirtualMachineRestore"].contains(&text(&new["kind"]));
+        if is_kept && reconcile::conditions::is_true(&new["status"], "Failure") {
+            let what = format!("{} failed: {}", change.key, new["status"]["error"]);
+            violations.push(Violation::new("VM-6", what));
         }
     }
     violations

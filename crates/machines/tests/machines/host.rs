@@ -1,8 +1,10 @@
 //! A node that only says that it runs machines, and whoever binds claims there. What really ran is
 //! told as events of a witness, which the oracles of the provider (`guests.rs`) judge.
 
+use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
-use std::sync::{Arc, OnceLock};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use hypervisor::images::Reach;
@@ -24,13 +26,15 @@ const VOLUME: Kind = Kind::cluster("", "v1", "PersistentVolume", "persistentvolu
 const LOOK: Duration = Duration::from_secs(5);
 /// What every disk has.
 const DISK_BYTES: u64 = 1 << 20;
-/// Claims whose disks are there: all worlds of a process share their files, so nobody writes them.
-/// The last are each of one test (`kept.rs`).
+const DISK: &str = "disk.img";
+const SNAPSHOTS: &str = "snapshots";
+/// Claims whose disks are there; the last are each of one test (`kept.rs`).
 const CLAIMS: [&str; 5] = ["root", "data", "told", "alone", "running"];
 
 thread_local! {
     /// What runs machines outlives whoever asks it to; every world is a thread.
     static HYPERVISOR: Arc<Simulated> = Arc::default();
+    static DISKS: Disks = Disks::make();
     /// Whether those who stand in have their roles.
     static INSTALLED: watch::Sender<bool> = watch::Sender::new(false);
 }
@@ -48,31 +52,88 @@ pub async fn until_installed() {
     told.wait_for(|is_there| *is_there).await.expect("the world outlives who waits");
 }
 
-/// Where the disks are.
-fn disks() -> &'static PathBuf {
-    static DISKS: OnceLock<PathBuf> = OnceLock::new();
-    DISKS.get_or_init(|| {
-        let place = std::env::temp_dir().join(format!("machines-disks-{}", std::process::id()));
-        for claim in CLAIMS {
-            let directory = place.join(claim);
-            std::fs::create_dir_all(&directory).expect("a directory");
-            let disk = std::fs::File::create(directory.join("disk.img")).expect("a disk");
-            disk.set_len(DISK_BYTES).expect("its length");
-        }
-        place
-    })
+/// The disks of a world; they go with it.
+struct Disks {
+    /// Names of worlds are told apart as those of pods are: where they stand is not compared.
+    world: String,
 }
 
-/// Where the copies of disks are: what is in it and nobody knows goes, so every world has its own.
+impl Disks {
+    fn make() -> Disks {
+        const LETTERS: &[u8] = b"bcdfghjklmnpqrstvwxz2456789";
+        static WORLDS: AtomicUsize = AtomicUsize::new(0);
+        let mut number = WORLDS.fetch_add(1, Ordering::Relaxed);
+        let letter = || {
+            let letter = LETTERS[number % LETTERS.len()];
+            number /= LETTERS.len();
+            char::from(letter)
+        };
+        let disks = Disks { world: std::iter::repeat_with(letter).take(5).collect() };
+        for claim in CLAIMS {
+            let place = disks.place(claim);
+            std::fs::create_dir_all(&place).expect("a directory");
+            let disk = std::fs::File::create(place.join(DISK)).expect("a disk");
+            disk.set_len(DISK_BYTES).expect("its length");
+        }
+        disks
+    }
+
+    fn place(&self, of: &str) -> PathBuf {
+        let all = std::env::temp_dir().join(format!("machines-disks-{}", std::process::id()));
+        all.join(format!("{of}-{}", self.world))
+    }
+}
+
+impl Drop for Disks {
+    fn drop(&mut self) {
+        for of in CLAIMS.into_iter().chain([SNAPSHOTS]) {
+            let _ = std::fs::remove_dir_all(self.place(of));
+        }
+    }
+}
+
+/// Where something of this world is.
+fn place(of: &str) -> PathBuf {
+    DISKS.with(|disks| disks.place(of))
+}
+
+/// What the disk of a claim begins with is changed, as by a guest.
+pub fn write(claim: &str, byte: u8) {
+    let file = std::fs::File::options().write(true).open(place(claim).join(DISK));
+    file.expect("a disk").write_all_at(&[byte], 0).expect("written");
+}
+
+/// Tells what the disks of claims begin with.
+pub async fn tell_of_disks(context: &Context, claims: &[&str]) {
+    let first = |claim: &&str| {
+        let bytes = std::fs::read(place(claim).join(DISK)).expect("a disk");
+        assert_eq!(bytes.len() as u64, DISK_BYTES, "it is whole");
+        bytes[0]
+    };
+    let first: Vec<u8> = claims.iter().map(first).collect();
+    let requests = context.requests("witness", Default::default());
+    let event = event("disks", &json!({"did": "held", "bytes": first}));
+    requests.create(EVENT, &event).await.expect("a witness is heard");
+}
+
+fn event(name: &str, message: &Value) -> Value {
+    json!({"apiVersion": "v1", "kind": "Event",
+        "metadata": {"namespace": "default", "name": format!("{WITNESS}-{name}")},
+        "involvedObject": {"kind": "Node", "name": NODE, "namespace": "default"},
+        "reason": WITNESS, "message": message.to_string(), "type": "Normal"})
+}
+
+/// Where the copies of disks are.
 pub fn snapshots() -> PathBuf {
-    disks().join(format!("snapshots-{:?}", std::thread::current().id()))
+    place(SNAPSHOTS)
 }
 
 /// What runs machines on the node.
 pub async fn launch(context: Context) {
     let (node, hypervisor) = (NODE.to_owned(), hypervisor());
-    let snapshots = snapshots();
-    let options = node::machines::Options { node, hypervisor, reach: Reach::Others, snapshots };
+    let (snapshots, links) = (snapshots(), snapshots().with_extension("links"));
+    let reach = Reach::Others;
+    let options = node::machines::Options { node, hypervisor, reach, snapshots, links };
     node::machines::run(context, options).await;
 }
 
@@ -100,7 +161,7 @@ impl Reconciler for Binder {
             let made = json!({"apiVersion": "v1", "kind": "PersistentVolume",
                 "metadata": {"name": volume},
                 "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"],
-                    "hostPath": {"path": disks().join(&**name)},
+                    "hostPath": {"path": place(name)},
                     "persistentVolumeReclaimPolicy": "Retain"}});
             plan.create(VOLUME, made);
             let patch = json!({"spec": {"volumeName": volume}});
@@ -128,11 +189,7 @@ pub async fn witness(context: Context) {
                 Deed::Removed { id } => json!({"did": "removed", "id": id}),
                 Deed::Disturbed { id } => json!({"did": "disturbed", "id": id}),
             };
-            let event = json!({"apiVersion": "v1", "kind": "Event",
-                "metadata": {"namespace": "default", "name": format!("{WITNESS}-{told}")},
-                "involvedObject": {"kind": "Node", "name": NODE, "namespace": "default"},
-                "reason": WITNESS, "message": message.to_string(), "type": "Normal"});
-            let heard = requests.create(EVENT, &event).await;
+            let heard = requests.create(EVENT, &event(&told.to_string(), &message)).await;
             // A witness that begins anew says the same again.
             let refused = heard.err().and_then(|error| error.code());
             assert!(matches!(refused, None | Some(409)), "a witness is heard");

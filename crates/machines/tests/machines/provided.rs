@@ -4,7 +4,7 @@
 
 use std::pin::Pin;
 
-use machines::kinds::{CLAIM, DATA_VOLUME, MACHINE};
+use machines::kinds::{CLAIM, DATA_VOLUME, MACHINE, RESTORE, SNAPSHOT};
 use machines::{manifests, provider, roles};
 use reconcile::plan::Target;
 use reconcile::{Context, Kind, Name};
@@ -20,6 +20,8 @@ use crate::world::install_these;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+/// The claims of a machine's disks.
+const DISKS: [&str; 2] = ["root", "data"];
 /// Plans of each trial in the default suite; the long one has more.
 const SAMPLES_MAX: usize = 6;
 
@@ -61,7 +63,16 @@ async fn around(context: Context) {
 }
 
 fn try_everything(trial: Trial) {
-    let also = Also { oracles: guests::ALL, samples_max: SAMPLES_MAX, ..Also::default() };
+    try_with(trial, Also::default());
+}
+
+/// A launcher is alone on its node: what it writes has no term, and nobody leads in its place.
+fn try_alone(trial: Trial) {
+    try_with(trial, Also { is_led: false, ..Also::default() });
+}
+
+fn try_with(trial: Trial, also: Also) {
+    let also = Also { oracles: guests::ALL, samples_max: SAMPLES_MAX, ..also };
     let plans = simulation::try_with(trial, also);
     println!("{plans} plans");
     assert!(plans > 20, "{plans}");
@@ -126,6 +137,28 @@ const STOPS: Workload = |cluster, context| {
     })
 };
 
+fn named(name: &str, spec: Value) -> Value {
+    json!({"metadata": {"namespace": "default", "name": name}, "spec": spec})
+}
+
+/// Its disks are kept as they are, changed, and brought back.
+const RETURNS: Workload = |cluster, context| {
+    Box::pin(async move {
+        make(&cluster, "Halted").await;
+        tokio::time::sleep(WHILE).await;
+        let source = json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "m"});
+        cluster.create(SNAPSHOT, named("s", json!({"source": source}))).await;
+        tokio::time::sleep(WHILE).await;
+        DISKS.iter().for_each(|claim| host::write(claim, 7));
+        let back = json!({"target": source, "virtualMachineSnapshotName": "s"});
+        cluster.create(RESTORE, named("r", back)).await;
+        tokio::time::sleep(WHILE).await;
+        host::tell_of_disks(&context, &DISKS).await;
+        change(&context, MACHINE, "m", json!({"spec": {"runStrategy": "Always"}})).await;
+        tokio::time::sleep(WHILE).await;
+    })
+};
+
 /// It is deleted while it runs.
 const GOES: Workload = |cluster, context| {
     Box::pin(async move {
@@ -153,10 +186,15 @@ fn no_fault_of_the_controllers_leaves_a_machine_behind() {
 
 #[test]
 fn no_fault_of_the_launcher_starts_a_machine_twice() {
-    try_everything(launcher("system:machine-launcher/runs", RUNS));
+    try_alone(launcher("system:machine-launcher/runs", RUNS));
 }
 
 #[test]
 fn no_fault_of_the_launcher_starts_one_that_was_stopped() {
-    try_everything(launcher("system:machine-launcher/stops", STOPS));
+    try_alone(launcher("system:machine-launcher/stops", STOPS));
+}
+
+#[test]
+fn no_fault_of_the_launcher_brings_half_a_machine_back() {
+    try_alone(launcher("system:machine-launcher/returns", RETURNS));
 }

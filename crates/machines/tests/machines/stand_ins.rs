@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use machines::kinds::{
-    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SECRET, SNAPSHOT,
+    ATTACHMENT, CLAIM, DATA_VOLUME, ENACTMENT, INSTANCE, MACHINE, POLICY, RESTORE, SECRET, SNAPSHOT,
 };
 use machines::{manifests, provider, roles};
 use reconcile::plan::Target;
@@ -14,7 +14,7 @@ use testkit::Cluster;
 use testkit::rights::{Asked, Right, granted};
 
 use crate::host::{self, Binder};
-use crate::world::World;
+use crate::world::{World, message};
 
 const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 
@@ -44,14 +44,36 @@ fn machine() -> Value {
     )
 }
 
+fn policy(name: &str, interfaces: Value) -> Value {
+    let spec = json!({"desiredState": {"interfaces": interfaces}});
+    json!({"metadata": {"name": name}, "spec": spec})
+}
+
+/// Policies that touch no interface of this machine: one asks for nothing, one for what a node does
+/// not do. What nodes do is tried where that can be done (`crates/node/src/machines/policies/`).
+async fn policies_are_told_of(world: &World) {
+    world.create(POLICY, policy("easy", json!([]))).await;
+    let is_so = |kind: &'static str| {
+        move |one: &Value| reconcile::conditions::is_true(&one["status"], kind)
+    };
+    world.until(POLICY, "easy", is_so("Available")).await;
+    let open = json!([{"name": "br-x", "type": "ovs-bridge"}]);
+    world.create(POLICY, policy("open", open)).await;
+    let told = world.until(POLICY, "open", is_so("Degraded")).await;
+    let said = message(&told, "Degraded");
+    assert!(said.starts_with("1/1 nodes failed to configure: n1: desiredState.interfaces[0].type"));
+    let own = world.get(ENACTMENT, "n1.open").await.expect("a node tells");
+    assert!(is_so("Failing")(&own.value) && said.ends_with(&message(&own, "Failing")));
+    // What is mended is looked at again.
+    let mended = json!({"spec": {"desiredState": {"interfaces": []}}});
+    world.patch(POLICY, "open", mended).await;
+    world.until(POLICY, "open", is_so("Available")).await;
+}
+
 /// Everything that makes those who stand in ask for something.
 async fn use_everything(world: &World) {
     world.create(NODE, host::node()).await;
-    let state = json!({"interfaces": [{"name": "br-x", "type": "linux-bridge"}]});
-    let policy = json!({"metadata": {"name": "p"}, "spec": {"desiredState": state}});
-    world.create(POLICY, policy).await;
-    let degraded = |one: &Value| reconcile::conditions::is_true(&one["status"], "Degraded");
-    world.until(POLICY, "p", degraded).await;
+    policies_are_told_of(world).await;
     world
         .create(
             SECRET,
@@ -139,6 +161,7 @@ async fn the_roles_of_those_who_stand_in_suffice_and_say_no_more() {
             ("kubevirt.io", "virtualmachines", "patch"),
             ("kubevirt.io", "virtualmachines/status", "patch"),
             ("cdi.kubevirt.io", "datavolumes", "get"),
+            ("nmstate.io", "nodenetworkconfigurationpolicies/finalizers", "update"),
             ("", "events", "patch"),
         ],
     );

@@ -11,6 +11,7 @@ use reconcile::{Name, Object, Wake};
 use serde_json::{Value, json};
 
 use super::Shared;
+use super::failure::Failure;
 use super::held::Purpose;
 use super::instance::machine::claim_of;
 use super::kinds::{CLAIM, DATA_VOLUME, INSTANCE};
@@ -35,14 +36,15 @@ enum From {
     Sender(Option<String>),
 }
 
-pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
+pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
     let Some(volume) = shared.context.cache(DATA_VOLUME).get(&name) else {
         return Ok(Wake::OnChange);
     };
     let claimed = match volumes::find(&shared.context, &name, &shared.options.node).await {
         Ok(claimed) => claimed,
+        Err(failure @ Failure::Server(_)) => return Err(failure),
         // It is not bound, or on another node: its change is seen.
-        Err(_) => return Ok(Wake::OnChange),
+        Err(Failure::Because(_)) => return Ok(Wake::OnChange),
     };
     // One of the same name that is gone may have left its claim.
     let is_of = claimed.claim.controller() == Some(&volume.uid);
@@ -68,14 +70,14 @@ enum Unfilled {
     /// For ever.
     For(String),
     /// So far.
-    Yet(String),
+    Yet(Failure),
 }
 
 impl Unfilled {
     fn of(fault: Fault) -> Unfilled {
         match fault.is_final() {
             true => Unfilled::For(fault.to_string()),
-            false => Unfilled::Yet(fault.to_string()),
+            false => Unfilled::Yet(fault.to_string().into()),
         }
     }
 }
@@ -121,15 +123,15 @@ async fn fill(shared: &Arc<Shared>, claimed: &Claimed, from: From) -> Result<(),
             let found = found.map_err(Unfilled::Yet)?;
             if let Some(user) = user_of(shared, &source) {
                 let why = format!("PVC {source} is in use by VirtualMachineInstance {user}");
-                return Err(Unfilled::Yet(why));
+                return Err(Unfilled::Yet(why.into()));
             }
             let hold = shared.held.take([found.disk.as_path()].into_iter(), Purpose::Copy);
-            let _hold = hold.map_err(Unfilled::Yet)?;
+            let _hold = hold.map_err(|why| Unfilled::Yet(why.into()))?;
             let copied = tokio::task::spawn_blocking(move || {
                 let _idle = Idle::hold(&found.disk)?;
                 images::copy(&found.disk, &disk, bytes)
             });
-            let copied = copied.await.map_err(|error| Unfilled::Yet(error.to_string()))?;
+            let copied = copied.await.map_err(|error| Unfilled::Yet(error.to_string().into()))?;
             copied.map_err(Unfilled::of)
         }
         From::Sender(checksum) => {
@@ -189,7 +191,7 @@ async fn end(
     shared: &Shared,
     claim: &Object,
     filled: Result<(), Unfilled>,
-) -> Result<Wake, String> {
+) -> Result<Wake, Failure> {
     match filled {
         Ok(()) => {
             let done = json!({PHASE: "Succeeded", PROGRESS: "100.0%", MESSAGE: "Import Complete"});
@@ -198,20 +200,21 @@ async fn end(
         Err(Unfilled::For(why)) => {
             annotate(shared, claim, json!({PHASE: "Failed", MESSAGE: why})).await?;
         }
-        Err(Unfilled::Yet(why)) => {
+        Err(Unfilled::Yet(failure @ Failure::Server(_))) => return Err(failure),
+        Err(Unfilled::Yet(failure)) => {
             let restarts = claim.annotation(RESTARTS).and_then(|count| count.parse::<u64>().ok());
             let restarts = restarts.unwrap_or(0).saturating_add(1).to_string();
-            annotate(shared, claim, json!({RESTARTS: restarts, MESSAGE: why})).await?;
-            return Err(why);
+            annotate(shared, claim, json!({RESTARTS: restarts, MESSAGE: failure.said()})).await?;
+            return Err(failure);
         }
     }
     Ok(Wake::OnChange)
 }
 
-async fn annotate(shared: &Shared, claim: &Object, annotations: Value) -> Result<(), String> {
+async fn annotate(shared: &Shared, claim: &Object, annotations: Value) -> Result<(), Failure> {
     let patch = json!({"metadata": {"annotations": annotations}});
     match shared.requests().patch(&Target::of(CLAIM, claim), &patch).await {
-        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.said()),
+        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
         _ => Ok(()),
     }
 }

@@ -26,6 +26,18 @@ pub const ATTACHMENT: Kind = Kind::namespaced(
     "NetworkAttachmentDefinition",
     "network-attachment-definitions",
 );
+pub const POLICY: Kind = Kind::cluster(
+    "nmstate.io",
+    "v1",
+    "NodeNetworkConfigurationPolicy",
+    "nodenetworkconfigurationpolicies",
+);
+pub const ENACTMENT: Kind = Kind::cluster(
+    "nmstate.io",
+    "v1beta1",
+    "NodeNetworkConfigurationEnactment",
+    "nodenetworkconfigurationenactments",
+);
 pub const CLAIM: Kind =
     Kind::namespaced("", "v1", "PersistentVolumeClaim", "persistentvolumeclaims");
 pub const VOLUME: Kind = Kind::cluster("", "v1", "PersistentVolume", "persistentvolumes");

@@ -13,6 +13,8 @@ use tokio::sync::Notify;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
+use super::failure::Failure;
+
 pub const BACKOFF: Backoff =
     Backoff { first: Duration::from_millis(200), max: Duration::from_secs(60) };
 /// Objects that are looked at at the same time; the rest waits.
@@ -40,7 +42,7 @@ impl Looks {
 pub async fn run<F, L>(context: &Context, looks: &Arc<Looks>, look: F)
 where
     F: Fn(Name) -> L,
-    L: Future<Output = Result<Wake, String>> + Send + 'static,
+    L: Future<Output = Result<Wake, Failure>> + Send + 'static,
 {
     let mut tasks = JoinSet::new();
     loop {
@@ -50,7 +52,7 @@ where
             // One that panics has failed: nobody would look at its object again.
             tasks.spawn(async move {
                 let looked = looking.await;
-                (name, looked.unwrap_or_else(|_| Err("a look panicked".to_owned())))
+                (name, looked.unwrap_or_else(|_| Err("a look panicked".to_owned().into())))
             });
         }
         let due = looks.lock().next_due();
@@ -72,7 +74,7 @@ where
     }
 }
 
-fn finish(context: &Context, looks: &Looks, (name, result): (Name, Result<Wake, String>)) {
+fn finish(context: &Context, looks: &Looks, (name, result): (Name, Result<Wake, Failure>)) {
     let mut queue = looks.lock();
     queue.finish(&name);
     match result {
@@ -82,11 +84,11 @@ fn finish(context: &Context, looks: &Looks, (name, result): (Name, Result<Wake, 
                 queue.add(name, Instant::now() + after);
             }
         }
-        Err(error) => {
+        Err(failure) => {
             let failures = queue.fail(&name);
             let delay = BACKOFF.delay(failures, context.environment.random());
-            tracing::warn!(object = %name, error, "will be tried again");
-            queue.add(name, Instant::now() + delay);
+            tracing::warn!(object = %name, error = failure.said(), "will be tried again");
+            queue.add(name, Instant::now() + delay.max(failure.retry_after()));
         }
     }
 }

@@ -6,23 +6,26 @@
 //! volumes.rs    the file behind a claim             looks.rs      when what is looked at
 //! upload.rs     takes images that somebody sends    groups.rs     what machines may use
 //! held.rs       which disks are being used otherwise
+//! failure.rs    why a look came to nothing  policies/     sets up what policies ask of this node
 //! ```
 //!
 //! What runs machines is a `hypervisor::Hypervisor`; it is told by ids, which are the UIDs of
 //! instances. Guests outlive this process.
 
+mod failure;
 pub mod groups;
 mod held;
 mod import;
 mod instance;
 pub mod kinds;
 mod looks;
+mod policies;
 mod snapshot;
 pub mod upload;
 mod volumes;
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use hypervisor::Hypervisor;
@@ -35,7 +38,8 @@ use serde_json::json;
 use self::held::Held;
 pub use self::instance::status::guest_system;
 use self::kinds::{
-    ATTACHMENT, CLAIM, DATA_VOLUME, DEFINITION, INSTANCE, MACHINE, RESTORE, SNAPSHOT,
+    ATTACHMENT, CLAIM, DATA_VOLUME, DEFINITION, ENACTMENT, INSTANCE, MACHINE, POLICY, RESTORE,
+    SNAPSHOT,
 };
 use self::looks::Looks;
 use crate::simulated::NODE;
@@ -57,6 +61,8 @@ pub struct Options {
     pub reach: Reach,
     /// Where copies of disks are kept.
     pub snapshots: PathBuf,
+    /// Where is noted which interfaces were made here.
+    pub links: PathBuf,
 }
 
 /// What all looks share.
@@ -64,6 +70,8 @@ struct Shared {
     context: Context,
     options: Options,
     held: Held,
+    /// Whoever sets up interfaces does so alone.
+    setting_up: Arc<Mutex<()>>,
 }
 
 impl Shared {
@@ -74,33 +82,44 @@ impl Shared {
 
 /// Runs until it is dropped. Machines go on without it.
 pub async fn run(context: Context, options: Options) {
-    for kind in [INSTANCE, MACHINE, DATA_VOLUME, SNAPSHOT, RESTORE, ATTACHMENT] {
+    for kind in [INSTANCE, MACHINE, DATA_VOLUME, SNAPSHOT, RESTORE, ATTACHMENT, POLICY, ENACTMENT] {
         wait_for(&context, kind).await;
     }
-    let shared = Arc::new(Shared { context: context.clone(), options, held: Held::default() });
+    let shared = Arc::new(Shared {
+        context: context.clone(),
+        options,
+        held: Held::default(),
+        setting_up: Arc::default(),
+    });
     say_so(&shared).await;
     let instances = Arc::new(Looks::default());
     let volumes = Arc::new(Looks::default());
     let snapshots = Arc::new(Looks::default());
     let restores = Arc::new(Looks::default());
+    let policies = Arc::new(Looks::default());
     follow(&context, INSTANCE, &instances);
     follow(&context, DATA_VOLUME, &volumes);
     // The claim of a volume has its name.
     follow(&context, CLAIM, &volumes);
     follow(&context, SNAPSHOT, &snapshots);
     follow(&context, RESTORE, &restores);
+    follow(&context, POLICY, &policies);
     instance::listen(&shared, &instances);
     context.cache(INSTANCE).reaches(1).await;
     context.cache(DATA_VOLUME).reaches(1).await;
     context.cache(SNAPSHOT).reaches(1).await;
+    context.cache(POLICY).reaches(1).await;
     context.health.set(NAME, reconcile::health::State::Running);
     instance::end_orphans(&shared).await;
     snapshot::sweep(&shared);
+    // What was made for a policy that went meanwhile goes too.
+    policies.add(policies::everything());
     tokio::join!(
         looks::run(&context, &instances, |name| instance::look(shared.clone(), name)),
         looks::run(&context, &volumes, |name| import::look(shared.clone(), name)),
         looks::run(&context, &snapshots, |name| snapshot::keep(shared.clone(), name)),
         looks::run(&context, &restores, |name| snapshot::bring_back(shared.clone(), name)),
+        looks::run(&context, &policies, |name| policies::look(shared.clone(), name)),
     );
 }
 

@@ -16,6 +16,7 @@ use reconcile::{Kind, Name, Object, Wake};
 use serde_json::{Value, json};
 
 use super::Shared;
+use super::failure::Failure;
 use super::held::Purpose;
 use super::instance::machine::{check_name, claim_of};
 use super::kinds::{INSTANCE, MACHINE, RESTORE, SNAPSHOT};
@@ -32,7 +33,7 @@ const RUNS: &str = "Restore target VMI must be powered off before restore operat
 type Volume = (String, Claimed);
 
 /// Makes the copies that a snapshot asks for.
-pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
+pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
     let Some(snapshot) = shared.context.cache(SNAPSHOT).get(&name) else {
         sweep(&shared);
         return Ok(Wake::OnChange);
@@ -51,8 +52,9 @@ pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
     };
     let disks = match disks(&shared, &machine).await {
         Ok(disks) => disks,
-        Err(why) if why.contains("is on another node") => return Ok(Wake::OnChange),
-        Err(why) => return fail(&shared, SNAPSHOT, &snapshot, why).await,
+        Err(failure @ Failure::Server(_)) => return Err(failure),
+        Err(Failure::Because(why)) if is_elsewhere(&why) => return Ok(Wake::OnChange),
+        Err(Failure::Because(why)) => return fail(&shared, SNAPSHOT, &snapshot, why).await,
     };
     let instance = live(&shared, INSTANCE, &of).await?;
     let runs = match &instance {
@@ -81,6 +83,11 @@ pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
     });
     told["conditions"] = ready(&snapshot, "Operation complete", now);
     write(&shared, SNAPSHOT, &snapshot, told).await
+}
+
+/// Whether it is for another node to do.
+fn is_elsewhere(why: &str) -> bool {
+    why.contains("is on another node")
 }
 
 /// Whether a machine runs here, whatever is told of it.
@@ -143,7 +150,7 @@ async fn copy_file(from: PathBuf, to: PathBuf, bytes: u64) -> Result<(), String>
 }
 
 /// Puts the disks of a machine back as a snapshot has them.
-pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
+pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
     let Some(restore) = shared.context.cache(RESTORE).get(&name) else { return Ok(Wake::OnChange) };
     let has_failed = conditions::is_true(&restore.value["status"], "Failure");
     if restore.value["status"]["complete"] == true || has_failed || restore.is_terminating() {
@@ -174,15 +181,18 @@ pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, String>
     }
     let disks = match disks(&shared, &machine).await {
         Ok(disks) => disks,
-        Err(why) if why.contains("is on another node") => return Ok(Wake::OnChange),
-        Err(why) => return failed(why).await,
+        Err(failure @ Failure::Server(_)) => return Err(failure),
+        Err(Failure::Because(why)) if is_elsewhere(&why) => return Ok(Wake::OnChange),
+        Err(Failure::Because(why)) => return failed(why).await,
     };
     let place = shared.options.snapshots.join(&snapshot.uid);
     if let Some((lost, _)) = disks.iter().find(|(one, _)| !kept(&place, one).exists()) {
         return failed(format!("the snapshot has no copy of the disk {lost}")).await;
     }
-    if let Err(why) = put_back(&shared, &of, &disks, &place).await {
-        return stumble(&shared, RESTORE, &restore, why).await;
+    match put_back(&shared, &of, &disks, &place).await {
+        Ok(()) => {}
+        Err(Failure::Because(why)) => return stumble(&shared, RESTORE, &restore, why).await,
+        Err(failure) => return Err(failure),
     }
     let now = shared.context.environment.now();
     let restored = disks.iter().map(|(disk, claimed)| {
@@ -201,7 +211,7 @@ async fn put_back(
     of: &Name,
     disks: &[Volume],
     place: &Path,
-) -> Result<(), String> {
+) -> Result<(), Failure> {
     let _hold = shared.held.take(files(disks), Purpose::Own)?;
     let _still = still(disks)?;
     let laid = |claimed: &Claimed| claimed.disk.with_extension("restored");
@@ -210,7 +220,7 @@ async fn put_back(
     }
     // That took a while.
     if live(shared, INSTANCE, of).await?.is_some() {
-        return Err(RUNS.to_owned());
+        return Err(RUNS.to_owned().into());
     }
     for (_, claimed) in disks {
         let put = fs::rename(laid(claimed), &claimed.disk);
@@ -224,7 +234,7 @@ fn kept(place: &Path, disk: &str) -> PathBuf {
 }
 
 /// The disks of a machine that are on this node, each behind a claim.
-async fn disks(shared: &Shared, machine: &Object) -> Result<Vec<Volume>, String> {
+async fn disks(shared: &Shared, machine: &Object) -> Result<Vec<Volume>, Failure> {
     let spec = &machine.value["spec"]["template"]["spec"];
     let mut disks = Vec::new();
     for volume in list(&spec["volumes"]) {
@@ -249,8 +259,8 @@ pub fn sweep(shared: &Shared) {
     }
 }
 
-async fn live(shared: &Shared, kind: Kind, name: &Name) -> Result<Option<Object>, String> {
-    shared.context.get_live(kind, name).await.map_err(|error| error.said())
+async fn live(shared: &Shared, kind: Kind, name: &Name) -> Result<Option<Object>, Failure> {
+    Ok(shared.context.get_live(kind, name).await?)
 }
 
 fn ready(object: &Object, reason: &str, now: k8s_openapi::jiff::Timestamp) -> Value {
@@ -262,7 +272,7 @@ fn ready(object: &Object, reason: &str, now: k8s_openapi::jiff::Timestamp) -> Va
     json!(all)
 }
 
-async fn fail(shared: &Shared, kind: Kind, object: &Object, why: String) -> Result<Wake, String> {
+async fn fail(shared: &Shared, kind: Kind, object: &Object, why: String) -> Result<Wake, Failure> {
     let now = shared.context.environment.now();
     let mut all = list(&object.value["status"]["conditions"]).to_vec();
     for (of, status) in [("Failure", Truth::True), ("Ready", Truth::False)] {
@@ -289,7 +299,7 @@ async fn stumble(
     kind: Kind,
     object: &Object,
     why: String,
-) -> Result<Wake, String> {
+) -> Result<Wake, Failure> {
     let now = shared.context.environment.now();
     let since = object.created().map_or(0, |at| now.as_second().saturating_sub(at.as_second()));
     if since >= PATIENCE_SECONDS {
@@ -304,13 +314,13 @@ async fn stumble(
         }
         write(shared, kind, object, told).await?;
     }
-    Err(why)
+    Err(why.into())
 }
 
-async fn write(shared: &Shared, kind: Kind, object: &Object, told: Value) -> Result<Wake, String> {
+async fn write(shared: &Shared, kind: Kind, object: &Object, told: Value) -> Result<Wake, Failure> {
     let target = Target::of(kind, object).part("status");
     match shared.requests().patch(&target, &json!({"status": told})).await {
-        Err(error) if !error.is_not_found() => Err(error.said()),
+        Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(Wake::OnChange),
     }
 }

@@ -53,7 +53,7 @@ pub type Refusal = (u16, String);
 /// The node that a volume is on, if it is on one alone.
 pub async fn node_of(context: &Context, name: &Name) -> Result<Option<String>, Refusal> {
     let found = volumes::node_of(context, name).await;
-    found.map_err(|why| (500, why))
+    found.map_err(|failure| (500, failure.said()))
 }
 
 /// A connection that an image can be sent over.
@@ -76,7 +76,7 @@ pub async fn take(context: &Context, node: &str, name: &Name) -> Result<DuplexSt
         return Err((409, why));
     }
     let claimed = volumes::find(context, name, node).await;
-    let claimed = claimed.map_err(|why| (503, why))?;
+    let claimed = claimed.map_err(|failure| (503, failure.said()))?;
     if claimed.claim.controller() != Some(&volume.uid) {
         return Err((409, format!("PVC {name} belongs to another owner")));
     }
@@ -133,7 +133,9 @@ async fn receive(stream: &mut DuplexStream, disk: &Path, bytes: u64) -> Result<S
         file.write_all(&buffer[..read]).map_err(said)?;
         left -= read as u64;
     }
-    file.sync_all().map_err(said)?;
+    // It takes long, and others wait for this thread. The file stays locked until it has its name.
+    let synced = tokio::task::spawn_blocking(move || file.sync_all().map(|()| file));
+    let _locked = synced.await.map_err(io::Error::other).flatten().map_err(said)?;
     fs::rename(&part, taken(disk)).map_err(said)?;
     Ok(order.checksum)
 }

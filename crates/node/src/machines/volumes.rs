@@ -7,6 +7,7 @@ use amounts::Quantity;
 use reconcile::{Context, Name, Object};
 use serde_json::Value;
 
+use super::failure::Failure;
 use super::kinds::{CLAIM, VOLUME};
 
 /// Of the file that is the disk.
@@ -22,15 +23,14 @@ pub struct Claimed {
 }
 
 /// The claim of a name; an error says why it cannot be used on this node.
-pub async fn find(context: &Context, name: &Name, node: &str) -> Result<Claimed, String> {
-    let said = |error: reconcile::Error| error.said();
-    let claim = context.get_live(CLAIM, name).await.map_err(said)?;
+pub async fn find(context: &Context, name: &Name, node: &str) -> Result<Claimed, Failure> {
+    let claim = context.get_live(CLAIM, name).await?;
     let claim = claim.ok_or_else(|| format!("PVC {name} is not found"))?;
     if claim.value["status"]["phase"] != "Bound" {
-        return Err(format!("PVC {name} is not bound"));
+        return Err(format!("PVC {name} is not bound").into());
     }
     let of = Name::new("", text(&claim.value["spec"]["volumeName"]));
-    let volume = context.get_live(VOLUME, &of).await.map_err(said)?;
+    let volume = context.get_live(VOLUME, &of).await?;
     let volume = volume.ok_or_else(|| format!("persistentvolume \"{of}\" not found"))?;
     let directory = directory(&volume, node)?;
     let bytes = bytes(&volume.value["spec"]["capacity"]["storage"]);
@@ -38,11 +38,10 @@ pub async fn find(context: &Context, name: &Name, node: &str) -> Result<Claimed,
 }
 
 /// The node that the volume of a claim is on, if it is on one alone.
-pub async fn node_of(context: &Context, name: &Name) -> Result<Option<String>, String> {
-    let said = |error: reconcile::Error| error.said();
-    let Some(claim) = context.get_live(CLAIM, name).await.map_err(said)? else { return Ok(None) };
+pub async fn node_of(context: &Context, name: &Name) -> Result<Option<String>, Failure> {
+    let Some(claim) = context.get_live(CLAIM, name).await? else { return Ok(None) };
     let of = Name::new("", text(&claim.value["spec"]["volumeName"]));
-    let Some(volume) = context.get_live(VOLUME, &of).await.map_err(said)? else { return Ok(None) };
+    let Some(volume) = context.get_live(VOLUME, &of).await? else { return Ok(None) };
     let terms = list(&volume.value["spec"]["nodeAffinity"]["required"]["nodeSelectorTerms"]);
     let mut values = terms.iter().flat_map(requirements).flat_map(|one| list(&one["values"]));
     Ok(values.next().and_then(Value::as_str).map(str::to_owned))

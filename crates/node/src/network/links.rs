@@ -18,7 +18,7 @@ const ROUTE_ORIGIN: u8 = 83;
 const MAIN_TABLE: u8 = 254;
 
 /// The interfaces, addresses and routes of the network that the thread is in.
-pub struct Links(Socket);
+pub struct Links(pub(super) Socket);
 
 /// Where packets go.
 #[derive(Clone, Copy)]
@@ -36,12 +36,32 @@ impl Links {
         Socket::open(libc::NETLINK_ROUTE).map(Links)
     }
 
-    /// An interface that leads nowhere, to hold addresses.
+    /// An interface that leads nowhere until others join it.
     pub fn add_bridge(&mut self, name: &str) -> io::Result<()> {
         let mut message = Message::new(NEW_LINK, CREATE | EXCLUSIVE, &link_header(0));
         message.text(IFLA_NAME, name).nest(IFLA_INFO, |info| {
             info.attribute(INFO_KIND, b"bridge");
         });
+        self.0.request(message)
+    }
+
+    /// An interface for what of another carries a tag.
+    pub fn add_tagged(&mut self, name: &str, (base, tag): (&str, u16)) -> io::Result<()> {
+        let base = system::interface(base)?;
+        let mut message = Message::new(NEW_LINK, CREATE | EXCLUSIVE, &link_header(0));
+        message.text(IFLA_NAME, name).native(IFLA_BASE, base).nest(IFLA_INFO, |info| {
+            info.attribute(INFO_KIND, b"vlan").nest(INFO_DATA, |data| {
+                data.attribute(VLAN_ID, &tag.to_ne_bytes());
+            });
+        });
+        self.0.request(message)
+    }
+
+    /// Has an interface join a bridge, or leave the one that it is in.
+    pub fn join(&mut self, name: &str, bridge: Option<&str>) -> io::Result<()> {
+        let bridge = bridge.map_or(Ok(0), system::interface)?;
+        let mut message = Message::new(NEW_LINK, 0, &link_header(system::interface(name)?));
+        message.native(IFLA_BRIDGE, bridge);
         self.0.request(message)
     }
 
@@ -97,11 +117,14 @@ impl Links {
 
 const FAMILY: u8 = 2;
 const IFLA_NAME: u16 = 3;
+const IFLA_BASE: u16 = 5;
+const IFLA_BRIDGE: u16 = 10;
 const IFLA_INFO: u16 = 18;
 const IFLA_NETWORK: u16 = 28;
 const INFO_KIND: u16 = 1;
 const INFO_DATA: u16 = 2;
 const VETH_PEER: u16 = 1;
+const VLAN_ID: u16 = 1;
 
 fn link_header(index: u32) -> [u8; 16] {
     let mut header = [0; 16];

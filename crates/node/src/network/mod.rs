@@ -12,7 +12,8 @@
 pub mod dns;
 mod firewall;
 pub mod install;
-mod links;
+pub mod interfaces;
+pub mod links;
 pub mod names;
 mod netlink;
 mod nftables;
@@ -24,7 +25,7 @@ mod records;
 mod relay;
 mod ruleset;
 pub mod services;
-mod system;
+pub(crate) mod system;
 
 #[cfg(test)]
 mod tests;

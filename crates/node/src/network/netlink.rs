@@ -11,11 +11,15 @@ pub const CREATE: u16 = 0x400;
 pub const EXCLUSIVE: u16 = 0x200;
 pub const REPLACE: u16 = 0x100;
 pub const APPEND: u16 = 0x800;
+/// Asks for everything of a kind.
+pub const LIST: u16 = 0x300;
 
 const HEADER_BYTES: usize = 16;
 const NESTED: u16 = 0x8000;
 /// The message that says how another went.
 const ERROR: u16 = 2;
+/// The message after the last of a list.
+const DONE: u16 = 3;
 /// The most that one answer has.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
@@ -132,6 +136,28 @@ impl Socket {
         self.answer(u32::try_from(last).unwrap_or(u32::MAX))
     }
 
+    /// What a question is answered with: of each message what follows the general header.
+    pub fn list(&mut self, message: Message) -> io::Result<Vec<Vec<u8>>> {
+        self.0.write_all(&message.finish(1))?;
+        let mut bytes = vec![0; ANSWER_BYTES_MAX];
+        let mut all = Vec::new();
+        loop {
+            // The next part of a list is there as soon as the one before was read.
+            let count = self.0.read(&mut bytes)?;
+            for (kind, body) in bodies(&bytes[..count]) {
+                match kind {
+                    DONE => return Ok(all),
+                    ERROR => {
+                        let code = body.get(..4).and_then(|code| code.try_into().ok());
+                        let code = code.map_or(libc::EIO, |code| -i32::from_ne_bytes(code));
+                        return Err(io::Error::from_raw_os_error(code));
+                    }
+                    _ => all.push(body.to_vec()),
+                }
+            }
+        }
+    }
+
     /// The kernel has answered when it returns from the call that sent, so nothing is waited for.
     fn answer(&mut self, sequence: u32) -> io::Result<()> {
         let mut bytes = vec![0; ANSWER_BYTES_MAX];
@@ -159,6 +185,32 @@ impl Socket {
             (None, false) => Err(io::Error::other("the kernel did not answer")),
         }
     }
+}
+
+/// The messages of an answer: what they are, and what follows the general header.
+fn bodies(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut all = Vec::new();
+    while let Some(header) = bytes.get(..HEADER_BYTES) {
+        let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
+        let length = usize::try_from(length).unwrap_or(0).clamp(HEADER_BYTES, bytes.len());
+        let kind = u16::from_ne_bytes([header[4], header[5]]);
+        all.push((kind, &bytes[HEADER_BYTES..length]));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all
+}
+
+/// The attributes that bytes are made of.
+pub fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut all = Vec::new();
+    while let Some(header) = bytes.get(..4) {
+        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
+        let length = length.clamp(4, bytes.len());
+        let kind = u16::from_ne_bytes([header[2], header[3]]) & !NESTED;
+        all.push((kind, &bytes[4..length]));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all
 }
 
 /// Kind, sequence and code of the messages in an answer.
@@ -202,5 +254,12 @@ mod tests {
         bytes.extend(2_u32.to_ne_bytes());
         bytes.extend(7_u32.to_ne_bytes());
         assert_eq!(answers(&bytes), [(2, 7, 0)]);
+        assert_eq!(bodies(&bytes), []);
+        bytes.extend(5_u32.to_ne_bytes());
+        assert_eq!(bodies(&bytes), [(2, [].as_slice())]);
+        assert_eq!(
+            attributes(&[6, 0, 3, 0, 1, 2, 0, 0, 9, 0, 4, 0, 7]),
+            [(3, [1, 2].as_slice()), (4, [7].as_slice())]
+        );
     }
 }

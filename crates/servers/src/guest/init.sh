@@ -8,7 +8,12 @@ mount -t devtmpfs dev /dev
 mount -t proc proc /proc
 mount -t sysfs sys /sys
 mkdir -p /dev/pts && mount -t devpts pts /dev/pts
-while read module; do insmod /modules/$module; done < /modules/order
+# Which of them needs which differs from kernel to kernel: what came too early comes again.
+for pass in 1 2 3; do
+    while read module; do
+        [ -d /sys/module/${module%.ko} ] || insmod /modules/$module 2>/dev/null
+    done < /modules/order
+done
 for disk in /dev/vd?; do
     mount -t iso9660 -o ro $disk /seed 2>/dev/null && break
 done

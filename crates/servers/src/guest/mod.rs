@@ -22,7 +22,7 @@ const KERNEL_AT: usize = 2_048;
 /// What the disk has in all; what is behind the kernel is for tests to write.
 const DISK_BYTES: usize = 48 << 20;
 
-/// In the order in which they have to be loaded.
+/// About in the order in which they have to be loaded.
 const MODULES: [&str; 15] = [
     "drivers/virtio/virtio.ko",
     "drivers/virtio/virtio_ring.ko",

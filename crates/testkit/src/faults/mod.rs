@@ -37,6 +37,9 @@ pub enum Fault {
     /// The component stands still for so long, longer than its lease, while a rival leads; then the
     /// request goes out.
     Pause(u64),
+    /// The component stands still for so long, and nobody leads meanwhile; then the request goes
+    /// out.
+    Stall(u64),
     /// The wall clock is set forward.
     Forward(u64),
     /// The wall clock is set back.
@@ -82,7 +85,8 @@ pub enum Pattern {
 impl Fault {
     pub fn pattern(self) -> Pattern {
         match self {
-            Fault::LoseRequest | Fault::Delay(_) | Fault::Refuse(_) => Pattern::Refused,
+            Fault::LoseRequest | Fault::Delay(_) | Fault::Stall(_) => Pattern::Refused,
+            Fault::Refuse(_) => Pattern::Refused,
             Fault::LoseAnswer => Pattern::Ambiguous,
             Fault::Twice => Pattern::Duplicate,
             Fault::RefuseLong(..) => Pattern::Lasting,
@@ -172,6 +176,7 @@ fn fault_of(text: &str) -> Option<Fault> {
         ("CrashAfter", []) => Fault::CrashAfter,
         ("CrashThen", []) => Fault::CrashThen,
         ("Pause", [seconds]) => Fault::Pause(*seconds),
+        ("Stall", [seconds]) => Fault::Stall(*seconds),
         ("Forward", [seconds]) => Fault::Forward(*seconds),
         ("Back", [seconds]) => Fault::Back(*seconds),
         ("Cut", []) => Fault::Cut,
@@ -237,6 +242,7 @@ mod tests {
             Fault::CrashAfter,
             Fault::CrashThen,
             Fault::Pause(60),
+            Fault::Stall(60),
             Fault::Forward(3600),
             Fault::Back(3600),
             Fault::Cut,

@@ -334,7 +334,7 @@ impl Way {
                 return Ok(self.refuse(index, refusing.unwrap_or(500).into()));
             }
             Some(Fault::Delay(seconds)) => tokio::time::sleep(Duration::from_secs(seconds)).await,
-            Some(Fault::Pause(seconds)) => self.pause(seconds).await,
+            Some(Fault::Pause(seconds) | Fault::Stall(seconds)) => self.pause(seconds).await,
             Some(Fault::Forward(seconds)) => {
                 self.faults.world.jump(i64::try_from(seconds).unwrap_or(0));
             }

@@ -50,6 +50,9 @@ pub struct Also {
     /// How many plans are run at most where not all that stand for a class are: worlds with much
     /// in them take long to make.
     pub samples_max: usize,
+    /// Whether it is one of several of which one leads. One that is alone where it is, as what
+    /// runs on a node, has no term to write under, and no rival while it stands still.
+    pub is_led: bool,
 }
 
 impl Default for Also {
@@ -57,6 +60,12 @@ impl Default for Also {
     /// only a trial that knows better compares where that leads.
     fn default() -> Also {
         let incomparable = &[Pattern::Clock, Pattern::Lasting];
-        Also { oracles: &[], incomparable, is_alike: |_| true, samples_max: usize::MAX }
+        Also {
+            oracles: &[],
+            incomparable,
+            is_alike: |_| true,
+            samples_max: usize::MAX,
+            is_led: true,
+        }
     }
 }

@@ -27,6 +27,15 @@ pub struct Candidate {
     pub is_sample: bool,
 }
 
+impl Candidate {
+    /// Where nobody leads, who stands still has no rival.
+    pub fn without_rival(&mut self) {
+        if let Fault::Pause(seconds) = self.planned.fault {
+            self.planned.fault = Fault::Stall(seconds);
+        }
+    }
+}
+
 /// Every plan of a trace, one fault each.
 pub fn plans(reference: &Run) -> Vec<Candidate> {
     let mut planned: Vec<(Planned, String)> = Vec::new();

@@ -45,7 +45,10 @@ pub fn try_with(trial: Trial, also: Also) -> usize {
     let choice = Choice::read();
     let trial = Trial { seed: choice.seed.map_or(trial.seed, seeds::world), ..trial };
     let reference = run(trial, trial.seed, Vec::new());
-    let candidates = plans(&reference);
+    let mut candidates = plans(&reference);
+    if !also.is_led {
+        candidates.iter_mut().for_each(Candidate::without_rival);
+    }
     let violations = oracle::check(&Case { reference: &reference, run: &reference, also });
     let seed = Some(seeds::of(trial.seed, 0));
     let mut failures = Vec::new();

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use self::decide::{Deed, decide};
 use self::machine::{References, claim_of};
 use self::status::{Seen, is_plugged};
+use super::failure::Failure;
 use super::held::{Hold, Purpose};
 use super::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, SECRET};
 use super::looks::Looks;
@@ -69,7 +70,7 @@ pub async fn end_orphans(shared: &Shared) {
     }
 }
 
-pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
+pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
     let Some(instance) = shared.context.cache(INSTANCE).get(&name) else {
         end_orphans(&shared).await;
         return Ok(Wake::OnChange);
@@ -99,10 +100,9 @@ pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, String> {
     }
 }
 
-async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, String> {
+async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, Failure> {
     // What ended must not begin again because somebody has not heard of it.
-    let live = shared.context.get_live(INSTANCE, &instance.name).await;
-    let live = live.map_err(|error| error.said())?;
+    let live = shared.context.get_live(INSTANCE, &instance.name).await?;
     let is_wanted = live.is_some_and(|live| {
         live.uid == instance.uid
             && !live.is_terminating()
@@ -114,7 +114,7 @@ async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, String> {
     }
     let (machine, _hold) = match prepare(shared, instance).await {
         Ok(prepared) => prepared,
-        Err(why) => return fail(shared, instance, why).await,
+        Err(failure) => return fail(shared, instance, failure).await,
     };
     match shared.options.hypervisor.launch(&machine).await {
         Ok(()) | Err(Error::AlreadyRuns { .. }) => {
@@ -127,17 +127,20 @@ async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, String> {
         Err(error @ (Error::DidNotStart { .. } | Error::Invalid(_))) => {
             let why = error.chain();
             match why.contains("Failed to get \"write\" lock") {
-                true => fail(shared, instance, why).await,
+                true => fail(shared, instance, why.into()).await,
                 false => finish(shared, instance, ("Failed", &why)).await,
             }
         }
-        Err(error) => fail(shared, instance, error.chain()).await,
+        Err(error) => fail(shared, instance, error.chain().into()).await,
     }
 }
 
 /// The machine of an instance, whose disks are as long as they should be, and are nobody else's to
 /// touch until it has locked them.
-async fn prepare<'a>(shared: &'a Shared, instance: &Object) -> Result<(Machine, Hold<'a>), String> {
+async fn prepare<'a>(
+    shared: &'a Shared,
+    instance: &Object,
+) -> Result<(Machine, Hold<'a>), Failure> {
     let found = references(shared, instance).await?;
     let machine = machine::machine(instance, &found)?;
     let disks = machine.disks.iter().map(|disk| disk.file.as_path());
@@ -150,32 +153,37 @@ async fn prepare<'a>(shared: &'a Shared, instance: &Object) -> Result<(Machine, 
 }
 
 /// Tells why it does not go on; it is tried again.
-async fn fail(shared: &Shared, instance: &Object, why: String) -> Result<Wake, String> {
+async fn fail(shared: &Shared, instance: &Object, failure: Failure) -> Result<Wake, Failure> {
+    // What the server did not say is nothing about the machine.
+    let Failure::Because(why) = failure else { return Err(failure) };
     let now = shared.context.environment.now();
     notice(shared, instance, Notice::warning("SyncFailed", why.clone())).await;
     write(shared, instance, status::unsynchronized(instance, &why, now)).await?;
-    Err(why)
+    Err(why.into())
 }
 
 /// A machine that runs: what grew, came or went meanwhile is made so, and told.
-async fn keep(shared: &Shared, instance: &Object, pause: Option<Pause>) -> Result<Wake, String> {
+async fn keep(shared: &Shared, instance: &Object, pause: Option<Pause>) -> Result<Wake, Failure> {
     let found = match references(shared, instance).await {
         Ok(found) => found,
+        Err(failure @ Failure::Server(_)) => return Err(failure),
         // What it runs with, it has; what is missing is told by whoever takes it away.
-        Err(_) => return tell(shared, instance, (("Running", ""), pause, None)).await,
+        Err(Failure::Because(_)) => {
+            return tell(shared, instance, (("Running", ""), pause, None)).await;
+        }
     };
     let machine = machine::machine(instance, &found);
     if instance.value["status"]["phase"] == "Running"
         && !instance.is_terminating()
-        && let Err(why) = plug(shared, instance, &found).await
+        && let Err(failure) = plug(shared, instance, &found).await
     {
-        return fail(shared, instance, why).await;
+        return fail(shared, instance, failure).await;
     }
     tell(shared, instance, (("Running", ""), pause, machine.as_ref().ok())).await
 }
 
 /// Makes disks as long as their claims, and has those that may come and go do so.
-async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<(), String> {
+async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<(), Failure> {
     let (hypervisor, id) = (&shared.options.hypervisor, instance.uid.as_str());
     let spec = &instance.value["spec"];
     for volume in list(&spec["volumes"]).iter().filter(|volume| claim_of(volume).is_some()) {
@@ -194,7 +202,7 @@ async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<
             Ok(seen) => seen,
             // It does not have it: it sees all of it when it starts with it.
             Err(Error::Invalid(_)) => continue,
-            Err(error) => return Err(error.chain()),
+            Err(error) => return Err(error.chain().into()),
         };
         if seen < length {
             hypervisor.resize(id, name, length).await.map_err(|error| error.chain())?;
@@ -214,7 +222,7 @@ async fn tell(
     shared: &Shared,
     instance: &Object,
     ((phase, reason), pause, machine): ((&'static str, &str), Option<Pause>, Option<&Machine>),
-) -> Result<Wake, String> {
+) -> Result<Wake, Failure> {
     let hypervisor = &shared.options.hypervisor;
     let kind = hypervisor.kind().await;
     let guest = match (phase, pause) {
@@ -238,13 +246,13 @@ async fn finish(
     shared: &Shared,
     instance: &Object,
     (phase, reason): (&'static str, &str),
-) -> Result<Wake, String> {
+) -> Result<Wake, Failure> {
     let hypervisor = &shared.options.hypervisor;
     let is_told = instance.value["status"]["phase"] == phase;
     if let Err(error) = hypervisor.stop(&instance.uid, Duration::ZERO).await
         && !matches!(error, Error::NotRunning { .. })
     {
-        return Err(error.chain());
+        return Err(error.chain().into());
     }
     if !is_told {
         let notice_of = match phase {
@@ -262,7 +270,7 @@ async fn finish(
     Ok(if is_told { Wake::After(Duration::ZERO) } else { Wake::OnChange })
 }
 
-async fn release(shared: &Shared, instance: &Object) -> Result<Wake, String> {
+async fn release(shared: &Shared, instance: &Object) -> Result<Wake, Failure> {
     let left: Vec<&str> = instance.finalizers().filter(|one| *one != FINALIZER).collect();
     if left.len() == instance.finalizers().count() {
         return Ok(Wake::OnChange);
@@ -270,14 +278,14 @@ async fn release(shared: &Shared, instance: &Object) -> Result<Wake, String> {
     let patch = json!({"metadata": {"finalizers": left}});
     let target = Target::unchanged(INSTANCE, instance);
     match shared.requests().patch(&target, &patch).await {
-        Err(error) if !error.is_not_found() => Err(error.said()),
+        Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(Wake::OnChange),
     }
 }
 
 /// Writes a status if it says something else. Another's change in between is a failure: what was to
 /// be told is told at the next look.
-async fn write(shared: &Shared, instance: &Object, status: Value) -> Result<(), String> {
+async fn write(shared: &Shared, instance: &Object, status: Value) -> Result<(), Failure> {
     if instance.value["status"] == status {
         return Ok(());
     }
@@ -285,7 +293,7 @@ async fn write(shared: &Shared, instance: &Object, status: Value) -> Result<(), 
     object["status"] = status;
     let target = Target::unchanged(INSTANCE, instance).part("status");
     match shared.requests().replace_by(&target, object).await {
-        Err(error) if !error.is_not_found() => Err(error.said()),
+        Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
 }
@@ -298,7 +306,7 @@ async fn notice(shared: &Shared, instance: &Object, notice: Notice) {
 }
 
 /// Looks up what an instance refers to.
-async fn references(shared: &Shared, instance: &Object) -> Result<References, String> {
+async fn references(shared: &Shared, instance: &Object) -> Result<References, Failure> {
     let (context, namespace) = (&shared.context, &instance.name.namespace);
     let mut found = References::default();
     for volume in list(&instance.value["spec"]["volumes"]) {
@@ -308,7 +316,7 @@ async fn references(shared: &Shared, instance: &Object) -> Result<References, St
             let claimed = volumes::find(context, &claim, &shared.options.node).await?;
             let is_filled = owners::controller_name(&claimed.claim, DATA_VOLUME).is_some();
             if is_filled && !claimed.disk.exists() {
-                return Err(format!("PVC {claim} is not filled yet"));
+                return Err(format!("PVC {claim} is not filled yet").into());
             }
             // A claim that nobody fills is an empty disk.
             images::blank(&claimed.disk, claimed.bytes).map_err(|fault| fault.to_string())?;
@@ -320,7 +328,7 @@ async fn references(shared: &Shared, instance: &Object) -> Result<References, St
                 continue;
             };
             let of = Name::new(namespace.clone(), secret);
-            let object = context.get_live(SECRET, &of).await.map_err(|error| error.said())?;
+            let object = context.get_live(SECRET, &of).await?;
             if let Some(object) = object {
                 found.secrets.insert(secret.to_owned(), texts(&object));
             }
@@ -332,7 +340,7 @@ async fn references(shared: &Shared, instance: &Object) -> Result<References, St
             Some((namespace, name)) => Name::new(namespace, name),
             None => Name::new(namespace.clone(), named),
         };
-        let attachment = context.get_live(ATTACHMENT, &of).await.map_err(|error| error.said())?;
+        let attachment = context.get_live(ATTACHMENT, &of).await?;
         let none = || format!("NetworkAttachmentDefinition {of} is not found");
         let attachment = attachment.ok_or_else(none)?;
         let bridge = machine::bridge_of(text(&attachment.value["spec"]["config"]))?;
