@@ -11,11 +11,16 @@ pub const CREATE: u16 = 0x400;
 pub const EXCLUSIVE: u16 = 0x200;
 pub const REPLACE: u16 = 0x100;
 pub const APPEND: u16 = 0x800;
+const DUMP: u16 = 0x300;
 
 const HEADER_BYTES: usize = 16;
 const NESTED: u16 = 0x8000;
+/// Bits of the kind of an attribute that say how it is written.
+const KIND_FLAGS: u16 = 0xc000;
 /// The message that says how another went.
 const ERROR: u16 = 2;
+/// The last of many.
+const DONE: u16 = 3;
 /// The most that one answer has.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 
@@ -83,6 +88,11 @@ impl Message {
         self
     }
 
+    /// An attribute of attributes that are written already.
+    pub fn nested(&mut self, kind: u16, inner: &[u8]) -> &mut Message {
+        self.attribute(kind | NESTED, inner)
+    }
+
     fn finish(mut self, sequence: u32) -> Vec<u8> {
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes[0..4].copy_from_slice(&length.to_ne_bytes());
@@ -112,6 +122,27 @@ impl Socket {
         message.ask_for_answer();
         self.0.write_all(&message.finish(1))?;
         self.answer(1)
+    }
+
+    /// Asks for everything there is; each is told without its general header.
+    pub fn dump(&mut self, mut message: Message, mut each: impl FnMut(&[u8])) -> io::Result<()> {
+        let [low, high] = (DUMP | REQUEST).to_ne_bytes();
+        message.bytes[6..8].copy_from_slice(&[low, high]);
+        self.0.write_all(&message.finish(1))?;
+        let mut bytes = vec![0; ANSWER_BYTES_MAX];
+        loop {
+            let count = self.0.read(&mut bytes)?;
+            for (kind, body) in messages(&bytes[..count]) {
+                match kind {
+                    DONE => return Ok(()),
+                    ERROR => {
+                        let code = body.first_chunk().map_or(0, |code| i32::from_ne_bytes(*code));
+                        return Err(io::Error::from_raw_os_error(-code));
+                    }
+                    _ => each(body),
+                }
+            }
+        }
     }
 
     /// Does all, or nothing. The last is the one whose answer says so.
@@ -177,6 +208,30 @@ fn answers(mut bytes: &[u8]) -> Vec<(u16, u32, i32)> {
     all
 }
 
+/// Kind and body of the messages in an answer.
+fn messages(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut all = Vec::new();
+    while let (Some(length), Some(kind)) = (bytes.first_chunk::<4>(), bytes.get(4..6)) {
+        let length = usize::try_from(u32::from_ne_bytes(*length)).unwrap_or(0);
+        let Some(body) = bytes.get(HEADER_BYTES..length) else { break };
+        all.push((u16::from_ne_bytes([kind[0], kind[1]]), body));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all
+}
+
+/// Kind and value of attributes, one after another.
+pub fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut all = Vec::new();
+    while let Some([length, more, kind, flags]) = bytes.first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([*length, *more]));
+        let Some(value) = bytes.get(4..length) else { break };
+        all.push((u16::from_ne_bytes([*kind, *flags]) & !KIND_FLAGS, value));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -202,5 +257,21 @@ mod tests {
         bytes.extend(2_u32.to_ne_bytes());
         bytes.extend(7_u32.to_ne_bytes());
         assert_eq!(answers(&bytes), [(2, 7, 0)]);
+    }
+    #[test]
+    fn what_was_written_is_read() {
+        let mut message = Message::new(16, 0, &[7, 0, 0, 0]);
+        message.attribute(3, &[1, 2, 3]).nest(18, |inner| {
+            inner.number(1, 5);
+        });
+        let bytes = message.finish(1);
+        let [(16, body)] = messages(&bytes)[..] else { panic!("one message") };
+        let [(3, [1, 2, 3]), (18, inner)] = attributes(&body[4..])[..] else { panic!("two parts") };
+        assert_eq!(attributes(inner), [(1, &[0, 0, 0, 5][..])]);
+        for end in 0..bytes.len() {
+            // Cut anywhere, it is no whole message.
+            assert_eq!(messages(&bytes[..end]), []);
+        }
+        assert_eq!(attributes(&[3, 0, 1, 0]), []);
     }
 }
