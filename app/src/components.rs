@@ -151,15 +151,14 @@ pub fn start(
     let mut nodes = Vec::new();
     let chosen: Arc<OnceLock<Chosen>> = Arc::default();
     if let Some(wanted) = &plan.components.node {
-        let (node, data) = (plan.node.clone(), plan.data.clone());
-        let heartbeat = heartbeat(plan);
+        let (node, data, heartbeat) = (plan.node.clone(), plan.data.clone(), heartbeat(plan));
         let context = shared.context(User::node(&node), alone());
         nodes.push((context, node::register::MANAGER, vec![node.clone()]));
         let resources = plan.components.node_resources.clone();
         let domain = plan.loaded.config.cluster.domain.clone();
         let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
-        let data_of_node = plan.data.clone();
-        let asked = Asked { wanted: wanted.clone(), data: data_of_node, chosen: chosen.clone() };
+        let (wanted, chosen) = (wanted.clone(), chosen.clone());
+        let asked = Asked { wanted, data: plan.data.clone(), chosen };
         let settings = move |runtime| Settings {
             node,
             data,

@@ -203,11 +203,7 @@ fn tell(plan: &Plan, ready: &Ready) {
     allocator::give_back_all();
 }
 
-async fn stop_all(
-    tasks: &Tasks,
-    started: &Started,
-    (store, signals): (&dyn Store, &mut Signals),
-) {
+async fn stop_all(tasks: &Tasks, started: &Started, (store, signals): (&dyn Store, &mut Signals)) {
     let stop = async {
         tasks.stop(STOP_MAX).await;
         started.give_up().await;
