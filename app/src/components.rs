@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::pin::pin;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::machines::roles;
 use apiserver::beside::Report;
@@ -72,6 +72,8 @@ struct Shared {
     health: Arc<Health>,
     /// The certificates of the cluster's authority.
     authority_pem: Arc<str>,
+    /// What this process stands for election for.
+    candidates: Mutex<Vec<Candidate>>,
     stop: watch::Receiver<bool>,
 }
 
@@ -87,6 +89,7 @@ pub struct Started {
     pub chosen: Arc<OnceLock<Chosen>>,
     /// Who speaks for the nodes that live here, and their names.
     nodes: Vec<SpokenFor>,
+    candidates: Vec<Candidate>,
 }
 
 /// Who speaks for nodes, under which name, and what they are called.
@@ -108,6 +111,11 @@ impl Started {
             absence::leave(context, manager, names.clone()).await;
         }
     }
+
+    /// Lets other processes on the same store lead. To be called when all tasks have ended.
+    pub async fn give_up(&self) {
+        leader::give_up(&self.candidates).await;
+    }
 }
 
 /// Spawns them; they start when the server answers.
@@ -126,6 +134,7 @@ pub fn start(
         metrics: Arc::default(),
         health: Arc::default(),
         authority_pem: authority_pem.into(),
+        candidates: Mutex::default(),
         stop: tasks.stop_handle().into_receiver(),
     };
     server.beside.set(Told { metrics: shared.metrics.clone(), health: shared.health.clone() });
@@ -142,15 +151,14 @@ pub fn start(
     let mut nodes = Vec::new();
     let chosen: Arc<OnceLock<Chosen>> = Arc::default();
     if let Some(wanted) = &plan.components.node {
-        let (node, data) = (plan.node.clone(), plan.data.clone());
-        let heartbeat = heartbeat(plan);
+        let (node, data, heartbeat) = (plan.node.clone(), plan.data.clone(), heartbeat(plan));
         let context = shared.context(User::node(&node), alone());
         nodes.push((context, node::register::MANAGER, vec![node.clone()]));
         let resources = plan.components.node_resources.clone();
         let domain = plan.loaded.config.cluster.domain.clone();
         let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
-        let data_of_node = plan.data.clone();
-        let asked = Asked { wanted: wanted.clone(), data: data_of_node, chosen: chosen.clone() };
+        let (wanted, chosen) = (wanted.clone(), chosen.clone());
+        let asked = Asked { wanted, data: plan.data.clone(), chosen };
         let settings = move |runtime| Settings {
             node,
             data,
@@ -178,8 +186,9 @@ pub fn start(
         nodes.push(start_simulated(plan, tasks, &shared));
     }
     let controllers = if plan.components.controllers { controllers::ALL.len() } else { 0 };
-    let Shared { caches, health, .. } = shared;
-    Started { caches, health, controllers, installing, nodes, chosen }
+    let Shared { caches, health, candidates, .. } = shared;
+    let candidates = candidates.into_inner().unwrap_or_else(PoisonError::into_inner);
+    Started { caches, health, controllers, installing, nodes, chosen, candidates }
 }
 
 /// What is asked of machines beside their objects.
@@ -477,6 +486,8 @@ fn elect(
         namespace: leader::NAMESPACE.into(),
         identity: format!("{}_{:016x}", plan.node, shared.environment.random()),
     };
+    let mut candidates = shared.candidates.lock().unwrap_or_else(PoisonError::into_inner);
+    candidates.push(candidate.clone());
     tasks.spawn_until_stop(lease, campaign(candidate, sender));
     term
 }

@@ -83,20 +83,23 @@ pub async fn leave(data: &Path, chosen: &Chosen, network: Option<Arc<Network>>) 
         end(&*open_process(&directory, network.clone())?).await?;
     }
     let Some(engine) = other(data, chosen) else { return Ok(()) };
-    let (name, record) = (engine.runtime.name(), directory.join(RECORD));
-    let silent = || {
-        format!(
-            "containers of this node may run in {name}, which does not answer; start it, or remove \
-             {} if it is gone for good",
-            record.display()
-        )
-    };
     let _podman = podman::serve_again(&engine, &directory).await;
-    let former = open_engine(&engine, &directory, network).await.with_context(silent)?;
-    tracing::info!(engine = name, "what ran there is ended");
+    let former = open_engine(&engine, &directory, network).await;
+    let former = former.with_context(|| silence(&engine, &directory))?;
+    tracing::info!(engine = engine.runtime.name(), "what ran there is ended");
     end(&*former).await?;
     forget(&directory);
     Ok(())
+}
+
+/// What is said when the engine that has the containers does not answer, and what to do.
+pub fn silence(engine: &Engine, directory: &Path) -> String {
+    let (name, record) = (engine.runtime.name(), directory.join(RECORD));
+    format!(
+        "containers of this node may run in {name}, which does not answer; start it, or remove {} \
+         if it is gone for good",
+        record.display()
+    )
 }
 
 async fn end(runtime: &dyn PodRuntime) -> Result<()> {

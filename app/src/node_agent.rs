@@ -232,7 +232,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
     if let Some(engine) = former::recorded(&directory) {
         let _podman = podman::serve_again(&engine, &directory).await;
         let opened = open_engine(&engine, &directory, network.clone()).await;
-        let opened = opened.context("the engine that has its containers does not answer")?;
+        let opened = opened.with_context(|| former::silence(&engine, &directory))?;
         count += stop_all(&*opened).await?;
         for pod in opened.containers().into_keys() {
             opened.remove_pod(&pod).await;

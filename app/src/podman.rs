@@ -34,6 +34,12 @@ pub struct Service {
     child: Option<Child>,
 }
 
+/// Whether it could be started.
+pub fn is_installed() -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(PROGRAM).is_file())
+}
+
 /// Starts it where Podman is asked for, nobody says where, and nobody answers; or where nobody says
 /// anything, and it was so before.
 pub async fn serve(wanted: &Wanted, data: &Path) -> Option<Service> {

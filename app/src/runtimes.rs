@@ -11,6 +11,8 @@ use std::time::Duration;
 use node::runtimes::Answer;
 use node::runtimes::{cri, docker};
 
+use crate::podman;
+
 /// How it is told that every container is a process of this machine.
 pub const PLAIN: &str = "plain processes";
 /// How long a runtime may take to say its version.
@@ -186,7 +188,12 @@ impl Wanted {
             }
         }
         let names: Vec<&str> = LOOKED_FOR.iter().map(|one| one.name()).collect();
-        let why = format!("chosen by itself: none of {} answers", names.join(", "));
+        // It has no daemon that would answer before somebody uses it.
+        let hint = match podman::is_installed() {
+            true => "; --runtime podman starts podman's service",
+            false => "",
+        };
+        let why = format!("chosen by itself: none of {} answers{hint}", names.join(", "));
         Chosen { runtime: Runtime::Process, socket: None, version: None, why }
     }
 }

@@ -138,7 +138,7 @@ async fn run_with(
     tokio::select! {
         () = wait => {}
         _ = signals.next() => {
-            stop_all(&tasks, &*store, signals).await;
+            stop_all(&tasks, &started, (&*store, &mut *signals)).await;
             return Ok(());
         }
     }
@@ -149,7 +149,7 @@ async fn run_with(
     tasks.spawn_until_stop("watchdog", watchdog::keep(health));
     until_asked_to_stop(plan, signals).await;
     let _ = timeout(LEAVE_MAX, started.leave()).await;
-    stop_all(&tasks, &*store, signals).await;
+    stop_all(&tasks, &started, (&*store, &mut *signals)).await;
     Ok(())
 }
 
@@ -203,9 +203,10 @@ fn tell(plan: &Plan, ready: &Ready) {
     allocator::give_back_all();
 }
 
-async fn stop_all(tasks: &Tasks, store: &dyn Store, signals: &mut Signals) {
+async fn stop_all(tasks: &Tasks, started: &Started, (store, signals): (&dyn Store, &mut Signals)) {
     let stop = async {
         tasks.stop(STOP_MAX).await;
+        started.give_up().await;
         store.close().await;
     };
     tokio::select! {

@@ -191,6 +191,9 @@ impl fmt::Display for Report {
         }
         match &self.containers {
             Containers { count: 0, .. } => {}
+            Containers { count: 1, are_stopped: true } => {
+                write!(formatter, "\nstopped 1 container")?;
+            }
             Containers { count, are_stopped: true } => {
                 write!(formatter, "\nstopped {count} containers")?;
             }

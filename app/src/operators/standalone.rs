@@ -13,7 +13,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result, anyhow};
 use reconcile::cache::Holds;
 use reconcile::health::{Health, State};
-use reconcile::leader::{Candidate, Term, campaign, release};
+use reconcile::leader::{Candidate, Term, campaign, give_up};
 use reconcile::metrics::Metrics;
 use reconcile::{Caches, Context, Elsewhere, Environment, Kind, environment};
 use serde::Serialize;
@@ -43,8 +43,6 @@ pub use super::listeners::Addresses;
 
 /// How long the parts may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
-/// How long giving up a lease may take.
-const RELEASE_MAX: Duration = Duration::from_secs(2);
 /// Who writes what belongs to the installation.
 const MANAGER: &str = "setpoint-operator";
 
@@ -185,26 +183,13 @@ pub async fn run(plan: Plan) -> Result<()> {
     let stop = async {
         tasks.stop(STOP_MAX).await;
         claims::give_back(&claims).await;
-        give_up(candidates).await;
+        give_up(&candidates).await;
     };
     tokio::select! {
         () = stop => info!("stopped"),
         signal = signals.next() => exit_at_once(signal),
     }
     ended
-}
-
-/// Lets another lead at once.
-async fn give_up(candidates: Vec<Candidate>) {
-    for candidate in candidates {
-        match tokio::time::timeout(RELEASE_MAX, release(&candidate)).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) => {
-                warn!(lease = candidate.lease, error = %error.chain(), "not given up")
-            }
-            Err(_) => warn!(lease = candidate.lease, "giving up takes too long"),
-        }
-    }
 }
 
 type Terms = Vec<(&'static Operator, watch::Receiver<Term>)>;

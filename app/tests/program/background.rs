@@ -210,7 +210,7 @@ fn pods_outlive_down_unless_it_says_pods() {
     let down = sandbox.run(&["down", "-o", "json"]).json();
     assert_eq!(down["containers"], serde_json::json!({"count": 1, "are_stopped": false}));
     let down = sandbox.run(&["down", "--pods"]);
-    assert!(down.stdout.ends_with("stopped 1 containers\n"), "{down:?}");
+    assert!(down.stdout.ends_with("stopped 1 container\n"), "{down:?}");
     let down = sandbox.run(&["down", "-o", "json"]).json();
     assert_eq!(down["containers"]["count"], 0);
 }

@@ -37,6 +37,7 @@ mod network;
 mod node;
 mod operator;
 mod operator_logs;
+mod paused_leader;
 mod podman_service;
 mod pods;
 mod proxied;

@@ -398,6 +398,7 @@ fn without_a_runtime_everything_else_works() {
     machine.until("get pods,replicasets -o name", str::is_empty);
     let (code, stderr) = machine.started.take().expect("it runs").stop();
     assert_eq!(code, Some(0));
+    assert!(stderr.contains("RuntimeController(none)"), "{stderr}");
     let warnings = stderr.lines().filter(|line| line.contains("WARN") && line.contains("runtime"));
     assert_eq!(warnings.count(), 1, "{stderr}");
 }

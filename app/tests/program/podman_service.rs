@@ -83,6 +83,7 @@ fn podman_needs_no_service_of_the_machine() {
     assert_eq!(machine.until(restarts, |told| !told.is_empty()), "0");
     let (code, stderr) = machine.started.take().expect("it runs").stop();
     assert_eq!(code, Some(0), "{stderr}");
+    assert!(stderr.contains("RuntimeController(podman)"), "{stderr}");
     assert_eq!(service(&machine.sandbox), None, "it ends with the node");
     let down = machine.sandbox.run(&["down", "--pods", "-o", "json"]);
     assert_eq!((down.code, &down.json()["containers"]["count"]), (Some(0), &1.into()), "{down:?}");

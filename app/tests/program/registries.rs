@@ -1,5 +1,6 @@
 //! Images that are pulled: from a registry that asks for a password, and into a store that is full.
 
+use std::path::Path;
 use std::process::Command;
 
 use servers::{Containerd, Engine, Registry};
@@ -55,17 +56,21 @@ fn docker_pulls_with_a_secret_and_into_a_full_store_when_there_is_room_again() {
     let machine = machine_at(engine.socket(), "docker");
     let registry = Registry::start(0, Some(("me", "open"))).expect("a registry starts");
     secrets(&machine, &registry);
+    full(&machine, &engine.data());
+}
+
+/// What does not fit waits, holds up nobody, and runs when there is room.
+fn full(machine: &Machine, data: &Path) {
     let large = Registry::start(LARGE, None).expect("a registry starts");
     machine.kubectl(&["apply", "-f", "-"], &pod("large", &large.image(), ""));
     machine.until("get events", |events| events.contains("no space left on device"));
-    waits(&machine, "large");
+    waits(machine, "large");
     assert!(machine.kubectl(&["get", "nodes"], "").contains(" Ready "));
     // Others are not in its way, nor is it in theirs.
     let small = Registry::start(0, None).expect("a registry starts");
     machine.kubectl(&["apply", "-f", "-"], &pod("small", &small.image(), ""));
     machine.phase("small", "Running");
-    let data = engine.data().display().to_string();
-    let grown = Command::new("mount").args(["-o", "remount,size=1g", &data]).status();
+    let grown = Command::new("mount").args(["-o", "remount,size=1g"]).arg(data).status();
     assert!(grown.expect("mount runs").success());
     machine.phase("large", "Running");
     machine.kubectl(&["delete", "pod", "--all", "--timeout=60s"], "");
@@ -83,9 +88,10 @@ fn podman_pulls_with_a_secret() {
 }
 
 #[test]
-fn containerd_pulls_with_a_secret() {
-    let containerd = Containerd::start().expect("containerd starts");
+fn containerd_pulls_with_a_secret_and_into_a_full_store_when_there_is_room_again() {
+    let containerd = Containerd::start_within(ROOM).expect("containerd starts");
     let machine = machine_at(containerd.socket(), "containerd");
     let registry = Registry::start(0, Some(("me", "open"))).expect("a registry starts");
     secrets(&machine, &registry);
+    full(&machine, &containerd.data());
 }

@@ -15,6 +15,8 @@ use crate::sandbox::{Ended, Sandbox, Started, text};
 /// A node is missed after forty seconds, and a loaded machine is slow.
 const PATIENCE: Duration = Duration::from_secs(150);
 const LOOK: Duration = Duration::from_millis(200);
+/// Who holds it, leads the controllers.
+pub const LEASE: &str = "kube-controller-manager";
 
 /// Every start is written down; every answer names the node.
 const WEB: &str = "
@@ -109,6 +111,47 @@ impl Nodes {
         Nodes { sandbox, api, nodes }
     }
 
+    /// On a database of their own.
+    pub fn on_mariadb(name: &str) -> Nodes {
+        let mariadb = servers::shared_mariadb().expect("MariaDB must start");
+        let (host, port, user) = (&mariadb.host, mariadb.port, mariadb.user);
+        let database = format!("{name}_{}", std::process::id());
+        let password = mariadb.password;
+        let settings = format!(
+            "mysql: {{host: {host}, port: {port}, user: {user}, password: \"{password}\", \
+             database: {database}}}"
+        );
+        Nodes::start("mysql", &settings)
+    }
+
+    pub fn on_etcd(etcd: &servers::Etcd) -> Nodes {
+        Nodes::start("etcd", &format!("etcd: {{endpoints: [\"{}\"]}}", etcd.endpoint()))
+    }
+
+    pub fn are_ready(&self) {
+        self.until("get nodes --no-headers", |said| said.matches(" Ready ").count() == 2);
+    }
+
+    /// Waits until somebody holds a lease who is not that node; answers who.
+    pub fn leader(&self, lease: &str, not: &str) -> String {
+        let path = "jsonpath={.spec.holderIdentity}";
+        let holder = format!("-n kube-system get lease {lease} --ignore-not-found -o {path}");
+        let is_other = |holder: &str| !holder.is_empty() && holder.split('_').next() != Some(not);
+        let holder = self.until(&holder, is_other);
+        holder.split('_').next().unwrap_or_default().to_owned()
+    }
+
+    pub fn signal(&self, node: &str, name: &str) {
+        self.nodes[node].signal(name);
+    }
+
+    /// Ends a node as its user would; answers with what it wrote.
+    pub fn stop(&mut self, node: &str) -> String {
+        let (code, stderr) = self.nodes.remove(node).expect("it runs").stop();
+        assert_eq!(code, Some(0), "{stderr}");
+        stderr
+    }
+
     pub fn kubectl(&self, line: &str, manifest: &str) -> String {
         let ended = self.run_kubectl(line, manifest);
         assert_eq!(ended.code, Some(0), "kubectl {line}: {ended:?}");
@@ -152,8 +195,7 @@ impl Nodes {
 
     /// Works, loses the node that leads, and works on.
     fn prove(mut self) {
-        let nodes = "get nodes --no-headers";
-        self.until(nodes, |said| said.matches(" Ready ").count() == 2);
+        self.are_ready();
         let record = self.sandbox.work().join("record").display().to_string();
         self.kubectl("create -f -", &WEB.replace("RECORD", &record));
         self.kubectl("rollout status deployment/web --timeout=120s", "");
@@ -166,15 +208,12 @@ impl Nodes {
 
         self.ask_from_each_node();
         let pods = self.stream_from_each_node();
-        let lease = "-n kube-system get lease kube-controller-manager \
-                     -o jsonpath={.spec.holderIdentity}";
-        let holder = self.kubectl(lease, "");
-        let leader = holder.split('_').next().unwrap_or_default().to_owned();
-        let killed = self.nodes.remove(&leader).unwrap_or_else(|| panic!("{holder} leads"));
+        let leader = self.leader(LEASE, "");
+        let killed = self.nodes.remove(&leader).unwrap_or_else(|| panic!("{leader} leads"));
         killed.signal("KILL");
         killed.wait();
         self.is_refused(&leader, &pods[&leader]);
-        self.until(lease, |now| !now.is_empty() && !now.starts_with(&leader));
+        self.leader(LEASE, &leader);
         let survivor = self.nodes.keys().next().expect("one is left").clone();
         let ready = "get deployment web -o jsonpath={.status.readyReplicas}";
         self.until("get nodes --no-headers", |said| said.contains("NotReady"));
@@ -264,7 +303,7 @@ impl Nodes {
         let command = ["controller", "--config", &config, "--data-dir", &data, "-o", "json"];
         let started = self.sandbox.start_command(&command);
         self.nodes.insert(node.to_owned(), started);
-        self.until("get nodes --no-headers", |said| said.matches(" Ready ").count() == 2);
+        self.are_ready();
         self.until(&taints, str::is_empty);
         let left = format!("get pods -l app=web --field-selector spec.nodeName={node} -o name");
         self.until(&left, str::is_empty);
@@ -288,22 +327,11 @@ impl Drop for Nodes {
 
 #[test]
 fn two_nodes_on_one_mariadb_and_one_dies() {
-    let mariadb = servers::shared_mariadb().expect("MariaDB must start");
-    let (host, port, user) = (&mariadb.host, mariadb.port, mariadb.user);
-    let database = format!("several_{}", std::process::id());
-    let password = mariadb.password;
-    Nodes::start(
-        "mysql",
-        &format!(
-            "mysql: {{host: {host}, port: {port}, user: {user}, password: \"{password}\", \
-             database: {database}}}"
-        ),
-    )
-    .prove();
+    Nodes::on_mariadb("several").prove();
 }
 
 #[test]
 fn two_nodes_on_one_etcd_and_one_dies() {
     let etcd = servers::Etcd::start().expect("etcd must start");
-    Nodes::start("etcd", &format!("etcd: {{endpoints: [\"{}\"]}}", etcd.endpoint())).prove();
+    Nodes::on_etcd(&etcd).prove();
 }

@@ -52,9 +52,9 @@ pub async fn run(options: &Options, runner: &dyn Runner, report: &mut Report) ->
         remove_all(&target, &mut connection).await?;
     }
     let (alone, pods) = (alone.percentile(0.5), pods.percentile(0.5));
-    let what = format!("container of {called} alone until it runs, p50");
+    let what = format!("container of {called} alone, p50");
     report.row(&what, millis(alone), Aim::None, "");
-    let what = format!("pod of one container in {called} until it runs, p50");
+    let what = format!("pod of one container in {called}, p50");
     report.row(&what, millis(pods), Aim::None, "");
     let over = pods.saturating_sub(alone);
     report.row("  over the container alone", millis(over), Aim::AtMost(100.0), "");

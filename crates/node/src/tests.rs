@@ -18,11 +18,15 @@ use crate::simulated::{NODE, POD};
 
 /// A cluster whose node `here` runs nothing.
 async fn start() -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
+    start_with(Fake::default()).await
+}
+
+async fn start_with(runtime: Fake) -> (Cluster, Context, Arc<Fake>, std::path::PathBuf) {
     let mut cluster = Cluster::start().await;
     let admin = cluster.context();
     let node = cluster.client("system:node:here", &["system:nodes"]);
     let own = Context { client: node, ..admin.clone() };
-    let runtime = Arc::new(Fake::default());
+    let runtime = Arc::new(runtime);
     let name = format!("setpoint-agent-{}-{}", std::process::id(), admin.environment.random());
     let directory = std::env::temp_dir().join(name);
     let options = Options {
@@ -172,6 +176,28 @@ async fn what_a_pod_refers_to_is_followed_and_what_was_made_goes_with_it() {
         }
     };
     tokio::time::timeout(std::time::Duration::from_secs(30), gone).await.expect("it must go");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
+#[tokio::test]
+async fn an_image_that_comes_without_us_is_not_waited_for_until_the_next_pull() {
+    let (cluster, admin, runtime, directory) = start_with(Fake::with_images()).await;
+    for policy in ["IfNotPresent", "Never"] {
+        let name = policy.to_lowercase();
+        let container = json!({"command": ["x"], "imagePullPolicy": policy});
+        cluster.create(POD, pod("here", &name, container)).await;
+    }
+    let waits = |pod: &Arc<Object>| {
+        let reason = &pod.value["status"]["containerStatuses"][0]["state"]["waiting"]["reason"];
+        ["ErrImageNeverPull", "ErrImagePull", "ImagePullBackOff"].iter().any(|it| reason == it)
+    };
+    until(&admin, POD, |pods| pods.len() == 2 && pods.iter().all(waits)).await;
+    // Time goes by for those who look, and not for those who go by the clock of the machine.
+    tokio::time::pause();
+    runtime.images.as_ref().unwrap().lock().unwrap().insert("x".to_owned());
+    for name in ["ifnotpresent", "never"] {
+        until(&admin, POD, |pods| phase(pods, name) == "Running").await;
+    }
     let _ = std::fs::remove_dir_all(directory);
 }
 

@@ -28,6 +28,8 @@ const LEASE_SECONDS: u64 = 15;
 /// How long a leader goes on without having renewed.
 const RENEW_SECONDS_MAX: u64 = 10;
 const RETRY: Duration = Duration::from_secs(2);
+/// How long giving a lease up may take.
+const RELEASE_MAX: Duration = Duration::from_secs(2);
 
 /// Whether this process may write.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -99,6 +101,19 @@ pub async fn campaign(candidate: Candidate, term: watch::Sender<Term>) {
         }
         tokio::time::sleep(RETRY).await;
     }
+}
+
+/// Lets others lead at once. To be called when nothing is written any more.
+pub async fn give_up(candidates: &[Candidate]) {
+    let give_up = candidates.iter().map(|candidate| async move {
+        let lease = candidate.lease;
+        match tokio::time::timeout(RELEASE_MAX, release(candidate)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(lease, error = %error.chain(), "not given up"),
+            Err(_) => tracing::warn!(lease, "giving up takes too long"),
+        }
+    });
+    futures::future::join_all(give_up).await;
 }
 
 /// Gives the lease up, if this process holds it, so that another need not wait until it ends. To be

@@ -8,7 +8,7 @@ use std::process::Command;
 
 use crate::clock::Look;
 use crate::directory::Directory;
-use crate::engine::shell_root;
+use crate::engine::{confine, shell_root};
 use crate::error::Error;
 use crate::port;
 use crate::process;
@@ -42,7 +42,22 @@ pub struct Containerd {
 
 impl Containerd {
     pub fn start() -> Result<Containerd, Error> {
+        Containerd::start_in(Directory::create("containerd")?)
+    }
+
+    /// One whose data have no more room than that: `96m`.
+    pub fn start_within(room: &str) -> Result<Containerd, Error> {
         let directory = Directory::create("containerd")?;
+        confine(&directory.path().join("root"), room)?;
+        Containerd::start_in(directory)
+    }
+
+    /// Where it keeps its data.
+    pub fn data(&self) -> PathBuf {
+        self.directory.path().join("root")
+    }
+
+    fn start_in(directory: Directory) -> Result<Containerd, Error> {
         let place = directory.path();
         let socket = place.join("containerd.sock");
         let configuration = place.join("config.toml");

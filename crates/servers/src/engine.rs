@@ -43,17 +43,8 @@ impl Engine {
     /// A Docker whose data have no more room than that: `96m`.
     pub fn docker_within(room: &str) -> Result<Engine, Error> {
         let directory = Directory::create("docker")?;
-        let doing = || "mount a file system of its own for docker".to_owned();
-        let data = directory.path().join("data");
-        fs::create_dir_all(&data).map_err(Error::io(doing()))?;
-        let options = format!("size={room}");
-        let mut mount = Command::new("mount");
-        mount.args(["-t", "tmpfs", "-o", &options, "none"]).arg(&data);
-        let mounted = mount.status().map_err(Error::io(doing()))?;
-        match mounted.success() {
-            true => Engine::docker_in(directory),
-            false => Err(Error::io(doing())(io::Error::other("mount failed"))),
-        }
+        confine(&directory.path().join("data"), room)?;
+        Engine::docker_in(directory)
     }
 
     /// Where a Docker keeps its data.
@@ -229,6 +220,20 @@ impl Drop for Engine {
         for place in places {
             Command::new("umount").args(["-l", place]).status().ok();
         }
+    }
+}
+
+/// Makes a directory that has no more room than that: `96m`.
+pub(crate) fn confine(data: &Path, room: &str) -> Result<(), Error> {
+    let doing = || "mount a file system of its own".to_owned();
+    fs::create_dir_all(data).map_err(Error::io(doing()))?;
+    let options = format!("size={room}");
+    let mut mount = Command::new("mount");
+    mount.args(["-t", "tmpfs", "-o", &options, "none"]).arg(data);
+    let mounted = mount.status().map_err(Error::io(doing()))?;
+    match mounted.success() {
+        true => Ok(()),
+        false => Err(Error::io(doing())(io::Error::other("mount failed"))),
     }
 }
 

@@ -11,6 +11,7 @@
 
 pub mod dns;
 mod firewall;
+mod flows;
 pub mod install;
 pub mod interfaces;
 pub mod links;

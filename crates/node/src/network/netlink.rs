@@ -16,6 +16,8 @@ pub const LIST: u16 = 0x300;
 
 const HEADER_BYTES: usize = 16;
 const NESTED: u16 = 0x8000;
+/// Bits of the kind of an attribute that say how it is written.
+const KIND_FLAGS: u16 = 0xc000;
 /// The message that says how another went.
 const ERROR: u16 = 2;
 /// The message after the last of a list.
@@ -87,6 +89,11 @@ impl Message {
         self
     }
 
+    /// An attribute of attributes that are written already.
+    pub fn nested(&mut self, kind: u16, inner: &[u8]) -> &mut Message {
+        self.attribute(kind | NESTED, inner)
+    }
+
     fn finish(mut self, sequence: u32) -> Vec<u8> {
         let length = u32::try_from(self.bytes.len()).unwrap_or(u32::MAX);
         self.bytes[0..4].copy_from_slice(&length.to_ne_bytes());
@@ -138,21 +145,26 @@ impl Socket {
 
     /// What a question is answered with: of each message what follows the general header.
     pub fn list(&mut self, message: Message) -> io::Result<Vec<Vec<u8>>> {
+        let mut all = Vec::new();
+        self.dump(message, |body| all.push(body.to_vec()))?;
+        Ok(all)
+    }
+
+    /// The same, told one by one: there may be very many.
+    pub fn dump(&mut self, message: Message, mut each: impl FnMut(&[u8])) -> io::Result<()> {
         self.0.write_all(&message.finish(1))?;
         let mut bytes = vec![0; ANSWER_BYTES_MAX];
-        let mut all = Vec::new();
         loop {
             // The next part of a list is there as soon as the one before was read.
             let count = self.0.read(&mut bytes)?;
-            for (kind, body) in bodies(&bytes[..count]) {
+            for (kind, body) in messages(&bytes[..count]) {
                 match kind {
-                    DONE => return Ok(all),
+                    DONE => return Ok(()),
                     ERROR => {
-                        let code = body.get(..4).and_then(|code| code.try_into().ok());
-                        let code = code.map_or(libc::EIO, |code| -i32::from_ne_bytes(code));
-                        return Err(io::Error::from_raw_os_error(code));
+                        let code = body.first_chunk().map(|code| -i32::from_ne_bytes(*code));
+                        return Err(io::Error::from_raw_os_error(code.unwrap_or(libc::EIO)));
                     }
-                    _ => all.push(body.to_vec()),
+                    _ => each(body),
                 }
             }
         }
@@ -187,32 +199,6 @@ impl Socket {
     }
 }
 
-/// The messages of an answer: what they are, and what follows the general header.
-fn bodies(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
-    let mut all = Vec::new();
-    while let Some(header) = bytes.get(..HEADER_BYTES) {
-        let length = u32::from_ne_bytes([header[0], header[1], header[2], header[3]]);
-        let length = usize::try_from(length).unwrap_or(0).clamp(HEADER_BYTES, bytes.len());
-        let kind = u16::from_ne_bytes([header[4], header[5]]);
-        all.push((kind, &bytes[HEADER_BYTES..length]));
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    all
-}
-
-/// The attributes that bytes are made of.
-pub fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
-    let mut all = Vec::new();
-    while let Some(header) = bytes.get(..4) {
-        let length = usize::from(u16::from_ne_bytes([header[0], header[1]]));
-        let length = length.clamp(4, bytes.len());
-        let kind = u16::from_ne_bytes([header[2], header[3]]) & !NESTED;
-        all.push((kind, &bytes[4..length]));
-        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
-    }
-    all
-}
-
 /// Kind, sequence and code of the messages in an answer.
 fn answers(mut bytes: &[u8]) -> Vec<(u16, u32, i32)> {
     let mut all = Vec::new();
@@ -225,6 +211,30 @@ fn answers(mut bytes: &[u8]) -> Vec<(u16, u32, i32)> {
         all.push((kind, word(bytes, 8).unwrap_or(0), code));
         let step = usize::try_from(length).unwrap_or(0).next_multiple_of(4).max(HEADER_BYTES);
         bytes = bytes.get(step..).unwrap_or_default();
+    }
+    all
+}
+
+/// Kind and body of the messages in an answer.
+fn messages(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut all = Vec::new();
+    while let (Some(length), Some(kind)) = (bytes.first_chunk::<4>(), bytes.get(4..6)) {
+        let length = usize::try_from(u32::from_ne_bytes(*length)).unwrap_or(0);
+        let Some(body) = bytes.get(HEADER_BYTES..length) else { break };
+        all.push((u16::from_ne_bytes([kind[0], kind[1]]), body));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
+    }
+    all
+}
+
+/// Kind and value of attributes, one after another.
+pub fn attributes(mut bytes: &[u8]) -> Vec<(u16, &[u8])> {
+    let mut all = Vec::new();
+    while let Some([length, more, kind, flags]) = bytes.first_chunk::<4>() {
+        let length = usize::from(u16::from_ne_bytes([*length, *more]));
+        let Some(value) = bytes.get(4..length) else { break };
+        all.push((u16::from_ne_bytes([*kind, *flags]) & !KIND_FLAGS, value));
+        bytes = bytes.get(length.next_multiple_of(4)..).unwrap_or_default();
     }
     all
 }
@@ -254,12 +264,22 @@ mod tests {
         bytes.extend(2_u32.to_ne_bytes());
         bytes.extend(7_u32.to_ne_bytes());
         assert_eq!(answers(&bytes), [(2, 7, 0)]);
-        assert_eq!(bodies(&bytes), []);
-        bytes.extend(5_u32.to_ne_bytes());
-        assert_eq!(bodies(&bytes), [(2, [].as_slice())]);
-        assert_eq!(
-            attributes(&[6, 0, 3, 0, 1, 2, 0, 0, 9, 0, 4, 0, 7]),
-            [(3, [1, 2].as_slice()), (4, [7].as_slice())]
-        );
+    }
+
+    #[test]
+    fn what_was_written_is_read() {
+        let mut message = Message::new(16, 0, &[7, 0, 0, 0]);
+        message.attribute(3, &[1, 2, 3]).nest(18, |inner| {
+            inner.number(1, 5);
+        });
+        let bytes = message.finish(1);
+        let [(16, body)] = messages(&bytes)[..] else { panic!("one message") };
+        let [(3, [1, 2, 3]), (18, inner)] = attributes(&body[4..])[..] else { panic!("two parts") };
+        assert_eq!(attributes(inner), [(1, &[0, 0, 0, 5][..])]);
+        for end in 0..bytes.len() {
+            // Cut anywhere, it is no whole message.
+            assert_eq!(messages(&bytes[..end]), []);
+        }
+        assert_eq!(attributes(&[3, 0, 1, 0]), []);
     }
 }

@@ -3,6 +3,7 @@
 //! Everything is made anew from the caches when something changed, and replaced at once: nobody
 //! sees half of a change.
 
+use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,10 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::dns::{Teller, Zone};
+use super::flows::Gone;
 use super::relay::Relay;
 use super::services::{Choice, ENDPOINT_SLICE, Protocol, Table, table};
-use super::{Mode, Network, begin, ruleset};
+use super::{Mode, Network, begin, flows, ruleset};
 use crate::agent::SERVICE;
 
 /// Changes that come together are done together.
@@ -39,7 +41,9 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
     services.reaches(1).await;
     slices.reaches(1).await;
     let mut relay = Relay::default();
-    let mut applied: Option<Table> = None;
+    let mut applied: Option<Arc<Table>> = None;
+    // By what flows went until now.
+    let mut before = Arc::new(Table::default());
     loop {
         let known: Vec<Arc<Object>> =
             services.all().into_iter().map(|service| network.told(&service)).collect();
@@ -47,8 +51,12 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
         teller.tell(Zone::new(&network.options.domain, &known, &slices));
         let mut wanted = table(&known, &slices, &network.options.node);
         add_host_ports(&mut wanted, network);
-        let is_done =
-            applied.as_ref() == Some(&wanted) || apply(network, &mut relay, &wanted).await;
+        let wanted = Arc::new(wanted);
+        let is_done = applied.as_ref() == Some(&wanted)
+            || apply(network, &mut relay, (&before, &wanted)).await;
+        if is_done {
+            before = wanted.clone();
+        }
         applied = is_done.then_some(wanted);
         tokio::select! {
             () = changed.notified() => {}
@@ -59,14 +67,16 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
     }
 }
 
-async fn apply(network: &Arc<Network>, relay: &mut Relay, wanted: &Table) -> bool {
+async fn apply(
+    network: &Arc<Network>,
+    relay: &mut Relay,
+    (before, wanted): (&Arc<Table>, &Arc<Table>),
+) -> bool {
     if network.mode == Mode::Loopback {
         return relay.apply(wanted).await;
     }
-    let (of_network, of_table) = (network.clone(), wanted.clone());
-    let done = tokio::task::spawn_blocking(move || {
-        ruleset::apply(&of_network.marks, of_network.range, &of_table)
-    });
+    let (network, before, wanted) = (network.clone(), before.clone(), wanted.clone());
+    let done = tokio::task::spawn_blocking(move || replace(&network, &before, &wanted));
     match done.await {
         Ok(Ok(())) => true,
         Ok(Err(error)) => {
@@ -75,6 +85,16 @@ async fn apply(network: &Arc<Network>, relay: &mut Relay, wanted: &Table) -> boo
         }
         Err(_) => false,
     }
+}
+
+/// Replaces the rules, and has flows follow them.
+pub(super) fn replace(network: &Network, before: &Table, wanted: &Table) -> io::Result<()> {
+    ruleset::apply(&network.marks, network.range, wanted)?;
+    // After the rules: what comes meanwhile goes by them.
+    if let Err(error) = flows::forget(&Gone::between(before, wanted)) {
+        tracing::warn!(%error, "flows to what is gone go on");
+    }
+    Ok(())
 }
 
 fn add_host_ports(table: &mut Table, network: &Network) {

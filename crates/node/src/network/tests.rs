@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::io::{Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
@@ -196,6 +196,67 @@ async fn services_lead_to_pods_by_rules() {
     answering.join().expect("it ends");
     network.remove_all();
     assert!(!nftables::exists(&network.marks.table).expect("it is known"));
+}
+
+/// Answers `text` to every packet, from within a pod.
+fn echo(sandbox: &Sandbox, port: u16, text: &'static str) {
+    let (network, at) = (sandbox.network.clone(), address(sandbox));
+    let (told, ready) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        if let Some(network) = network {
+            enter(&fs::File::open(network).expect("a namespace")).expect("it is entered");
+        }
+        let socket = UdpSocket::bind((at, port)).expect("the port is free");
+        told.send(()).expect("somebody waits");
+        while let Ok((_, from)) = socket.recv_from(&mut [0; 64]) {
+            let _ = socket.send_to(text.as_bytes(), from);
+        }
+    });
+    ready.recv_timeout(PATIENCE).expect("it listens");
+}
+
+#[tokio::test]
+async fn who_goes_on_sending_reaches_who_is_there() {
+    let place = Place::open("flows");
+    let network = &place.network;
+    if network.mode == Mode::Loopback {
+        return;
+    }
+    let (mut pods, mut targets) = (Vec::new(), Vec::new());
+    for text in ["a", "b"] {
+        let made = network.make(&spec(text)).await.expect("it is made");
+        echo(&made, 5353, text);
+        targets.push((address(&made), 5353));
+        pods.push(made);
+    }
+    let [_, _, third, _] = network.range.network.octets();
+    let service = Ipv4Addr::new(10, 98, third, 8);
+    let node_port = 21_000 + u16::from(third);
+    let leads = |targets: &[(Ipv4Addr, u16)]| {
+        let choice = Choice { targets: targets.to_vec(), is_sticky: false };
+        let mut table = Table::default();
+        table.services.insert((service, Protocol::Udp, 53), choice.clone());
+        table.node_ports.insert((Protocol::Udp, node_port), choice);
+        table
+    };
+    let client = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).expect("a port");
+    client.set_read_timeout(Some(PATIENCE)).expect("a time");
+    let ask = |to: (Ipv4Addr, u16)| {
+        client.send_to(b"?", to).expect("it is sent");
+        let mut text = [0; 64];
+        let (count, _) = client.recv_from(&mut text).expect("somebody answers");
+        String::from_utf8_lossy(&text[..count]).into_owned()
+    };
+    let (first, second) = (leads(&targets[..1]), leads(&targets[1..]));
+    let places = [(service, 53), (Ipv4Addr::LOCALHOST, node_port)];
+    proxy::replace(network, &Table::default(), &first).expect("the rules are taken");
+    assert_eq!(places.map(ask), ["a", "a"]);
+    // While both are there, who is asked stays.
+    let both = leads(&targets);
+    proxy::replace(network, &first, &both).expect("the rules are taken");
+    assert_eq!(places.map(ask), ["a", "a"]);
+    proxy::replace(network, &both, &second).expect("the rules are taken");
+    assert_eq!(places.map(ask), ["b", "b"]);
 }
 
 /// Says that the test runs in a network of its own, where a firewall may be set up.

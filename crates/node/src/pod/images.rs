@@ -29,6 +29,8 @@ const FULL: &str = "no space left on device";
 pub const PULLS_MAX: usize = 4;
 /// How long it is said that a pull failed, before it is said that the next one waits.
 pub const FAILURE_SHOWN: Duration = Duration::from_secs(2);
+/// How often it is looked whether an image has come without us.
+const ARRIVAL_LOOK: Duration = Duration::from_secs(10);
 
 /// Whether a refusal is about an image; events then tell its reason only, the rest was told.
 pub fn is_about_image(refusal: &Refusal) -> bool {
@@ -84,6 +86,18 @@ pub async fn ensure(
             Err(Refusal { reason: NEVER_PULLED, message })
         }
         _ => pull(&shared, &pod, (store, &name)).await.map(Some),
+    }
+}
+
+/// Returns when an image is here.
+pub async fn arrives(shared: &Shared, image: &str) {
+    let named = shared.runtime.image_store().zip(ImageName::parse(image).ok());
+    let Some((store, name)) = named else { return std::future::pending().await };
+    loop {
+        tokio::time::sleep(ARRIVAL_LOOK).await;
+        if matches!(store.find(&name).await, Ok(Some(_))) {
+            return;
+        }
     }
 }
 

@@ -8,13 +8,14 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use tokio::sync::watch;
 
+use crate::image::{Credentials, Found, ImageName, ImageStore, Usage};
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
     START_MAX, Sandbox, SandboxSpec, State,
@@ -48,6 +49,8 @@ pub struct Fake {
     /// What was started, in order.
     pub started: Mutex<Vec<ContainerSpec>>,
     pub faults: Mutex<BTreeMap<String, Fault>>,
+    /// The images that are here, if containers are made of any; none can be pulled.
+    pub images: Option<Mutex<BTreeSet<String>>>,
 }
 
 #[derive(Default)]
@@ -72,6 +75,11 @@ impl Fake {
     pub fn at(directory: PathBuf) -> Fake {
         let world = World { directory: Some(directory), ..World::default() };
         Fake { world: Arc::new(world), ..Fake::default() }
+    }
+
+    /// One whose containers are made of images; none is here.
+    pub fn with_images() -> Fake {
+        Fake { images: Some(Mutex::default()), ..Fake::default() }
     }
 
     /// As after a restart of whoever uses it.
@@ -151,6 +159,30 @@ fn value(spec: &ContainerSpec, name: &str) -> Option<String> {
 }
 
 #[async_trait::async_trait]
+impl ImageStore for Mutex<BTreeSet<String>> {
+    async fn find(&self, name: &ImageName) -> Result<Option<Found>, String> {
+        let is_here = self.lock().unwrap_or_else(PoisonError::into_inner).contains(&name.written);
+        Ok(is_here.then(Found::default))
+    }
+
+    async fn pull(&self, _: &ImageName, _: Option<&Credentials>) -> Result<(), String> {
+        Err("no registry answers".to_owned())
+    }
+
+    async fn load(&self, _: &Path) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    async fn remove(&self, _: &ImageName) -> Result<(), String> {
+        Ok(())
+    }
+
+    async fn usage(&self) -> Option<Usage> {
+        None
+    }
+}
+
+#[async_trait::async_trait]
 impl PodRuntime for Fake {
     fn name(&self) -> &'static str {
         "fake"
@@ -158,6 +190,10 @@ impl PodRuntime for Fake {
 
     fn version(&self) -> String {
         "1".to_owned()
+    }
+
+    fn image_store(&self) -> Option<&dyn ImageStore> {
+        self.images.as_ref().map(|images| images as &dyn ImageStore)
     }
 
     fn listen(&self, listener: Listener) {

@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
+use mysql_async::prelude::Queryable;
 use servers::{Admit, Cutter};
 use store::backends::mysql::{self, Settings};
 use store::{Error, KeyRange, Retention, Revision, System};
 use tokio::task::JoinSet;
 
 use crate::oracle::{self, Load, Told, check, check_watch, count, watch_to};
-use crate::support::{contents, eventually, key, open, put, rounds, shared};
+use crate::support::{connect, contents, eventually, key, open, put, rounds, shared};
 
 /// The settings of a store, with a proxy in its way.
 fn through(cutter: &Cutter, settings: &Settings) -> Settings {
@@ -209,6 +210,37 @@ async fn a_store_that_missed_a_compaction_starts_over_and_ends_its_watches() {
     let mut watch = store.watch(KeyRange::all(), store.revision()).await.unwrap();
     let next = direct.commit(put("b", "1", None)).await.unwrap().revision;
     assert_eq!(watch.next().await.unwrap().revision, next);
+    store.close().await;
+    direct.close().await;
+}
+
+/// As a process does that is stopped between the two halves of a commit.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_writer_that_falls_silent_with_the_lock_holds_nobody_up() {
+    let settings = shared();
+    let cutter = Cutter::start(settings.port).unwrap();
+    let direct = open(&settings).await;
+    let store = open(&through(&cutter, &settings)).await;
+    store.commit(put("a", "1", None)).await.unwrap();
+    let mut looking = connect(&settings).await;
+    // Who commits locks that row first.
+    let free = "SELECT id FROM setpoint_revision WHERE id = 1 FOR UPDATE SKIP LOCKED";
+    cutter.stall();
+    let silent = store.clone();
+    let mut writers = JoinSet::new();
+    writers.spawn(async move { silent.commit(put("b", "1", None)).await });
+    eventually("the lock is held", async || {
+        looking.query_first::<u64, _>(free).await.unwrap().is_none()
+    })
+    .await;
+    direct.commit(put("c", "1", None)).await.unwrap();
+    cutter.resume();
+    let told = writers.join_next().await.unwrap().unwrap();
+    assert!(!matches!(told, Err(Error::OutcomeUnknown { .. })), "{told:?}");
+    let keys = contents(&*direct).await.into_iter().map(|(key, _)| key);
+    let keys: Vec<String> = keys.collect();
+    assert_eq!(keys.contains(&"b".to_owned()), told.is_ok(), "{told:?}");
+    assert!(keys.contains(&"c".to_owned()));
     store.close().await;
     direct.close().await;
 }

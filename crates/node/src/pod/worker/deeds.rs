@@ -119,7 +119,31 @@ impl Worker<'_> {
             Ok(found) => {
                 self.pulled.insert(name.to_owned(), (spec.image().to_owned(), found));
             }
-            Err(refusal) => self.was_refused(pod, spec, refusal).await,
+            Err(refusal) => {
+                self.was_refused(pod, spec, refusal).await;
+                self.await_image(spec);
+            }
+        }
+    }
+
+    /// Somebody may load what cannot be pulled; that is not waited for until the next pull.
+    fn await_image(&mut self, spec: &Spec<'_>) {
+        let is_pulled_anyway = spec.value["imagePullPolicy"] == "Always";
+        if !is_pulled_anyway && self.awaited.insert(spec.name.to_owned()) {
+            let (name, shared) = (spec.name.to_owned(), self.shared.clone());
+            let image = spec.image().to_owned();
+            self.arrivals.spawn(async move {
+                images::arrives(&shared, &image).await;
+                name
+            });
+        }
+    }
+
+    /// The image of a container has come without us.
+    pub(super) fn has_arrived(&mut self, name: &str) {
+        self.awaited.remove(name);
+        if self.refused.get(name).is_some_and(|it| images::is_about_image(&it.refusal)) {
+            self.refused.remove(name);
         }
     }
 

@@ -68,6 +68,9 @@ struct Worker<'a> {
     /// Containers whose image is looked for or pulled.
     pulling: BTreeSet<String>,
     pulls: JoinSet<(String, Result<Option<Found>, Refusal>)>,
+    /// Containers whose image may come without us.
+    awaited: BTreeSet<String>,
+    arrivals: JoinSet<String>,
     /// The images that are here for the next start of a container.
     pulled: BTreeMap<String, (String, Option<Found>)>,
     /// Of the runs that are probed; `None` where there is nothing to ask.
@@ -127,6 +130,8 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
         hooks: JoinSet::new(),
         pulling: BTreeSet::new(),
         pulls: JoinSet::new(),
+        awaited: BTreeSet::new(),
+        arrivals: JoinSet::new(),
         pulled: BTreeMap::new(),
         probes: BTreeMap::new(),
         backed_off: BTreeSet::new(),
@@ -169,6 +174,7 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
             Some(Ok((container, ensured))) = worker.pulls.join_next() => {
                 worker.has_pulled(&pod, &container, ensured).await;
             }
+            Some(Ok(container)) = worker.arrivals.join_next() => worker.has_arrived(&container),
             () = later => {}
         }
     }

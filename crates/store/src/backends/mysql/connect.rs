@@ -27,10 +27,14 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// The longest wait for a lock; the server's own limit when that is shorter.
 const LOCK_SECONDS_MAX: u32 = 5;
-/// The server ends a session that was silent for so long, with the locks it holds.
-const SESSION_IDLE_SECONDS_MAX: u32 = 60;
+/// The server ends a session that was silent for so long, with the locks it holds: a process that
+/// is stopped while it commits holds up all others as long.
+const SESSION_IDLE_SECONDS_MAX: u32 = 15;
+/// The same within a transaction, where the server can tell. Shorter than the wait for a lock, so
+/// that whoever waits gets it.
+const TRANSACTION_IDLE_SECONDS_MAX: u32 = 3;
 /// We do not use a session again that was idle for so long: the server may be ending it.
-const SESSION_REUSE_SECONDS_MAX: u64 = 45;
+const SESSION_REUSE_SECONDS_MAX: u64 = 10;
 /// How long closing the connections may take.
 const CLOSE_TIMEOUT: Duration = Duration::from_secs(1);
 /// Notices a peer that went away without a word.
@@ -186,6 +190,10 @@ impl Sessions {
             ),
             format!("SET SESSION wait_timeout = {SESSION_IDLE_SECONDS_MAX}"),
         ];
+        if facts.has_idle_transactions {
+            let seconds = TRANSACTION_IDLE_SECONDS_MAX;
+            setup.push(format!("SET SESSION idle_transaction_timeout = {seconds}"));
+        }
         if facts.has_snapshot_isolation {
             // It makes locking reads fail that are right here (kine issues 721 and 745).
             setup.push("SET SESSION innodb_snapshot_isolation = OFF".to_owned());

@@ -79,6 +79,8 @@ pub struct Facts {
     pub max_allowed_packet: usize,
     /// Newer MariaDB servers have the variable `innodb_snapshot_isolation`.
     pub has_snapshot_isolation: bool,
+    /// MariaDB has the variable `idle_transaction_timeout`, MySQL does not.
+    pub has_idle_transactions: bool,
 }
 
 /// Makes the database and its tables when they are missing, and refuses what is not ours to use.
@@ -108,9 +110,17 @@ pub async fn prepare(conn: &mut Conn, server: &connect::Server) -> Result<Facts,
         );
         return Err(Refusal::Final(Error::Invalid { what }));
     }
-    let variable: Option<(String, String)> =
-        conn.query_first("SHOW VARIABLES LIKE 'innodb_snapshot_isolation'").await?;
-    Ok(Facts { max_allowed_packet, has_snapshot_isolation: variable.is_some() })
+    Ok(Facts {
+        max_allowed_packet,
+        has_snapshot_isolation: has_variable(conn, "innodb_snapshot_isolation").await?,
+        has_idle_transactions: has_variable(conn, "idle_transaction_timeout").await?,
+    })
+}
+
+async fn has_variable(conn: &mut Conn, name: &str) -> Result<bool, mysql_async::Error> {
+    let show = format!("SHOW VARIABLES LIKE '{name}'");
+    let variable: Option<(String, String)> = conn.query_first(show).await?;
+    Ok(variable.is_some())
 }
 
 async fn use_database(conn: &mut Conn, database: &str) -> Result<(), mysql_async::Error> {
