@@ -123,6 +123,9 @@ export class Browser {
       await this.page.emulateMedia({ colorScheme: theme });
       const isShown = (next) => document.documentElement.dataset.theme === next;
       await this.page.waitForFunction(isShown, theme);
+      await this.page.evaluate(
+        () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))),
+      );
       await this.picture(theme === 'light' ? name : `${name}-dark`);
       await this.page.evaluate(axe);
       // Colours change over a moment, which on a busy machine is not so short.
