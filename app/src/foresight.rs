@@ -6,8 +6,9 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use apiserver::history::foresight::{Foresee, Placement, Refusal, Wanted, WhatIf};
+use apiserver::history::foresight::{Around, Foresee, Made, Placement, Refusal, Wanted, WhatIf};
 use async_trait::async_trait;
+use controllers::daemon_set;
 use reconcile::{Name, Object};
 use scheduler::classes::Classes;
 use scheduler::gang::group::{self, Group, GroupKey};
@@ -18,6 +19,9 @@ use serde_json::{Value, json};
 
 /// What a node has that nobody says more of.
 const NODE: [(&str, &str); 3] = [("cpu", "8"), ("memory", "32Gi"), ("pods", "110")];
+
+/// Nodes that are named of those that a DaemonSet passes over.
+const PASSED_OVER_MAX: usize = 5;
 
 /// Answers for the scheduler of this process.
 pub struct Foresight {
@@ -36,7 +40,8 @@ impl Foresee for Foresight {
         diagnosis.map(|diagnosis| refusals(&diagnosis)).unwrap_or_default()
     }
 
-    async fn made_of(&self, object: &Value, read: &[Value]) -> Result<Option<Vec<Value>>, String> {
+    async fn made_of(&self, object: &Value, around: Around<'_>) -> Result<Option<Made>, String> {
+        let plain = |objects: Vec<Value>| Some(Made { objects, note: String::new() });
         let group = object["apiVersion"].as_str().and_then(|text| text.split_once('/'));
         let group = group.map(|(group, _)| group).unwrap_or_default();
         match (group, object["kind"].as_str().unwrap_or_default()) {
@@ -44,19 +49,20 @@ impl Foresee for Foresight {
                 let path = training::foresight::runtime_path(object);
                 let path =
                     path.ok_or("nobody here knows runtimes of the kind of its runtimeRef")?;
-                let runtime = match read.iter().find(|one| path_of_runtime(one) == path) {
+                let runtime = match around.read.iter().find(|one| path_of_runtime(one) == path) {
                     Some(planned) => planned.clone(),
                     None => self.get(&path).await?,
                 };
-                training::foresight::made_of(&Default::default(), object, &runtime).map(Some)
+                training::foresight::made_of(&Default::default(), object, &runtime).map(plain)
             }
             ("nvidia.com", "DynamoGraphDeployment") => {
-                inference::foresight::made_of(&Default::default(), object).map(Some)
+                inference::foresight::made_of(&Default::default(), object).map(plain)
             }
             ("nvidia.com", "DynamoComponentDeployment") => {
                 let made = inference::foresight::workload(&Default::default(), object.clone())?;
-                Ok(Some(vec![made]))
+                Ok(plain(vec![made]))
             }
+            ("apps", "DaemonSet") => self.daemons(object, around.what_if).await.map(Some),
             _ => Ok(None),
         }
     }
@@ -104,7 +110,16 @@ fn path_of_runtime(runtime: &Value) -> String {
 fn place_one(snapshot: &mut Snapshot, pod: &Arc<PodInfo>, profile: &Profile) -> Placement {
     snapshot.prepare(pod);
     match scheduler::schedule(snapshot, pod, profile) {
-        Verdict::Refuse(diagnosis) => Placement { node: None, refusals: refusals(&diagnosis) },
+        Verdict::Refuse(diagnosis) => {
+            let mut refusals = refusals(&diagnosis);
+            // A daemon was never meant for the other nodes, so what they say is no news.
+            if let Some(own) = daemon_set::foresight::node_of(&pod.object)
+                && refusals.iter().any(|refusal| refusal.node == own)
+            {
+                refusals.retain(|refusal| refusal.node == own);
+            }
+            Placement { node: None, refusals }
+        }
         Verdict::Place(slot) => {
             let node = snapshot.node(slot).map(|node| node.name.to_string());
             if let Some(node) = &node {
@@ -198,6 +213,24 @@ fn refusals(diagnosis: &Diagnosis) -> Vec<Refusal> {
 }
 
 impl Foresight {
+    /// The pods of a DaemonSet, one for each node that it is meant for.
+    async fn daemons(&self, set: &Value, what_if: &WhatIf) -> Result<Made, String> {
+        let mut nodes = self.list("/api/v1/nodes").await?;
+        nodes.extend(added(&nodes, what_if));
+        let nodes: Vec<Object> = nodes.into_iter().map(Object::new).collect();
+        let foreseen = daemon_set::foresight::foresee(&Object::new(set.clone()), &nodes);
+        let note = match foreseen.passed_over.len() {
+            0 => String::new(),
+            count => {
+                let mut names = foreseen.passed_over;
+                names.truncate(PASSED_OVER_MAX);
+                let more = if count > names.len() { ", ..." } else { "" };
+                format!("not for {count} of {} nodes: {}{more}", nodes.len(), names.join(", "))
+            }
+        };
+        Ok(Made { objects: foreseen.pods, note })
+    }
+
     /// The cluster as it is, with what is tried out.
     async fn snapshot(&self, wanted: &Wanted) -> Result<Snapshot, String> {
         let mut snapshot = Snapshot::default();

@@ -8,6 +8,8 @@ import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
 const PATIENCE = 60_000;
+const WIDE = { width: 1_360, height: 860 };
+const NARROW = { width: 390, height: 844 };
 const FLAGS = [
   '--headless',
   '--no-sandbox',
@@ -35,7 +37,7 @@ export class Browser {
         executablePath: '/usr/bin/chromium',
         headless: true,
         ignoreHTTPSErrors: true,
-        viewport: { width: 1_360, height: 860 },
+        viewport: WIDE,
         reducedMotion: 'reduce',
         args: FLAGS,
       },
@@ -115,11 +117,16 @@ export class Browser {
     });
   }
 
-  /** Takes a picture, and has axe look at the page in both colours. */
+  /** Looks at a page as people do: in both colours, with axe, and on a telephone. */
   async inspect(name) {
-    await this.picture(name);
     for (const theme of ['light', 'dark']) {
-      await this.page.evaluate((next) => (document.documentElement.dataset.theme = next), theme);
+      await this.page.emulateMedia({ colorScheme: theme });
+      const isShown = (next) => document.documentElement.dataset.theme === next;
+      await this.page.waitForFunction(isShown, theme);
+      await this.page.evaluate(
+        () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn))),
+      );
+      await this.picture(theme === 'light' ? name : `${name}-dark`);
       await this.page.evaluate(axe);
       // Colours change over a moment, which on a busy machine is not so short.
       let found = await this.serious();
@@ -129,7 +136,43 @@ export class Browser {
       }
       assert.deepEqual(found, [], `axe on ${name} in ${theme} colours`);
     }
-    await this.page.evaluate(() => (document.documentElement.dataset.theme = 'light'));
+    await this.page.emulateMedia({ colorScheme: 'light' });
+    await this.narrow(name);
+  }
+
+  /** On a narrow screen nothing may lie beside the page, where nobody finds it. */
+  async narrow(name) {
+    await this.page.setViewportSize(NARROW);
+    let hidden = await this.beside();
+    // What is drawn to measure is drawn again a moment later.
+    for (let look = 1; look < 8 && hidden.length > 0; look += 1) {
+      await this.page.waitForTimeout(250);
+      hidden = await this.beside();
+    }
+    await this.picture(`${name}-narrow`);
+    await this.page.setViewportSize(WIDE);
+    assert.deepEqual(hidden, [], `${name} on a narrow screen`);
+  }
+
+  /** What lies beside the screen and cannot be moved onto it. */
+  beside() {
+    return this.page.evaluate(() => {
+      const main = document.querySelector('main') ?? document.documentElement;
+      const isBeside = (one) => {
+        const { right, width, height } = one.getBoundingClientRect();
+        return width > 0 && height > 0 && right > innerWidth + 1;
+      };
+      /** What can be moved sideways is found by who moves it. */
+      const isMoved = (one) => {
+        for (let at = one.parentElement; at && at !== main; at = at.parentElement) {
+          if (['auto', 'scroll', 'hidden', 'clip'].includes(getComputedStyle(at).overflowX))
+            return true;
+        }
+        return false;
+      };
+      const found = [...main.querySelectorAll('*')].filter((one) => isBeside(one) && !isMoved(one));
+      return found.slice(0, 3).map((one) => one.outerHTML.slice(0, 160));
+    });
   }
 
   async close() {

@@ -6,6 +6,8 @@ import { readFileSync } from 'node:fs';
 import { Browser } from './browser.mjs';
 import { machines, models, training } from './work.mjs';
 import { past } from './past.mjs';
+import { refused } from './refused.mjs';
+import { turned } from './turned.mjs';
 
 const given = JSON.parse(readFileSync(process.argv[2], 'utf8'));
 const browser = await Browser.open(given);
@@ -205,12 +207,38 @@ await step('events', async () => {
   await browser.see('[data-testid=events] >> text=BackOff');
   assert.ok((await page.locator('[data-testid=events] tbody tr').count()) < before);
   await browser.inspect('events');
+  // A part of the time is chosen with the mouse.
+  await page.uncheck('[data-testid=warnings-only]');
+  const chosen = async () => Number(await browser.text('h1 + [role=status]'));
+  const all = await chosen();
+  const { x, y, width } = await page.locator('[data-testid=timeline]').boundingBox();
+  await page.mouse.move(x + width * 0.02, y + 20);
+  await page.mouse.down();
+  await page.mouse.move(x + width * 0.4, y + 20, { steps: 4 });
+  await page.mouse.up();
+  await browser.until('fewer are shown', chosen, (count) => count > 0 && count < all);
+  await page.click('button:has-text("Show all")');
+  await browser.until('all are shown', chosen, (count) => count >= all);
 });
 
-await step('training', () => training(browser));
-await step('inference', () => models(browser));
-if (given.machine) await step('machine', () => machines(browser, given.machine));
+await step('pods', async () => {
+  await browser.go('/o/core/v1/pods/default/broken?tab=logs');
+  await browser.see('[data-testid=output] >> text=no model');
+  await browser.inspect('logs');
+  await browser.go('/o/core/v1/pods/default/large?tab=why');
+  await browser.see('[data-testid=why] th:has-text("What the scheduler found")');
+  await browser.see('[data-testid=why] td:has-text("Insufficient cpu")');
+  await browser.inspect('why-not');
+});
+
+const moments = {};
+await step('training', async () => (moments.job = await training(browser, ask)));
+await step('inference', async () => (moments.graph = await models(browser, ask)));
+await step('machine', async () => {
+  moments.machine = await machines(browser, ask, given.machine);
+});
 await step('past', () => past(browser, ask));
+await step('turned', () => turned(browser, ask, moments));
 
 await step('many', async () => {
   await browser.go('/k/core/v1/configmaps?ns=many');
@@ -274,6 +302,8 @@ await step('rights', async () => {
   await page.keyboard.press('Enter');
   await browser.see('[data-testid=no-problems]');
 });
+
+await step('refused', () => refused(browser, given.machine));
 
 await browser.close();
 console.log('walked');

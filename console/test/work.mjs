@@ -2,7 +2,17 @@
 
 import assert from 'node:assert/strict';
 
-export async function training(browser) {
+export const JOB = '/apis/trainer.kubeflow.org/v1alpha1/namespaces/default/trainjobs/line';
+export const GRAPH = '/apis/nvidia.com/v1beta1/namespaces/default/dynamographdeployments/split';
+export const MACHINES = '/apis/kubevirt.io/v1/namespaces/default/virtualmachines';
+
+/** What is shown of an object, and when that was. */
+async function moment(ask, path) {
+  const { body } = await ask('GET', path);
+  return { at: body.metadata.resourceVersion, body };
+}
+
+export async function training(browser, ask) {
   const { page } = browser;
   await browser.go('/o/trainer.kubeflow.org/v1alpha1/trainjobs/default/line');
   const percent = async () => Number.parseInt(await browser.text('[data-testid=percent]'), 10);
@@ -22,15 +32,29 @@ export async function training(browser) {
     return data.some((byte) => byte !== 0);
   });
   assert.ok(isDrawn, 'the chart must have a line');
+  await browser.see('[data-testid=chart]:has-text("loss")');
+  for (const rank of [0, 1, 2]) {
+    await browser.see(`[data-testid=ranks] tr:has-text("node-${rank}"):has-text("Running")`);
+  }
   await browser.inspect('training');
+  // One rank alone, and all of them again.
+  await page.selectOption('select[aria-label="Whose output"]', 'node-1');
+  await browser.until(
+    'one rank alone',
+    () => browser.text('[data-testid=output]'),
+    (text) => text.includes('rank 1 of 3') && !text.includes('rank 0 of 3'),
+  );
+  await page.selectOption('select[aria-label="Whose output"]', '');
+  const then = await moment(ask, JOB);
   await page.click('[data-testid=hold]');
   await browser.see('dialog >> text=setpoint train stop line -n default');
   await page.click('[data-testid=confirm]');
   await browser.see('text=line is held');
   await browser.see('.state:has-text("held")');
+  return then;
 }
 
-export async function models(browser) {
+export async function models(browser, ask) {
   const { page } = browser;
   await browser.go('/o/nvidia.com/v1beta1/dynamographdeployments/default/split');
   for (const name of ['Frontend', 'Prefill', 'Decode']) {
@@ -56,6 +80,7 @@ export async function models(browser) {
     120_000,
   );
   await browser.inspect('inference');
+  const then = await moment(ask, GRAPH);
   await page.click('[data-testid=more-Decode]');
   await browser.see('dialog >> text=setpoint serve scale split Decode 2 -n default');
   await page.click('[data-testid=confirm]');
@@ -66,9 +91,10 @@ export async function models(browser) {
     (count) => count === '2',
   );
   await browser.picture('inference-scaled');
+  return then;
 }
 
-export async function machines(browser, name) {
+export async function machines(browser, ask, name) {
   const { page } = browser;
   await browser.go(`/o/kubevirt.io/v1/virtualmachines/default/${name}`);
   await browser.until(
@@ -100,6 +126,19 @@ export async function machines(browser, name) {
     });
   await browser.until('the screen shows something', isBlank, (blank) => blank === false);
   await browser.inspect('machine-screen');
+  for (const [deed, shown] of [
+    ['pause', 'Paused'],
+    ['unpause', 'Running'],
+  ]) {
+    await page.click(`[data-testid=vm-${deed}]`);
+    await page.click('[data-testid=confirm]');
+    await browser.until(
+      deed,
+      () => browser.text('[data-testid=power]'),
+      (text) => text === shown,
+    );
+  }
+  const then = await moment(ask, `${MACHINES}/${name}`);
   await page.click('[data-testid=vm-stop]');
   await browser.see(`dialog >> text=setpoint vm stop ${name} -n default`);
   await page.click('[data-testid=confirm]');
@@ -109,4 +148,6 @@ export async function machines(browser, name) {
     (text) => text === 'Stopped',
     120_000,
   );
+  await browser.see('text=It does not run, so it has no console.');
+  return then;
 }

@@ -129,11 +129,13 @@ async fn fill(
     timeline: &Value,
     (since, revision): (Option<u64>, u64),
 ) -> Result<Counts> {
+    let kinds = kept(cluster.kinds().await?);
     out.add(&json!({"format": FORMAT, "version": VERSION, "revision": revision,
-        "time": timeline["newest"]["time"], "program": env!("CARGO_PKG_VERSION")}))?;
+        "time": timeline["newest"]["time"], "program": env!("CARGO_PKG_VERSION"),
+        "kinds": kinds.iter().map(words_of).collect::<Vec<_>>()}))?;
     let mut objects = 0;
     let mut secrets = Vec::new();
-    for kind in kept(cluster.kinds().await?) {
+    for kind in kinds {
         let is_secret = kind.group.is_empty() && kind.kind == "Secret";
         let list = match is_secret {
             // The past has no values of Secrets; these are read as they are.
@@ -168,6 +170,21 @@ async fn fill(
     };
     out.finish().context("could not write the export")?;
     Ok(Counts { objects, sealed, changes })
+}
+
+/// What people call a kind, so that a file can be asked without a cluster.
+fn words_of(kind: &Kind) -> Value {
+    json!({"group": kind.group, "kind": kind.kind, "plural": kind.plural,
+        "singular": kind.singular, "shortNames": kind.short})
+}
+
+/// Whether a word means a kind of a file.
+fn is_word_for(word: &str, told: &Value) -> bool {
+    let (name, group) = word.split_once('.').unwrap_or((word, ""));
+    let names = ["kind", "plural", "singular"].map(|field| text(&told[field]));
+    let short = items(&told["shortNames"]).iter().map(text);
+    let is_named = names.into_iter().chain(short).any(|known| known.eq_ignore_ascii_case(name));
+    is_named && (group.is_empty() || text(&told["group"]) == group)
 }
 
 /// Lists of objects as text, each about as long as is said, and one at least.
@@ -366,15 +383,27 @@ fn told(change: &Value, before: &Value, after: &Value) -> Value {
 /// What happened to an object, as an export tells it, newest first.
 pub fn revisions(path: &Path, named: &Named, namespace: &str) -> Result<Value> {
     let (word, name) = named.parts()?;
-    let word = word.split('.').next().unwrap_or(word).to_lowercase();
-    let is_kind = |kind: &str| {
-        let kind = kind.to_lowercase();
-        kind == word || format!("{kind}s") == word || format!("{kind}es") == word
+    let read = read(path)?;
+    let windows = windows(&read.changes);
+    let mut kinds: Vec<Value> = items(&read.head["kinds"]).to_vec();
+    // Of kinds that were there once, the changes tell; they say no more of them than this.
+    kinds.extend(windows.keys().map(|(group, kind, ..)| {
+        let plural = format!("{}s", kind.to_lowercase());
+        json!({"group": group, "kind": kind, "plural": plural})
+    }));
+    let meant: Vec<(&str, &str)> = kinds
+        .iter()
+        .filter(|told| is_word_for(word, told))
+        .map(|told| (text(&told["group"]), text(&told["kind"])))
+        .collect();
+    if meant.is_empty() {
+        bail!("{} tells of no kind {word:?}", path.display());
+    }
+    let is_meant = |(group, kind, place, own): &Who| {
+        meant.contains(&(group.as_str(), kind.as_str()))
+            && own == name
+            && (place == namespace || place.is_empty())
     };
-    let is_meant = |(_, kind, place, own): &Who| {
-        is_kind(kind) && own == name && (place == namespace || place.is_empty())
-    };
-    let windows = windows(&read(path)?.changes);
     let found = windows.into_iter().find(|(who, _)| is_meant(who));
     let revisions = found.map(|(_, window)| window).unwrap_or_default();
     Ok(json!({"kind": "RevisionList", "items": revisions}))
@@ -393,6 +422,18 @@ mod tests {
         );
         assert_eq!(pieces(all, 1 << 20).len(), 1);
         assert_eq!(pieces(Vec::new(), 10), ["[]"]);
+    }
+
+    #[test]
+    fn a_file_is_asked_by_any_name_of_a_kind() {
+        let told = json!({"group": "apps", "kind": "Deployment", "plural": "deployments",
+            "singular": "deployment", "shortNames": ["deploy"]});
+        for word in ["deploy", "Deployment", "deployments", "deploy.apps", "deployment.apps"] {
+            assert!(is_word_for(word, &told), "{word}");
+        }
+        for word in ["dep", "deploy.batch", "", "pods"] {
+            assert!(!is_word_for(word, &told), "{word}");
+        }
     }
 
     fn write_to(path: &Path, lines: &[Value]) {

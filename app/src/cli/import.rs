@@ -35,6 +35,8 @@ const LEFT_OUT: [&str; 14] = [
     "ServiceCIDR",
     "VolumeAttachment",
 ];
+/// Who is noted as having written what is brought.
+const MANAGER: &str = "setpoint-import";
 /// Kinds that others need to be there before them.
 const FIRST: [&str; 6] = [
     "Namespace",
@@ -169,8 +171,8 @@ impl Import {
         };
         strip(&mut object);
         let namespace = text(&object["metadata"]["namespace"]).to_owned();
-        let dry = if self.dry_run { "?dryRun=All" } else { "" };
-        let path = format!("{}{dry}", kind.path(&namespace, ""));
+        let dry = if self.dry_run { "&dryRun=All" } else { "" };
+        let path = format!("{}?fieldManager={MANAGER}{dry}", kind.path(&namespace, ""));
         match cluster.post(&path, object.to_string()).await {
             Ok(_) => {
                 counts.created += 1;

@@ -96,6 +96,21 @@ kind: RoleBinding
 metadata: {name: ada, namespace: many}
 roleRef: {apiGroup: rbac.authorization.k8s.io, kind: ClusterRole, name: edit}
 subjects: [{kind: ServiceAccount, name: ada, namespace: tenant}]
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: Role
+metadata: {name: sees-little}
+rules:
+- {apiGroups: [trainer.kubeflow.org], resources: [trainjobs], verbs: [get, list, watch]}
+- {apiGroups: [nvidia.com], resources: [dynamographdeployments], verbs: [get, list, watch]}
+- {apiGroups: [kubevirt.io], resources: [virtualmachines], verbs: [get, list, watch]}
+- {apiGroups: [apps], resources: [deployments], verbs: [get, list, watch]}
+---
+apiVersion: rbac.authorization.k8s.io/v1
+kind: RoleBinding
+metadata: {name: sees-little}
+roleRef: {apiGroup: rbac.authorization.k8s.io, kind: Role, name: sees-little}
+subjects: [{kind: ServiceAccount, name: ada, namespace: tenant}]
 ";
 
 fn fill(machine: &Machine) {

@@ -32,6 +32,10 @@ struct Cluster {
 
 impl Cluster {
     fn start() -> Cluster {
+        Cluster::of_nodes("1")
+    }
+
+    fn of_nodes(count: &str) -> Cluster {
         let sandbox = Sandbox::new();
         let arguments = [
             "start",
@@ -42,7 +46,7 @@ impl Cluster {
             "--runtime",
             "none",
             "--fake-nodes",
-            "1",
+            count,
             "--fake-node-resources",
             "cpu=4,memory=8Gi",
             "-o",
@@ -188,6 +192,41 @@ spec:
   runtimeRef: {name: together}
   trainer: {numNodes: 3}
 ";
+/// Whatever else makes pods, each of them half a processor.
+const WORKLOADS: &str = "
+apiVersion: apps/v1
+kind: StatefulSet
+metadata: {name: base}
+spec:
+  replicas: 2
+  serviceName: base
+  selector: {matchLabels: {app: base}}
+  template:
+    metadata: {labels: {app: base}}
+    spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 500m}}}]}
+---
+apiVersion: batch/v1
+kind: Job
+metadata: {name: sum}
+spec:
+  parallelism: 3
+  completions: 2
+  template:
+    spec:
+      restartPolicy: Never
+      containers: [{name: c, image: x, resources: {requests: {cpu: 500m}}}]
+---
+apiVersion: leaderworkerset.x-k8s.io/v1
+kind: LeaderWorkerSet
+metadata: {name: pair}
+spec:
+  replicas: 2
+  leaderWorkerTemplate:
+    size: 2
+    workerTemplate:
+      spec: {containers: [{name: c, image: x, resources: {requests: {cpu: 500m}}}]}
+";
+
 impl Cluster {
     /// Runs a command until what it prints holds.
     fn until(&self, arguments: &[&str], holds: impl Fn(&str) -> bool) -> String {
@@ -233,6 +272,18 @@ fn a_plan_knows_what_operators_make_and_that_gangs_go_together() {
         assert!(more.contains(pod), "{pod}: {more}");
     }
     assert!(more.contains("fake-0") && more.contains("what-if-0"), "{more}");
+    // Eight halves fill four processors, and a ninth has no place.
+    cluster.until(&["get", "crd"], |names| names.contains("leaderworkersets"));
+    cluster.sandbox.write("workloads.yaml", WORKLOADS);
+    let fits = cluster.well(&["plan", "-f", "workloads.yaml"]);
+    let pods = fits.lines().filter_map(|line| line.strip_suffix(" -> fake-0"));
+    let pods: Vec<&str> = pods.map(|line| line.trim_start_matches("pod ")).collect();
+    let all = ["base-0", "base-1", "sum-0", "sum-1", "pair-0", "pair-1", "pair-0-1", "pair-1-1"];
+    assert_eq!(pods, all, "{fits}");
+    let third = WORKLOADS.replace("completions: 2", "completions: 3");
+    cluster.sandbox.write("workloads.yaml", &third);
+    let full = cluster.run(&["plan", "-f", "workloads.yaml"]);
+    assert!(full.stdout.contains("pod pair-1-1 fits on no node:"), "{full:?}");
     assert_eq!(cluster.kubectl(&["get", "trainjobs,jobsets,pods", "-A", "-o", "name"]), "");
     assert_eq!(cluster.started.stop().0, Some(0));
 }
@@ -257,6 +308,66 @@ fn a_plan_says_where_pods_would_go() {
     assert!(more.contains("what-if-0"), "{more}");
     let wrong = cluster.run(&["plan", "-f", "web.yaml", "--what-if", "nodes=many"]);
     assert!(wrong.code == Some(1) && wrong.stderr.contains("nodes=+N"), "{wrong:?}");
+    assert_eq!(cluster.started.stop().0, Some(0));
+}
+
+/// A daemon that wants half of a node.
+const DAEMON: &str = "
+apiVersion: apps/v1
+kind: DaemonSet
+metadata: {name: log}
+spec:
+  selector: {matchLabels: {app: log}}
+  template:
+    metadata: {labels: {app: log}}
+    spec:
+      containers: [{name: log, image: good, resources: {requests: {cpu: 2}}}]
+";
+
+/// What fills one node of three.
+const BUSY: &str = "
+apiVersion: v1
+kind: Pod
+metadata: {name: busy}
+spec:
+  nodeName: fake-1
+  containers: [{name: main, image: x, resources: {requests: {cpu: '3'}}}]
+";
+
+#[test]
+fn a_plan_of_daemons_tells_of_each_node() {
+    let cluster = Cluster::of_nodes("3");
+    cluster.sandbox.write("busy.yaml", BUSY);
+    cluster.well(&["apply", "-f", "busy.yaml"]);
+    cluster.kubectl(&["taint", "node", "fake-2", "team=a:NoSchedule"]);
+    cluster.sandbox.write("log.yaml", DAEMON);
+    let plan = cluster.run(&["plan", "-f", "log.yaml"]);
+    assert_eq!(plan.code, Some(1), "one of the nodes is full: {plan:?}");
+    let lines: Vec<&str> = plan.stdout.lines().collect();
+    assert_eq!(
+        lines,
+        [
+            "create    DaemonSet log   (not for 1 of 3 nodes: fake-2)",
+            "pod log-fake-0 -> fake-0",
+            "pod log-fake-1 fits on no node:",
+            "    fake-1: Insufficient cpu",
+        ]
+    );
+    cluster.kubectl(&["delete", "pod", "busy", "--grace-period=0", "--force"]);
+    cluster.well(&["apply", "-f", "log.yaml"]);
+    cluster.kubectl(&["rollout", "status", "daemonset/log", "--timeout=60s"]);
+    // What is there is not placed again, and a node more has one more.
+    let same = cluster.well(&["plan", "-f", "log.yaml"]);
+    assert!(same.starts_with("unchanged DaemonSet log") && !same.contains("->"), "{same}");
+    let more = cluster.well(&["plan", "-f", "log.yaml", "--what-if", "nodes=+1"]);
+    let placed: Vec<&str> = more.lines().filter(|line| line.contains("->")).collect();
+    assert_eq!(placed, ["pod log-what-if-0 -> what-if-0"], "{more}");
+    // Its own pods make room for those that replace them.
+    cluster.sandbox.write("log.yaml", &DAEMON.replace("cpu: 2", "cpu: 3"));
+    let anew = cluster.well(&["plan", "-f", "log.yaml"]);
+    for told in ["2 -> 3", "pod log-fake-0 -> fake-0", "pod log-fake-1 -> fake-1"] {
+        assert!(anew.contains(told), "{told}: {anew}");
+    }
     assert_eq!(cluster.started.stop().0, Some(0));
 }
 
@@ -328,8 +439,12 @@ fn a_cluster_is_taken_along_in_one_file() {
         let found = bytes.windows(secret.len()).any(|part| part == secret.as_bytes());
         assert!(!found, "{secret} is in the export");
     }
-    let history = cluster.well(&["history", "deployment/web", "--file", "all.setpoint"]);
-    assert!(history.contains("Created"), "{history}");
+    for named in ["deployment/web", "deploy/web", "deployments.apps/web"] {
+        let history = cluster.well(&["history", named, "--file", "all.setpoint"]);
+        assert!(history.contains("Created"), "{named}: {history}");
+    }
+    let unknown = cluster.run(&["history", "rocket/web", "--file", "all.setpoint"]);
+    assert!(unknown.code == Some(1) && unknown.stderr.contains("no kind \"rocket\""), "{unknown:?}");
     assert_eq!(cluster.started.stop().0, Some(0));
 
     let mut other = Cluster::start();

@@ -240,6 +240,16 @@ export function socketProtocols(): string[] {
   return ['plain.kubevirt.io', `base64url.bearer.authorization.k8s.io.${safe}`];
 }
 
+/** Why a socket was refused: browsers do not say, but the same address says it to who asks plainly. */
+export async function refusalOf(path: string): Promise<string> {
+  try {
+    await open(path, { isLive: true, accept: '*/*' });
+  } catch (error) {
+    if (error instanceof Failure && [403, 404].includes(error.code)) return error.message;
+  }
+  return '';
+}
+
 export function socketAddress(path: string): string {
   return `${location.protocol === 'https:' ? 'wss' : 'ws'}://${location.host}${path}`;
 }

@@ -1,5 +1,6 @@
 // The past, where the server keeps it: how far back it goes, and what the page shows of it.
 
+import { SvelteMap } from 'svelte/reactivity';
 import { HISTORY, request } from './api';
 import { now } from './live.svelte';
 import { route } from './route.svelte';
@@ -88,22 +89,28 @@ class Past {
     return this.byRevision(Number(at));
   }
 
-  /** Revisions are not even in time; where only the ends are known this is near enough. */
+  /** Revisions are not even in time, so that it is not known before it was asked for. */
   private byRevision(revision: number): number {
-    const { oldest, newest } = this;
-    const known = this.seen.get(revision);
-    if (known) return known;
-    if (!oldest || !newest || newest.revision === oldest.revision) return 0;
-    const [from, to] = [Date.parse(oldest.time), Date.parse(newest.time)];
-    const part = (revision - oldest.revision) / (newest.revision - oldest.revision);
-    return from + (to - from) * Math.min(1, Math.max(0, part));
+    return this.seen.get(revision) ?? 0;
   }
 
-  private seen = new Map<number, number>();
+  private seen = new SvelteMap<number, number>();
+
+  /** Asks when a revision was, unless that is known. */
+  async learn(at: string) {
+    if (!/^\d+$/.test(at) || this.seen.has(Number(at))) return;
+    try {
+      const line = await request(`${HISTORY}/timeline?at=${at}`, { isLive: true });
+      this.note(Number(at), line.at?.time ?? '');
+    } catch {
+      // What is shown says what is wrong with the moment.
+    }
+  }
 
   /** Remembers when a revision was, from any list that says so. */
   note(revision: number | null | undefined, time: string) {
-    if (revision) this.seen.set(revision, Date.parse(time));
+    const at = Date.parse(time);
+    if (revision && at) this.seen.set(revision, at);
   }
 
   show(at: string, replace = false) {

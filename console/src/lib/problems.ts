@@ -55,7 +55,7 @@ const HINTS: Hint[] = [
     hint: 'The node does not report. Check that its agent runs: `setpoint status` on that machine.',
   },
   {
-    pattern: /deadline|failed/i,
+    pattern: /deadline|failed|^error$/i,
     hint: 'It ended with a failure. The pod that failed first says why.',
   },
 ];
@@ -101,9 +101,11 @@ export function podProblem(pod: KubeObject, now: number): Problem | undefined {
   if (!isBad && !isStuck) return undefined;
   const said = waiting?.state?.waiting?.message ?? pod.status?.message ?? '';
   const code = exit ? `The last run ended with exit code ${exit.exitCode}.` : '';
-  const detail = [said, code].filter(Boolean).join(' ') || 'It does not start.';
+  const sentences = [said, code].filter(Boolean).map((one) => one.replace(/[^.!?]$/, '$&.'));
+  const detail = sentences.join(' ') || 'It does not start.';
+  const isAgain = statuses.some((one) => one.lastState?.terminated);
   const command = exit
-    ? `kubectl logs ${name}${place(pod)} --previous`
+    ? `kubectl logs ${name}${place(pod)}${isAgain ? ' --previous' : ''}`
     : `kubectl describe pod ${name}${place(pod)}`;
   const hint = hintFor(exit?.reason === 'OOMKilled' ? 'OOMKilled' : state);
   return { ...base, tone: 'bad', title: `Pod ${name}: ${state}`, detail, hint, command };

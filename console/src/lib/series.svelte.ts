@@ -42,11 +42,10 @@ export class Series {
     this.points = all.slice(-POINTS_MAX);
   }
 
-  /** Begins anew with what was reported until the moment that the page shows, as each revision
-      says what it changed. */
+  /** Adds what was reported until the moment that the page shows, as each revision says what it
+      changed. */
   async recall(path: string) {
     const own = ++this.recalled;
-    this.known = new Map();
     this.problem = '';
     const found: Revision[] = [];
     try {

@@ -42,6 +42,23 @@ pub struct Wanted {
     pub what_if: WhatIf,
 }
 
+/// What a plan knows besides the cluster as it is.
+#[derive(Clone, Copy, Debug)]
+pub struct Around<'a> {
+    /// Objects that would be there to be read.
+    pub read: &'a [Value],
+    pub what_if: &'a WhatIf,
+}
+
+/// What would be made of an object.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Made {
+    /// Those that pods are made of at the end, or the pods themselves.
+    pub objects: Vec<Value>,
+    /// What else there is to know, for people.
+    pub note: String,
+}
+
 /// Where a pod would go.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Placement {
@@ -56,10 +73,9 @@ pub trait Foresee: Send + Sync {
     /// Why a pod that waits has no node, if it was looked at.
     fn refusals(&self, namespace: &str, name: &str) -> Vec<Refusal>;
 
-    /// The objects that operators would make of one, those that pods are made of at the end;
-    /// nothing where no operator has to do with it. `read` are objects that would be there for
-    /// operators to read. An error is a text for people.
-    async fn made_of(&self, object: &Value, read: &[Value]) -> Result<Option<Vec<Value>>, String>;
+    /// The objects that others would make of one; nothing where nobody here has to do with it. An
+    /// error is a text for people.
+    async fn made_of(&self, object: &Value, around: Around<'_>) -> Result<Option<Made>, String>;
 
     /// Where pods would go; one answer for each. Pods of a group go together or not at all. An
     /// error is a text for people.

@@ -115,7 +115,7 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
     let get = parts.method == Method::GET;
     let post = parts.method == Method::POST;
     match what {
-        "timeline" if get => timeline(server).await,
+        "timeline" if get => timeline(server, &asked).await,
         "at" if get => at::answer(server, parts, rest, asked).await,
         "revisions" if get => revisions::answer(server, rest, &asked).await,
         "why" if get => why::answer(server, rest, &asked).await,
@@ -131,16 +131,20 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
     }
 }
 
-/// From when to when there is a past. It names no object, so that everybody may know.
-async fn timeline(server: &Server) -> Result<Answer, Error> {
+/// From when to when there is a past, and when the moment was that is asked for. It names no object,
+/// so that everybody may know.
+async fn timeline(server: &Server, asked: &Asked) -> Result<Answer, Error> {
     let (oldest, newest) = moment::window(&*server.store);
     let tell = async |revision: Revision| -> Result<Value, Error> {
         let time = moment::time_of(server, revision).await?;
         Ok(json!({"revision": revision.0, "time": time.map(moment::text)}))
     };
-    let timeline = json!({
+    let mut timeline = json!({
         "kind": "Timeline", "apiVersion": format!("{GROUP}/{VERSION}"),
         "oldest": tell(oldest).await?, "newest": tell(newest).await?,
     });
+    if asked.is_of_the_past() {
+        timeline["at"] = tell(asked.until(server).await?).await?;
+    }
     Ok(Answer::value(200, &timeline))
 }

@@ -8,7 +8,7 @@ use http::{HeaderValue, Method, header};
 use serde_json::{Value, json};
 use store::PageRequest;
 
-use super::foresight::{Refusal, Wanted, WhatIf};
+use super::foresight::{self, Around, Refusal, Wanted, WhatIf};
 use super::place::Place;
 use super::pods::{self, Pods};
 use super::{Asked, GROUP, VERSION, diff, redact, undo};
@@ -50,9 +50,10 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
     let what_if = what_if(asked.option("whatIf").unwrap_or_default())?;
     let objects = read(&asked.body)?;
     let namespace = asked.option("namespace").unwrap_or(DEFAULT_NAMESPACE).to_owned();
-    let mut wanted = Wanted { what_if, ..Wanted::default() };
     let mut names = Vec::new();
-    let planned = all(server, (parts, &asked), &namespace, objects).await?;
+    let known = Known { what_if: what_if.clone(), ..Known::default() };
+    let mut wanted = Wanted { what_if, ..Wanted::default() };
+    let planned = all(server, (parts, &asked), (&namespace, known), objects).await?;
     let mut told = Vec::new();
     for Planned { told: line, after, pods, groups } in planned {
         told.push(line);
@@ -98,6 +99,8 @@ struct Known {
     read: Vec<Value>,
     /// Names of runtimes that would be made.
     runtimes: BTreeSet<String>,
+    /// Nodes that are tried out.
+    what_if: WhatIf,
 }
 
 impl Known {
@@ -143,12 +146,11 @@ fn is_claim(object: &Value) -> bool {
 async fn all(
     server: &Arc<Server>,
     asked: (&Parts, &Asked),
-    namespace: &str,
+    (namespace, mut known): (&str, Known),
     objects: Vec<Value>,
 ) -> Result<Vec<Planned>, Error> {
     let mut order: Vec<(usize, Value)> = objects.into_iter().enumerate().collect();
     order.sort_by_key(|(at, object)| (rank(object), *at));
-    let mut known = Known::default();
     let mut planned = Vec::new();
     for (at, object) in order {
         let one = one(server, asked, (namespace, &known), object).await?;
@@ -212,7 +214,7 @@ async fn one(
         (false, true) => "unchanged",
         (false, false) => "update",
     };
-    let Made { mut pods, mut groups } = made(server, &known.read, &before, &after).await;
+    let Made { mut pods, mut groups } = made(server, known, &before, &after).await;
     if is_group(&after) {
         groups.push(after.clone());
     }
@@ -258,7 +260,7 @@ struct Made {
     groups: Vec<Value>,
 }
 
-async fn made(server: &Server, read: &[Value], before: &Value, after: &Value) -> Made {
+async fn made(server: &Server, known: &Known, before: &Value, after: &Value) -> Made {
     let plain = |message: String| {
         let pods = pods::of(before, after);
         let message = if message.is_empty() { pods.message.clone() } else { message };
@@ -268,17 +270,19 @@ async fn made(server: &Server, read: &[Value], before: &Value, after: &Value) ->
     if after["spec"]["suspend"] == true {
         return Made { pods: Pods::default(), groups: Vec::new() };
     }
-    let of = async |object: &Value| match object.is_null() {
-        true => Ok(Some(Vec::new())),
-        false => foresight.made_of(object, read).await,
+    let of = async |object: &Value, what_if: &WhatIf| match object.is_null() {
+        true => Ok(Some(foresight::Made::default())),
+        false => foresight.made_of(object, Around { read: &known.read, what_if }).await,
     };
-    let (old, new) = match (of(before).await, of(after).await) {
+    let old = of(before, &WhatIf::default()).await;
+    let (old, new) = match (old, of(after, &known.what_if).await) {
         (_, Ok(None)) => return plain(String::new()),
         (_, Err(why)) => return plain(format!("its pods are not known: {why}")),
         (old, Ok(Some(new))) => (old.ok().flatten().unwrap_or_default(), new),
     };
-    let mut made = Made { pods: Pods::default(), groups: Vec::new() };
-    for object in new {
+    let pods = Pods { message: new.note, ..Pods::default() };
+    let mut made = Made { pods, groups: Vec::new() };
+    for object in new.objects {
         if is_group(&object) {
             made.groups.push(object);
             continue;
@@ -286,7 +290,12 @@ async fn made(server: &Server, read: &[Value], before: &Value, after: &Value) ->
         let same = |one: &&Value| {
             one["kind"] == object["kind"] && object::name(one) == object::name(&object)
         };
-        let pods = pods::of(old.iter().find(same).unwrap_or(&Value::Null), &object);
+        let old = old.objects.iter().find(same);
+        let pods = pods::made_of(old.unwrap_or(&Value::Null), &object);
+        if pods.is_anew && pods::is_left(after) {
+            made.pods.message = pods::LEFT.to_owned();
+            continue;
+        }
         made.pods.pods.extend(pods.pods);
         made.pods.is_anew |= pods.is_anew;
     }

@@ -6,6 +6,8 @@ use crate::object;
 
 /// Pods that one object is taken to have, at most.
 const PODS_MAX: i64 = 1_000;
+/// Said of pods that are not made again.
+pub const LEFT: &str = "pods that run stay as they are until somebody deletes them";
 
 /// Pods to come.
 #[derive(Default)]
@@ -38,7 +40,7 @@ pub fn of(before: &Value, after: &Value) -> Pods {
     let old = parts(before);
     for (at, part) in parts(after).iter().enumerate() {
         let old = old.get(at);
-        let is_same = old.is_some_and(|old| old.template == part.template);
+        let is_same = old.is_some_and(|old| old.template == part.template || is_left(after));
         let standing = if is_same { old.map_or(0, |old| old.count) } else { 0 };
         made.is_anew |= old.is_some() && !is_same;
         for number in standing..part.count.min(PODS_MAX) {
@@ -47,10 +49,34 @@ pub fn of(before: &Value, after: &Value) -> Pods {
     }
     // The template of a Job cannot change, and its pods are not made again.
     if kind == Some("DaemonSet") {
-        made.pods.clear();
-        made.message = "one pod for each node; their places follow from the nodes".to_owned();
+        made.message = "one pod for each node; nobody here knows the nodes".to_owned();
+    }
+    let templates = [before, after].map(|object| &object["spec"]["template"]);
+    if !before.is_null() && is_left(after) && templates[0] != templates[1] {
+        made.message = LEFT.to_owned();
     }
     made
+}
+
+/// Whether pods stay as they are when what they are made of changes.
+pub fn is_left(owner: &Value) -> bool {
+    owner["spec"]["updateStrategy"]["type"] == "OnDelete"
+}
+
+/// The pods that are made when what another made becomes otherwise: a pod that is to be otherwise
+/// is made again.
+pub fn made_of(before: &Value, after: &Value) -> Pods {
+    let of_template = |pod: &Value| {
+        let metadata = &pod["metadata"];
+        [&pod["spec"], &metadata["labels"], &metadata["annotations"]].map(Value::clone)
+    };
+    let is_other = kind_of(after) == Some("Pod")
+        && !before.is_null()
+        && of_template(before) != of_template(after);
+    match is_other {
+        true => Pods { is_anew: true, ..of(&Value::Null, after) },
+        false => of(before, after),
+    }
 }
 
 fn parts(object: &Value) -> Vec<Part<'_>> {
@@ -175,6 +201,31 @@ mod tests {
         assert_eq!(count(&set(1, "x"), &set(3, "x")), (2, false));
         assert_eq!(count(&set(3, "x"), &set(3, "y")), (3, true));
         assert_eq!(count(&set(3, "x"), &set(1, "x")), (0, false));
+    }
+
+    #[test]
+    fn a_pod_that_is_to_be_otherwise_is_made_again_by_who_made_it() {
+        let pod = |image: &str| {
+            json!({"apiVersion": "v1", "kind": "Pod", "metadata": {"name": "d-n"},
+                "spec": {"containers": [{"image": image}]}})
+        };
+        let counts = |made: Pods| (made.pods.len(), made.is_anew);
+        assert_eq!(counts(made_of(&Value::Null, &pod("x"))), (1, false));
+        assert_eq!(counts(made_of(&pod("x"), &pod("x"))), (0, false));
+        assert_eq!(counts(made_of(&pod("x"), &pod("y"))), (1, true));
+        assert_eq!(counts(of(&pod("x"), &pod("y"))), (0, false));
+    }
+
+    #[test]
+    fn pods_that_wait_to_be_deleted_are_not_made_again() {
+        let [mut before, mut after] = [set(3, "x"), set(3, "y")];
+        for set in [&mut before, &mut after] {
+            set["kind"] = json!("StatefulSet");
+            set["spec"]["updateStrategy"] = json!({"type": "OnDelete"});
+        }
+        assert_eq!(count(&before, &after), (0, false));
+        assert!(of(&before, &after).message.contains("until somebody deletes them"));
+        assert_eq!(count(&Value::Null, &after), (3, false));
     }
 
     #[test]

@@ -114,9 +114,11 @@ async fn gone(server: &Server, place: &Place, since: Revision) -> Result<Error, 
         None => missing,
         Some((batch, _)) => {
             let (deleted, last) = (batch.revision, batch.revision.before());
+            let kind = place.resource.kind.to_lowercase();
             let message = format!(
                 "{}: it was deleted at revision {deleted}, and undo changes only what is there; to \
-                 make it again, save what `setpoint get --at {last} -o yaml` prints and apply it",
+                 make it again, save what `setpoint get {kind}/{name} --at {last} -o yaml` prints \
+                 and apply it",
                 missing.message
             );
             Error { message, ..missing }

@@ -156,7 +156,14 @@ async fn moments_are_revisions_times_or_ages_and_bad_ones_are_refused() {
     assert_eq!(code, 405);
     let timeline = api.admin(&format!("GET {ROOT}/timeline"), Value::Null).await;
     assert_eq!(timeline["newest"]["revision"], revision(&later));
-    assert!(timeline["oldest"]["time"].is_string());
+    assert!(timeline["oldest"]["time"].is_string() && timeline["at"].is_null());
+    // When a revision was is told to everybody: it names nothing.
+    let at = revision(&later);
+    let line = format!("GET {ROOT}/timeline?at={at}");
+    let (code, told) = api.ask("nobody", &line, &Value::Null).await;
+    assert_eq!((code, &told["at"]), (200, &timeline["newest"]), "{told}");
+    let line = format!("GET {ROOT}/timeline?at={}", at + 1_000);
+    assert_eq!(api.ask(ADMIN, &line, &Value::Null).await.0, 400);
 }
 
 #[tokio::test]

@@ -3,6 +3,7 @@
 //! Upstream: pkg/controller/daemon/
 
 mod failures;
+pub mod foresight;
 mod node_affinity;
 mod observe;
 mod placement;
