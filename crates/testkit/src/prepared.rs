@@ -6,7 +6,7 @@ use std::io;
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
-use apiserver::admission::webhooks::Configurations;
+use apiserver::admission::follow::Configurations;
 use apiserver::bootstrap::Roles;
 use apiserver::identity::key_files::{KeyFiles, Privacy};
 use apiserver::identity::tokens::Tokens;
@@ -85,6 +85,7 @@ pub async fn start_server(
         sessions: Default::default(),
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
+        policies: configurations.policies(),
         webhook_client: Default::default(),
         traffic: Default::default(),
         metrics: Default::default(),
