@@ -33,8 +33,8 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
         Err(why) => plan.notices.push(failure(&why)),
     }
     if is_late || job.has_exceeded_deadline() {
-        // Until it is gone: a deletion that failed is tried again. Only as it was seen: one that has
-        // ended in time, which an old view does not show, stays with all that it has.
+        // Until it is gone: a deletion that failed is tried again. Only as it was seen: one that
+        // has ended in time, which an old view does not show, stays with all that it has.
         if let Some(set) = set.filter(|set| !set.is_terminating()) {
             plan.delete(Target::unchanged(JOB_SET, set));
         }
