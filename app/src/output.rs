@@ -217,7 +217,7 @@ pub fn one_line(error: &anyhow::Error) -> String {
 fn answer_of<'a>(cause: &'a (dyn std::error::Error + 'static)) -> Option<&'a str> {
     let boxed = || cause.downcast_ref::<Box<kube::Error>>().map(|error| &**error);
     match cause.downcast_ref::<kube::Error>().or_else(boxed)? {
-        kube::Error::Api(status) => Some(&status.message),
+        kube::Error::Api(status) => Some(status.message.as_str()),
         _ => None,
     }
 }
