@@ -125,7 +125,6 @@ fn the_commands_of_the_documents_answer_for_the_deployment_of_the_manifests() {
     let logs = "kubectl logs -n dynamo-system -l control-plane=controller-manager -c manager";
     let mut follow = Followed::start(shell(&machine, &format!("{logs} -f")));
     machine.kubectl(&["create", "-f", "-"], &graph("default", "g"));
-    machine.kubectl(&["create", "-f", "-"], &stray_adapter().to_string());
     machine.until("get deployment -o name", |names| names.contains("g-frontend"));
 
     // The log of one controller, its errors, and what it says from now on.
@@ -134,6 +133,8 @@ fn the_commands_of_the_documents_answer_for_the_deployment_of_the_manifests() {
         lines if lines.contains("default/g-frontend") => Ok(()),
         lines => Err(lines),
     });
+    // Not before: kubectl shows the last ten lines, and what fails says so again and again.
+    machine.kubectl(&["create", "-f", "-"], &stray_adapter().to_string());
     let errors = format!("{logs} | grep -i \"error\"");
     until(&errors, || match said(&machine, &errors) {
         lines if lines.contains("DynamoGraphDeploymentScalingAdapter") => Ok(()),
