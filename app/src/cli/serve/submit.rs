@@ -20,6 +20,7 @@ use crate::cli::apply::{self, DryRun, Manner, Validation};
 use crate::cli::exit::{self, Failure};
 use crate::cli::manifests;
 use crate::cli::wait::{Verdict, Waited, parse_duration, until_done, verdict};
+use crate::output;
 
 /// The version of what runs, where the image does not say.
 const VERSION: &str = "1.6.1";
@@ -140,7 +141,7 @@ async fn follow(
             let graph = cluster.graph(name).await?;
             if verdict(&graph.value) != Verdict::Done {
                 for line in obstacles.lock().await.look(cluster, name).await? {
-                    eprintln!("{line}");
+                    output::remark(line);
                 }
             }
             Ok(Some(graph.value.clone()))
