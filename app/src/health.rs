@@ -59,7 +59,7 @@ impl Health {
         if path == "/logz" {
             return lines(query);
         }
-        let is_stopping = self.stop.is_requested();
+        let is_stopping = self.stop.is_requested() || self.beside.is_leaving();
         let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
         health::answer(&checked, path, query)
             .unwrap_or_else(|| Answer::text(404, "404 page not found\n"))

@@ -3,6 +3,7 @@
 //! The directory itself is locked for as long as the program runs, so that a crash leaves no lock
 //! behind. A small file beside the data tells other commands what runs.
 
+use std::fmt;
 use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -10,7 +11,7 @@ use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde::{Deserialize, Serialize};
 use store::{Environment, System, Timestamp};
 
@@ -99,7 +100,7 @@ impl Claim {
             let lock = File::open(directory).with_context(taking)?;
             match lock.try_lock() {
                 Ok(()) => {}
-                Err(TryLockError::WouldBlock) => bail!(in_use(directory)),
+                Err(TryLockError::WouldBlock) => return Err(InUse::of(directory).into()),
                 Err(TryLockError::Error(error)) => return Err(error).with_context(taking),
             }
             // Whoever had it before may have removed it after we opened it.
@@ -108,7 +109,7 @@ impl Claim {
                 return Ok(Claim { directory, made, announced: false, _lock: lock });
             }
         }
-        bail!(in_use(directory))
+        Err(InUse::of(directory).into())
     }
 
     /// Tells other commands what runs. The file is there whole, or not at all.
@@ -165,14 +166,28 @@ fn is_still(open: &File, path: &Path) -> bool {
     open.metadata().is_ok_and(|open| fs::metadata(path).is_ok_and(|named| same(open, named)))
 }
 
-fn in_use(directory: &Path) -> String {
-    let name = directory.display();
-    let who = match Instance::running(directory) {
-        Ok(Some(instance)) => format!("setpoint with process id {}", instance.pid),
-        Ok(None) | Err(_) => "another setpoint".to_owned(),
-    };
-    format!(
-        "the data directory {name} is in use by {who}; stop it with `setpoint down --data-dir \
-         {name}`, or choose another with --data-dir DIR"
-    )
+/// Another program has the directory; says which, and what to do.
+#[derive(Debug)]
+pub struct InUse(String);
+
+impl std::error::Error for InUse {}
+
+impl fmt::Display for InUse {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
+        formatter.write_str(&self.0)
+    }
+}
+
+impl InUse {
+    fn of(directory: &Path) -> InUse {
+        let name = directory.display();
+        let who = match Instance::running(directory) {
+            Ok(Some(instance)) => format!("setpoint with process id {}", instance.pid),
+            Ok(None) | Err(_) => "another setpoint".to_owned(),
+        };
+        InUse(format!(
+            "the data directory {name} is in use by {who}; stop it with `setpoint down \
+             --data-dir {name}`, or choose another with --data-dir DIR"
+        ))
+    }
 }

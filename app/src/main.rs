@@ -33,6 +33,7 @@ mod parts;
 mod podman;
 mod preload;
 mod process;
+mod reach;
 mod ready;
 mod runtimes;
 mod server;

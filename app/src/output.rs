@@ -4,7 +4,9 @@ use std::env;
 use std::ffi::OsString;
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::os::fd::AsRawFd;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde::Serialize;
 use serde_json::Value;
@@ -108,6 +110,26 @@ pub fn choose_colour(colour: Colour) {
     let _ = COLOUR.set(colour);
 }
 
+/// Whether only results and errors are wanted.
+static IS_QUIET: AtomicBool = AtomicBool::new(false);
+
+/// From now on nothing is said beside results and errors.
+pub fn be_quiet() {
+    IS_QUIET.store(true, Ordering::Relaxed);
+}
+
+/// Whether it should be said how things go.
+pub fn is_quiet() -> bool {
+    IS_QUIET.load(Ordering::Relaxed)
+}
+
+/// Says how things go, beside the results; nothing where that is not wanted.
+pub fn remark(line: impl Display) {
+    if !is_quiet() {
+        eprintln!("{line}");
+    }
+}
+
 /// Whether what goes to a stream has colours.
 pub fn has_colours(stream: &impl IsTerminal) -> bool {
     let colour = COLOUR.get().copied().unwrap_or_default();
@@ -135,6 +157,21 @@ pub fn can_be_drawn_on(stream: &impl IsTerminal) -> bool {
     let is_dumb = env::var_os("TERM").is_none_or(|term| term == "dumb" || term.is_empty());
     let is_ci = env::var_os("CI").is_some_and(|value| !value.is_empty());
     stream.is_terminal() && !is_dumb && !is_ci
+}
+
+/// How many columns the terminal of a stream has; `None` where it is none.
+#[expect(unsafe_code, reason = "std does not ask terminals for their size")]
+pub fn width(stream: &impl AsRawFd) -> Option<usize> {
+    let descriptor = stream.as_raw_fd();
+    // SAFETY: all zeros are a size, and the call writes no more than one into it.
+    let size = unsafe {
+        let mut size: libc::winsize = std::mem::zeroed();
+        match libc::ioctl(descriptor, libc::TIOCGWINSZ, &raw mut size) {
+            0 => size,
+            _ => return None,
+        }
+    };
+    (size.ws_col > 0).then_some(usize::from(size.ws_col))
 }
 
 /// A result as a document of YAML.

@@ -3,9 +3,11 @@
 use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use apiserver::audit::{self, Audit};
 use apiserver::registry::custom::follow::follow;
 use apiserver::serve::serve;
 use apiserver::server::Server;
@@ -67,6 +69,8 @@ pub struct Plan {
     pub components: Components,
     /// Whether the server of the store may be started.
     pub databases: Databases,
+    /// How long it answers yet when it was told to stop.
+    pub shutdown_delay: Duration,
     pub output: Output,
 }
 
@@ -148,8 +152,10 @@ async fn run_with(
 
     tasks.spawn_until_stop("watchdog", watchdog::keep(health));
     until_asked_to_stop(plan, signals).await;
+    leave(plan, &api, signals).await;
     let _ = timeout(LEAVE_MAX, started.leave()).await;
     stop_all(&tasks, &started, (&*store, &mut *signals)).await;
+    api.audit.flush();
     Ok(())
 }
 
@@ -170,6 +176,18 @@ async fn until_asked_to_stop(plan: &Plan, signals: &mut Signals) {
     };
     info!(signal = signal.as_raw_value(), "stopping");
     notify::tell(notify::STOPPING);
+}
+
+/// Says that it is not ready any more, and answers for a while yet.
+async fn leave(plan: &Plan, api: &Server, signals: &mut Signals) {
+    if plan.shutdown_delay.is_zero() {
+        return;
+    }
+    api.beside.leave();
+    tokio::select! {
+        () = tokio::time::sleep(plan.shutdown_delay) => {}
+        signal = signals.next() => exit_at_once(signal),
+    }
 }
 
 /// Reads the configuration again. What is written to the log follows it at once; everything else
@@ -301,6 +319,7 @@ async fn serve_api(
         ..Default::default()
     };
     let handle = start::start_with(options, settings, store, Arc::new(System)).await?;
+    write_audit(&plan.loaded.config.audit, &handle.server.audit)?;
     let admin = handle.keys.admin()?;
     tasks.spawn_until_stop("definitions", follow(handle.server.clone()));
     tasks.spawn_until_stop("roles", handle.roles.follow());
@@ -322,6 +341,18 @@ async fn serve_api(
     };
     tasks.spawn_until_stop("certificates", handle.keys.renew_and_publish(publish));
     Ok((handle.server, admin))
+}
+
+/// Has the audit log written, where the configuration names one.
+fn write_audit(wanted: &config::Audit, audit: &Audit) -> Result<()> {
+    let Some(path) = &wanted.log else { return Ok(()) };
+    let opening = || format!("could not open the audit log {}", path.display());
+    let (log, writer) = audit::open(path).with_context(opening)?;
+    let thread = thread::Builder::new().name("audit".to_owned());
+    thread.spawn(|| writer.run()).with_context(opening)?;
+    audit.set(wanted.policy, log);
+    info!(file = %path.display(), "requests are written to the audit log");
+    Ok(())
 }
 
 /// Opens the store, and starts its server first where that is missing and may be started.

@@ -51,8 +51,8 @@ pub fn follow(level: LogLevel) {
 }
 
 pub struct Options {
-    /// How often `--verbose` was given.
-    pub verbose: u8,
+    /// What the command line says.
+    pub said: Option<LogLevel>,
     /// What the configuration says.
     pub level: LogLevel,
     pub format: Format,
@@ -65,15 +65,14 @@ pub fn start(options: &Options) -> Result<Option<Traces>> {
         let value = env::var(name).ok().filter(|value| !value.is_empty());
         value.map(|value| (*name, value))
     });
-    let filter = || match (options.verbose, &variable) {
-        (0, None) => Ok(EnvFilter::new(directives(options.level))),
-        (0, Some((name, value))) => EnvFilter::try_new(value).with_context(|| {
+    let filter = || match (options.said, &variable) {
+        (Some(level), _) => Ok(EnvFilter::new(directives(level))),
+        (None, None) => Ok(EnvFilter::new(directives(options.level))),
+        (None, Some((name, value))) => EnvFilter::try_new(value).with_context(|| {
             format!(
                 "{name} is {value:?}; write a level such as debug, or parts such as store=debug"
             )
         }),
-        (1, _) => Ok(EnvFilter::new(directives(LogLevel::Debug))),
-        (_, _) => Ok(EnvFilter::new(directives(LogLevel::Trace))),
     };
     let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
     let log = tracing_subscriber::fmt::layer()
@@ -85,7 +84,7 @@ pub fn start(options: &Options) -> Result<Option<Traces>> {
     let (kept, kept_handle) = reload::Layer::new(filter()?.add_directive(no_spans()?));
     let kept = Keeper.with_filter(kept);
     let (filter, handle) = reload::Layer::new(filter()?.add_directive(no_spans()?));
-    if options.verbose == 0 && variable.is_none() {
+    if options.said.is_none() && variable.is_none() {
         let change: Change = Box::new(move |level| {
             let filter = || EnvFilter::new(format!("{},{}=off", directives(level), traces::TARGET));
             // The log is gone only when the program is.

@@ -6,6 +6,8 @@ mod bench;
 mod codegen;
 mod codegen_schemas;
 mod console;
+mod deb;
+mod krew;
 mod kubectl;
 mod packages;
 mod sbom;
@@ -42,6 +44,9 @@ cargo xtask COMMAND
   codegen --facts DIR     Writes the API server's tables of built-in kinds and types from the
                           files kinds.json and types.json in DIR.
   sbom [FILE]             Lists everything that is linked into the program, as CycloneDX JSON.
+  deb DIST FILE           Makes a Debian package of the directory that a release packs.
+  krew TAG URL FILE...    Prints the manifest by which Krew installs the archives of a release,
+                          from their checksums.
   console                 Builds the web console with npm; the next build of the program has it.
   help                    This text.
 ";
@@ -54,6 +59,8 @@ enum Command {
     Sim(sim::Options),
     Codegen(PathBuf),
     Sbom(Option<PathBuf>),
+    Deb { packed: PathBuf, file: PathBuf },
+    Krew(krew::Release),
     Console,
     Help,
 }
@@ -77,6 +84,8 @@ fn run(command: Command) -> Result<()> {
         Command::Sim(options) => sim::run(&options),
         Command::Codegen(facts) => codegen::run(&facts),
         Command::Sbom(file) => sbom::run(file.as_deref()),
+        Command::Deb { packed, file } => deb::run(&packed, &file),
+        Command::Krew(release) => krew::run(&release),
         Command::Console => console::run(),
         Command::Help => {
             print!("{HELP}");
@@ -99,6 +108,14 @@ fn parse(arguments: &[String]) -> Result<Command> {
         ["sbom"] => Command::Sbom(None),
         ["sbom", file] if !file.starts_with('-') => Command::Sbom(Some(PathBuf::from(file))),
         ["codegen", ..] => bail!("`codegen` needs `--facts DIR`"),
+        ["deb", packed, file] => {
+            Command::Deb { packed: PathBuf::from(packed), file: PathBuf::from(file) }
+        }
+        ["krew", tag, url, files @ ..] if !files.is_empty() => Command::Krew(krew::Release {
+            tag: (*tag).to_owned(),
+            url: (*url).to_owned(),
+            checksums: files.iter().map(PathBuf::from).collect(),
+        }),
         ["console"] => Command::Console,
         _ => bail!("`{}` is not a command; see `cargo xtask help`", words.join(" ")),
     })
@@ -173,6 +190,11 @@ mod tests {
             }),
             ("sbom", Command::Sbom(None)),
             ("sbom a.json", Command::Sbom(Some(PathBuf::from("a.json")))),
+            ("deb a b.deb", Command::Deb { packed: "a".into(), file: "b.deb".into() }),
+            ("krew v1 u a", {
+                let (tag, url) = ("v1".to_owned(), "u".to_owned());
+                Command::Krew(krew::Release { tag, url, checksums: vec!["a".into()] })
+            }),
             ("tidy", Command::Tidy(tidy::Ratchet::Check)),
             ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),
             ("codegen --facts a/b", Command::Codegen(PathBuf::from("a/b"))),
@@ -197,6 +219,8 @@ mod tests {
             "sim web",
             "bench",
             "bench --list",
+            "deb a",
+            "krew v1 u",
             "codegen",
         ] {
             assert!(parse_line(line).is_err(), "{line}");

@@ -12,6 +12,7 @@ use serde::Serialize;
 use super::{Context, kubectl};
 use crate::config::origin::{self, Setting};
 use crate::config::{self, StoreKind, reference};
+use crate::output;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -88,7 +89,7 @@ impl Show {
         // What is wrong with the file is said as it would be by `up`.
         let loaded = config::load(self.config.as_deref())?;
         for warning in &loaded.remarks.warnings {
-            eprintln!("warning: {warning}");
+            output::remark(format!("warning: {warning}"));
         }
         let mut settings = origin::settings(&loaded.source)?;
         if let Some(store) = self.store {

@@ -12,17 +12,18 @@ use reconcile::requests::{Origin, Requests};
 use serde_json::json;
 
 use super::exit::{self, Failure};
+use super::known;
 use super::wait::parse_duration;
 use crate::directories;
 use crate::instance::Instance;
 use crate::kubeconfig;
+use crate::reach;
 
 const VARIABLE: &str = "KUBECONFIG";
 /// What a pod is given of the cluster that it runs in.
 const IN_POD: (&str, &str) =
     ("KUBERNETES_SERVICE_HOST", "/var/run/secrets/kubernetes.io/serviceaccount/token");
-pub const NO_CLUSTER: &str =
-    "No cluster configured. Start one with `setpoint up`, or set KUBECONFIG.";
+const NO_CLUSTER: &str = "No cluster configured. Start one with `setpoint up`, or set KUBECONFIG.";
 
 /// Which cluster is meant.
 #[derive(Args, Clone, Default)]
@@ -189,10 +190,17 @@ fn rank(data: &Path, found: &Found) -> Chosen {
     }
 }
 
+/// There is nobody to ask.
+pub fn no_cluster() -> anyhow::Error {
+    anyhow!(Failure::new(exit::FAILED, NO_CLUSTER).known(&known::NO_CLUSTER))
+}
+
 /// How a cluster is reached, and as whom.
 pub async fn config(target: &Target) -> Result<kube::Config> {
     let Overrides { cluster, user, server, .. } = &target.overrides;
-    let (path, kubeconfig) = match (target.choose()?, server) {
+    let chosen = target.choose()?;
+    let is_local = matches!(chosen, Chosen::Local(_));
+    let (path, kubeconfig) = match (chosen, server) {
         (Chosen::Local(path) | Chosen::File(path), _) => {
             let kubeconfig = Kubeconfig::read_from(&path);
             (path.display().to_string(), kubeconfig)
@@ -205,13 +213,18 @@ pub async fn config(target: &Target) -> Result<kube::Config> {
         (Chosen::None, Some(server)) => {
             return overridden(kube::Config::new(server.clone()), target);
         }
-        (Chosen::None, None) => return Err(anyhow!(Failure::new(exit::FAILED, NO_CLUSTER))),
+        (Chosen::None, None) => return Err(no_cluster()),
     };
     let reading = || format!("could not read the kubeconfig {path}");
     let (context, cluster, user) = (target.context.clone(), cluster.clone(), user.clone());
     let options = KubeConfigOptions { context, cluster, user };
-    let config = kube::Config::from_custom_kubeconfig(kubeconfig.with_context(reading)?, &options);
-    overridden(config.await.with_context(reading)?, target)
+    let config = reach::configure(kubeconfig.with_context(reading)?, &options);
+    let mut config = config.await.with_context(reading)?;
+    if is_local {
+        // Whatever address it has, it is on this machine.
+        config.proxy_url = None;
+    }
+    overridden(config, target)
 }
 
 fn overridden(mut config: kube::Config, target: &Target) -> Result<kube::Config> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
 
 use anyhow::Result;
 use clap::Args;
@@ -107,6 +108,7 @@ impl Controller {
                 node_resources: self.node_resources.named.clone(),
             },
             databases: Databases::Never,
+            shutdown_delay: Duration::ZERO,
             output: context.output,
         })
     }

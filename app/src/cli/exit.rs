@@ -8,6 +8,7 @@ use clap::Args;
 use serde::Serialize;
 
 use super::Context;
+use super::known::{self, Known};
 use super::past::Refused;
 
 pub const FAILED: u8 = 1;
@@ -73,15 +74,22 @@ pub struct Failure {
     /// What it looks like, on lines of its own.
     pub shown: Option<String>,
     pub hint: Option<String>,
+    /// The page that it has, where that is another than its code has.
+    pub known: Option<&'static Known>,
 }
 
 impl Failure {
     pub fn new(code: u8, what: impl Into<String>) -> Failure {
-        Failure { code, what: what.into(), shown: None, hint: None }
+        Failure { code, what: what.into(), shown: None, hint: None, known: None }
     }
 
     pub fn hint(mut self, hint: impl Into<String>) -> Failure {
         self.hint = Some(hint.into());
+        self
+    }
+
+    pub fn known(mut self, known: &'static Known) -> Failure {
+        self.known = Some(known);
         self
     }
 }
@@ -101,11 +109,9 @@ pub fn not_found(what: impl Into<String>) -> anyhow::Error {
 
 /// What the server said, with the code that its answer comes to.
 pub fn said(code: u16, message: impl Into<String>) -> anyhow::Error {
-    let message = message.into();
-    match of_answer(code) {
-        Some(code) => anyhow!(Failure::new(code, message)),
-        None => anyhow!(message),
-    }
+    let mut failure = Failure::new(of_answer(code).unwrap_or(FAILED), message);
+    failure.known = known::of_answer(code);
+    anyhow!(failure)
 }
 
 /// The exit code of an error: its own, or that of the answer of a server.

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use super::connect::Target;
 use super::past::{self, Cluster, GROUP, Kind, Printed, TABLE, columns, encoded, items, text};
 use super::{Context, small_runtime};
-use crate::output::Format;
+use crate::output::{self, Format};
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -17,7 +17,7 @@ Examples:
   setpoint get deployment/web -o yaml          one object
   setpoint get pods --at -5m                   what there was five minutes ago
   setpoint get pods -A --at 2026-01-02T15:04:05Z
-  setpoint get trainjob/bert --at 1234 -o yaml an object at a revision of `setpoint history`
+  setpoint get trainjob/bert --at 1234         at a revision of `setpoint history`
 
 The values of Secrets are not told of the past.";
 
@@ -122,7 +122,7 @@ impl Get {
         match shown {
             Some(shown) => context.output.print(&Printed::new(found, shown))?,
             // As kubectl has it: who reads stdout finds nothing there.
-            None => eprintln!("{}", none_found(kind, namespace)),
+            None => output::remark(none_found(kind, namespace)),
         }
         Ok(())
     }

@@ -16,7 +16,7 @@ use crate::kubeconfig;
 
 const AFTER_HELP: &str = "\
 Examples:
-  setpoint kubeconfig > cluster.yaml && kubectl --kubeconfig cluster.yaml get nodes
+  setpoint kubeconfig > cluster.yaml
   export KUBECONFIG=$(setpoint kubeconfig --path)
 
 It is that of an administrator: keep it to yourself.

@@ -8,8 +8,9 @@ use std::process::{Command, ExitCode};
 use anyhow::{Context as _, Result, anyhow};
 use clap::error::ErrorKind;
 
-use super::connect::{Chosen, NO_CLUSTER, Target};
+use super::connect::{Chosen, Target, no_cluster};
 use super::exit::{self, Failure};
+use super::known;
 use super::{Context, definition};
 use crate::config::nearest;
 use crate::output::Format;
@@ -72,7 +73,8 @@ pub fn run(words: &[OsString], context: &Context) -> Result<ExitCode> {
     }
     let kubectl = on_path("kubectl").ok_or_else(|| {
         let what = format!("`{verb}` is a command of kubectl, which is not on PATH");
-        anyhow!(Failure::new(exit::FAILED, what).hint(format!("install it: {INSTALL}")))
+        let failure = Failure::new(exit::FAILED, what).known(&known::NO_KUBECTL);
+        anyhow!(failure.hint(format!("install it: {INSTALL}")))
     })?;
     let mut command = Asked::of(rest).command(&kubectl, &verb)?;
     // What stands before the verb was read by us.
@@ -183,7 +185,7 @@ impl Asked {
             // It says so itself, or finds it as it always does.
             Chosen::File(_) | Chosen::Usual | Chosen::Around => {}
             Chosen::None if needs_no_cluster(verb) => {}
-            Chosen::None => return Err(anyhow!(Failure::new(exit::FAILED, NO_CLUSTER))),
+            Chosen::None => return Err(no_cluster()),
         }
         command.args(&self.words);
         Ok(command)

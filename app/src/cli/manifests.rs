@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result, anyhow};
 use serde_json::Value;
 
 use super::exit::{self, Failure};
+use super::known;
 
 /// The objects of files, directories and standard input (`-`), each with the file it is of.
 pub fn read_all(paths: &[PathBuf]) -> Result<Vec<(PathBuf, Value)>> {
@@ -75,7 +76,7 @@ fn explained(name: &str, text: &str, error: &serde_saphyr::Error) -> anyhow::Err
         let gap = usize::try_from(column).unwrap_or(1).saturating_sub(1).min(text.chars().count());
         format!("{line:>5} | {text}\n      | {}^", " ".repeat(gap))
     });
-    anyhow!(Failure { code: exit::FAILED, what, shown, hint: None })
+    anyhow!(Failure { shown, ..Failure::new(exit::FAILED, what).known(&known::NOT_YAML) })
 }
 
 /// A document is an object, a list of objects, or nothing.

@@ -10,8 +10,10 @@ mod connect;
 mod controller;
 mod demo;
 mod diff;
+mod docs;
 mod doctor;
 mod down;
+mod errors;
 mod events;
 mod exit;
 mod export;
@@ -19,8 +21,10 @@ mod get;
 mod history;
 mod image;
 mod import;
+mod known;
 mod kubeconfig;
 mod kubectl;
+mod layout;
 mod logs;
 mod ls;
 mod man;
@@ -60,12 +64,16 @@ use clap::{Args, CommandFactory, Parser, Subcommand};
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
 
+use crate::config::LogLevel;
 use crate::output::{self, Output};
 use crate::telemetry;
 use demo::echo;
 
 /// What kubectl calls this program when it is `kubectl setpoint`.
 const PLUGIN: &str = "kubectl-setpoint";
+
+/// No help is wider, however wide the terminal is.
+const HELP_WIDTH_MAX: usize = 100;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -80,13 +88,14 @@ Examples:
   setpoint serve -f graph.yaml --watch   serve models; the address when they answer
   setpoint vm create NAME --image URL    a virtual machine; `setpoint vm console NAME` talks to it
   setpoint why pod/NAME            what led to it, and what it waits for
-  setpoint history deployment/NAME what changed, and who; `setpoint undo` takes it back
+  setpoint history pod/NAME        what changed, and who; `setpoint undo` takes it back
   setpoint start --store memory    run in the foreground; nothing is kept
   setpoint operator manifests      what runs our operators on a cluster of yours
   setpoint describe pod NAME       kubectl's commands, with kubectl, on this cluster
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 timed out, 4 a workload failed, 5 not found,
 6 conflict, 7 forbidden, 130 interrupted; `setpoint help exit-codes` says more.
+A code behind an error, such as SP1001, has a page: `setpoint help SP1001`.
 
 Environment:
   SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
@@ -95,7 +104,8 @@ Environment:
   SETPOINT_RUNTIME    what runs containers, unless --runtime is given
   SETPOINT_LOG        what to log, such as `debug` or `store=trace`; RUST_LOG works as well
   KUBECONFIG          the cluster that is asked when none runs here
-  NO_COLOR            when set, nothing is coloured; CLICOLOR_FORCE does the opposite";
+  NO_COLOR            when set, nothing is coloured; CLICOLOR_FORCE does the opposite
+  HTTPS_PROXY         how other clusters are reached; NO_PROXY names those that need none";
 
 /// Makes the enum of all commands and the function that runs one.
 macro_rules! commands {
@@ -156,6 +166,8 @@ commands! {
     completions::Completions,
     candidates::Candidates,
     man::Man,
+    errors::Errors,
+    docs::Docs,
     exit::ExitCodes,
     echo::EchoServer,
 }
@@ -163,7 +175,7 @@ commands! {
 /// An embedded, Kubernetes-compatible control plane with its operators, in one program.
 #[derive(Parser)]
 #[command(name = "setpoint", version, after_help = AFTER_HELP)]
-#[command(max_term_width = 100)]
+#[command(max_term_width = HELP_WIDTH_MAX)]
 struct CommandLine {
     #[command(flatten)]
     global: Global,
@@ -189,10 +201,30 @@ struct Global {
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     verbose: u8,
 
+    /// The same, by a number as kubectl has it: from 4 on more, from 8 on everything.
+    #[arg(long = "v", global = true, value_name = "N", hide = true)]
+    numbered: Option<u8>,
+
+    /// Say nothing beside results and errors.
+    #[arg(short, long, global = true, conflicts_with_all = ["verbose", "numbered"])]
+    quiet: bool,
+
     /// How the log is written; as text, unless a file says otherwise.
     #[arg(long, global = true, value_name = "text|json")]
     #[arg(hide_possible_values = true)]
     log_format: Option<telemetry::Format>,
+}
+
+impl Global {
+    /// What is logged, where these options say so.
+    fn level(&self) -> Option<LogLevel> {
+        match (self.quiet, self.verbose, self.numbered) {
+            (true, ..) => Some(LogLevel::Error),
+            (false, 2.., _) | (false, _, Some(8..)) => Some(LogLevel::Trace),
+            (false, 1, _) | (false, _, Some(4..)) => Some(LogLevel::Debug),
+            (false, 0, _) => None,
+        }
+    }
 }
 
 /// What a command is given besides its own arguments.
@@ -208,6 +240,7 @@ pub fn run(began: Instant) -> ExitCode {
     let words = arguments();
     let CommandLine { global, command } = match CommandLine::try_parse_from(&words) {
         Ok(line) => line,
+        Err(error) if is_help(&error) => helped(&words, error),
         Err(error) => match kubectl::instead(&words, &error) {
             Some(code) => return code,
             None => error.exit(),
@@ -215,6 +248,9 @@ pub fn run(began: Instant) -> ExitCode {
     };
     let output = Output { format: global.output };
     output::choose_colour(global.color);
+    if global.quiet {
+        output::be_quiet();
+    }
     match command.run(&Context { began, global, output }) {
         Ok(code) => code,
         Err(error) if is_closed_pipe(&error) => ExitCode::SUCCESS,
@@ -222,9 +258,25 @@ pub fn run(began: Instant) -> ExitCode {
     }
 }
 
+fn is_help(error: &clap::Error) -> bool {
+    use clap::error::ErrorKind;
+    let help = [ErrorKind::DisplayHelp, ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand];
+    help.contains(&error.kind())
+}
+
+/// Prints the help that was asked for, as wide as the terminal, and ends the program.
+fn helped(words: &[OsString], error: clap::Error) -> ! {
+    let width = output::width(&io::stdout()).unwrap_or(HELP_WIDTH_MAX).min(HELP_WIDTH_MAX);
+    let laid_out = layout::lay_out(definition(), width).try_get_matches_from(words);
+    laid_out.err().unwrap_or(error).exit()
+}
+
 /// Says why something failed and what to do about it; the code that it comes to.
 fn failed(error: &anyhow::Error) -> ExitCode {
-    eprintln!("error: {}", output::one_line(error));
+    match known::of(error) {
+        Some(known) => eprintln!("error: {} ({})", output::one_line(error), known.code),
+        None => eprintln!("error: {}", output::one_line(error)),
+    }
     if let Some(shown) = exit::shown_of(error) {
         eprintln!("{shown}");
     }
@@ -241,12 +293,17 @@ fn is_plugin() -> bool {
     called.is_some_and(|name| name == PLUGIN)
 }
 
-/// The command line. A program that is called `controller` is that command.
+/// The command line. A program that is called `controller` is that command, and help about the code
+/// of an error is the page that it has.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
     if called.is_some_and(|name| name == controller::NAME) {
         arguments.insert(1, controller::NAME.into());
+    }
+    let is_code = |word: &OsString| word.to_str().is_some_and(known::is_code);
+    if matches!(&arguments[..], [_, help, code, ..] if help == "help" && is_code(code)) {
+        arguments[1] = errors::NAME.into();
     }
     arguments
 }

@@ -28,8 +28,8 @@ const AFTER_HELP: &str = "\
 Examples:
   setpoint operator manifests | kubectl apply -f -     install it on a cluster, as a Deployment
   setpoint operator --enable trainer                   what that Deployment runs
-  setpoint operator --enable trainer,jobset --kubeconfig FILE --install --webhook-url https://HOST:9443
-                                                       from a machine beside the cluster
+  setpoint operator --install --kubeconfig FILE --webhook-url https://HOST:9443
+      from a machine beside the cluster
 
 On a cluster that has JobSet already, `--enable trainer` leaves JobSet to whoever runs it. Several
 processes may run the same: all of them answer, and of each operator one does the work.";
@@ -37,7 +37,7 @@ processes may run the same: all of them answer, and of each operator one does th
 const MANIFESTS_AFTER_HELP: &str = "\
 Examples:
   setpoint operator manifests | kubectl apply -f -
-  setpoint operator manifests --enable trainer --namespace ml --image example.com/setpoint:1 -o json
+  setpoint operator manifests --enable trainer --namespace ml --image IMAGE:TAG
   setpoint operator manifests --runtimes | kubectl apply -f -     the runtimes, to be kept by you
 
 The runtimes that every installation has are made by the operator where they are missing, because a
@@ -194,10 +194,10 @@ impl Run {
     fn run(&self, context: &Context) -> Result<ExitCode> {
         self.installed.check()?;
         let (file, said) = read(&self.installed.enable, self.config.as_deref())?;
-        let verbose = context.global.verbose;
+        let said_here = context.global.level();
         let format = context.global.log_format.or(said.format).unwrap_or_default();
         let level = said.level.unwrap_or_default();
-        let _traces = telemetry::start(&telemetry::Options { verbose, level, format })?;
+        let _traces = telemetry::start(&telemetry::Options { said: said_here, level, format })?;
         let runtime = multi_threaded()?;
         let ended = runtime.block_on(standalone::run(self.plan(context, file, &said)));
         runtime.shutdown_background();

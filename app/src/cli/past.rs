@@ -2,6 +2,7 @@
 //! `deployment.apps/web` means there.
 
 use anyhow::{Context as _, Result, anyhow, bail};
+pub use api::value::{list as items, text};
 use clap::Args;
 use serde_json::{Value, json};
 
@@ -249,16 +250,6 @@ fn kind(group: &str, version: &str, resource: &Value) -> Kind {
         is_namespaced: resource["scope"] == "Namespaced",
         verbs: texts(&resource["verbs"]),
     }
-}
-
-/// The items of a list.
-pub fn items(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-/// A text; empty where there is none.
-pub fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 /// A value for a query of a URL.

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
 use std::path::{self, PathBuf};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
@@ -11,6 +12,7 @@ use node::simulated::{self, NODES_MAX, Resources};
 use tracing::{info, warn};
 
 use super::runtime::RuntimeOptions;
+use super::wait::parse_duration;
 use super::{Context, Global};
 use crate::components::Components;
 use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
@@ -108,6 +110,12 @@ pub struct Place {
     /// Where the state is kept; wins over storage.type of the file.
     #[arg(long, value_name = "memory|embedded|mysql|etcd", hide_possible_values = true)]
     pub store: Option<StoreKind>,
+
+    /// How long to go on answering after being told to stop, with /readyz failing, so that whoever
+    /// chooses between servers chooses another first.
+    #[arg(long, value_name = "DURATION", default_value = "0s", value_parser = parse_duration)]
+    #[arg(hide_default_value = true)]
+    pub shutdown_delay: Duration,
 }
 
 #[derive(Args, Clone)]
@@ -175,6 +183,7 @@ impl Place {
             loaded,
             components,
             databases: Databases::Never,
+            shutdown_delay: self.shutdown_delay,
             output,
         })
     }
@@ -249,9 +258,10 @@ fn parse_resources(text: &str) -> Result<FakeResources, String> {
 
 /// Starts the log and says what should be said about the configuration.
 pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<Option<Traces>> {
-    let Global { verbose, log_format, .. } = context.global;
+    let Global { log_format, .. } = context.global;
     let format = log_format.unwrap_or(loaded.config.log_format);
-    let traces = telemetry::start(&telemetry::Options { verbose, level, format })?;
+    let traces =
+        telemetry::start(&telemetry::Options { said: context.global.level(), level, format })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),
         Source::Defaults { tried } => {

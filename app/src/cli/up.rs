@@ -155,6 +155,9 @@ impl Up {
             command.args(["--log-format", format.name()]);
         }
         command.args((0..context.global.verbose).map(|_| "--verbose"));
+        if let Some(number) = context.global.numbered {
+            command.arg(format!("--v={number}"));
+        }
         if let Some(file) = &self.serving.place.config {
             command.arg("--config").arg(file);
         }
@@ -179,6 +182,8 @@ impl Up {
         if let Some(kind) = self.serving.place.store {
             command.args(["--store", &kind.to_string()]);
         }
+        let delay = self.serving.place.shutdown_delay.as_millis();
+        command.args(["--shutdown-delay", &format!("{delay}ms")]);
         let log = || log.try_clone().context("could not open the log");
         command.stdin(Stdio::null()).stdout(log()?).stderr(log()?);
         command.spawn().with_context(|| format!("could not start {}", program.display()))

@@ -16,6 +16,7 @@ use super::Context;
 use super::exit::{self, Failure};
 use super::stuck::{self, Place};
 use crate::config::duration;
+use crate::output;
 
 /// How often an object is looked at.
 const LOOK: Duration = Duration::from_millis(250);
@@ -221,7 +222,7 @@ where
             Verdict::Waits(why) => why,
         };
         if why != said {
-            eprintln!("{what} waits: {why}");
+            output::remark(format!("{what} waits: {why}"));
             said.clone_from(&why);
         }
         if Instant::now() > deadline {

@@ -9,6 +9,7 @@ use kube::core::Status;
 use serde_json::Value;
 
 use super::exit;
+use crate::output;
 
 /// Sends a request, says what is warned of, and answers with the object.
 pub async fn send(client: &kube::Client, request: http::Request<Vec<u8>>) -> Result<Value> {
@@ -16,7 +17,7 @@ pub async fn send(client: &kube::Client, request: http::Request<Vec<u8>>) -> Res
     let answer = client.send(request.map(Body::from)).await.context(asking)?;
     let (head, body) = answer.into_parts();
     for warning in warnings(&head.headers) {
-        eprintln!("Warning: {warning}");
+        output::remark(format!("Warning: {warning}"));
     }
     let body = body.collect().await.context(asking)?.to_bytes();
     if !head.status.is_success() {

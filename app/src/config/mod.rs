@@ -3,6 +3,7 @@
 //! Read [`Config`] and `storage.rs` for the keys, `file.rs` for which file is read. A flag wins
 //! over the file: the commands see to that.
 
+mod audit;
 mod cluster;
 pub mod duration;
 mod file;
@@ -19,6 +20,7 @@ use std::path::Path;
 
 use anyhow::Result;
 
+pub use audit::Audit;
 pub use cluster::{Cluster, Policy};
 pub use file::{Source, usual_files};
 pub use storage::{Etcd, Mysql, Storage, StoreKind};
@@ -46,6 +48,8 @@ pub struct Config {
     pub operators_off: BTreeSet<&'static str>,
     pub log_level: LogLevel,
     pub log_format: Format,
+    /// Whether it is written who asked for what.
+    pub audit: Audit,
     /// `runtime` and `container_runtime_endpoint`: what runs containers.
     pub runtime: Wanted,
     /// `web.port`: where `setpoint web` serves its page.
@@ -112,12 +116,13 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let (log_level, log_format) = read_log(root.section("log")?, &mut remarks)?;
     let (log_level, log_format) =
         (log_level.unwrap_or(unless_said), log_format.unwrap_or_default());
+    let audit = Audit::read(root.section("audit")?, &mut remarks)?;
     let web_port = read_web(root.section("web")?, &mut remarks)?;
     let runtime = read_runtime(&mut root)?;
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
     let config =
-        Config { storage, cluster, operators_off, log_level, log_format, runtime, web_port };
+        Config { storage, cluster, operators_off, log_level, log_format, audit, runtime, web_port };
     Ok((config, remarks))
 }
 

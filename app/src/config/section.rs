@@ -1,5 +1,7 @@
 //! Reads the keys of one group, and remembers which were asked for: the others are unknown.
 
+use std::path::PathBuf;
+
 use anyhow::{Result, anyhow};
 use serde_saphyr::{Location, Spanned};
 
@@ -63,6 +65,11 @@ impl<'a> Section<'a> {
 
     pub fn text(&mut self, key: &'static str) -> Result<Option<String>> {
         self.read(key, "text", |text| Some(text.to_owned()))
+    }
+
+    /// A path; an empty one counts as absent.
+    pub fn path(&mut self, key: &'static str) -> Result<Option<PathBuf>> {
+        Ok(self.text(key)?.filter(|path| !path.is_empty()).map(PathBuf::from))
     }
 
     pub fn number(&mut self, key: &'static str, min: u64, max: u64) -> Result<Option<u64>> {

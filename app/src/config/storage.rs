@@ -193,7 +193,7 @@ impl Storage {
 
 impl Embedded {
     fn read(mut section: Section<'_>, remarks: &mut Remarks) -> Result<Embedded> {
-        let directory = path(&mut section, "directory")?;
+        let directory = section.path("directory")?;
         section.finish(remarks);
         Ok(Embedded { directory })
     }
@@ -216,7 +216,7 @@ impl Mysql {
             // More idle connections than connections cannot be, as in Go's database/sql.
             max_idle_conns: idle.map_or(default.max_idle_conns, to_usize).min(max_open_conns),
             tls: section.flag("tls")?.unwrap_or(default.tls),
-            ca_file: path(&mut section, "ca_file")?,
+            ca_file: section.path("ca_file")?,
         };
         if mysql.ca_file.is_some() && !mysql.tls {
             let what = "has no effect while storage.mysql.tls is off";
@@ -257,9 +257,9 @@ impl Etcd {
             dial_timeout: dial_timeout.unwrap_or(default.dial_timeout),
             username: section.text("username")?.unwrap_or(default.username),
             password: section.text("password")?.map_or(default.password, Secret),
-            ca_file: path(&mut section, "ca_file")?,
-            cert_file: path(&mut section, "cert_file")?,
-            key_file: path(&mut section, "key_file")?,
+            ca_file: section.path("ca_file")?,
+            cert_file: section.path("cert_file")?,
+            key_file: section.path("key_file")?,
         };
         let (given, missing) = match (&etcd.cert_file, &etcd.key_file) {
             (Some(_), None) => ("cert_file", "key_file"),
@@ -305,11 +305,6 @@ impl History {
             max_bytes: max_bytes.unwrap_or(default.max_bytes),
         })
     }
-}
-
-/// A path; an empty one counts as absent.
-fn path(section: &mut Section<'_>, key: &'static str) -> Result<Option<PathBuf>> {
-    Ok(section.text(key)?.filter(|path| !path.is_empty()).map(PathBuf::from))
 }
 
 /// An endpoint with its scheme; `http` when none is written.

@@ -35,9 +35,9 @@ pub const LIFE_SECONDS: i64 = 365 * 86_400;
 const RENEWAL_PART: i64 = 3;
 /// How often is looked; more often only where certificates live shorter than anybody's do.
 pub const LOOK: Duration = Duration::from_secs(10);
-pub const LOOK_MIN: Duration = Duration::from_secs(1);
+const LOOK_MIN: Duration = Duration::from_secs(1);
 /// How long another replica that was faster is let go on.
-pub const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
+const CONFLICT_PAUSE: Duration = Duration::from_millis(100);
 
 const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
 /// What is waited for until they are there.
@@ -69,13 +69,24 @@ pub async fn keep(keeper: Keeper, readiness: &Readiness, told: watch::Sender<Opt
     let (asking, names) = (keeper.installation.asking(), keeper.installation.names());
     let look = Duration::from_secs(u64::try_from(keeper.life_seconds / 12).unwrap_or(0));
     let look = look.clamp(LOOK_MIN, LOOK);
+    let again = |held| keeper.look(&asking, &names, held);
+    look_again((readiness, &told), look, again).await;
+}
+
+/// Looks again and again, and tells what is served from then on. Who was slower than another
+/// replica looks at what that one wrote.
+pub async fn look_again<L: Future<Output = Result<Served>>>(
+    (readiness, told): (&Readiness, &watch::Sender<Option<Served>>),
+    pause: Duration,
+    look: impl Fn(Option<Served>) -> L,
+) {
     loop {
         let held = told.borrow().clone();
         let is_first = held.is_none();
-        match keeper.look(&asking, &names, held).await {
+        match look(held).await {
             Ok(served) => {
                 readiness.done(WHAT);
-                tell(&told, served);
+                tell(told, served);
             }
             Err(error) if is_conflict(&error) => {
                 tokio::time::sleep(CONFLICT_PAUSE).await;
@@ -88,12 +99,12 @@ pub async fn keep(keeper: Keeper, readiness: &Readiness, told: watch::Sender<Opt
                 }
             }
         }
-        tokio::time::sleep(if is_first { LOOK_MIN } else { look }).await;
+        tokio::time::sleep(if is_first { LOOK_MIN } else { pause }).await;
     }
 }
 
 /// Tells what is served from now on, if it is not what was.
-pub fn tell(told: &watch::Sender<Option<Served>>, served: Served) {
+fn tell(told: &watch::Sender<Option<Served>>, served: Served) {
     told.send_if_modified(|held| {
         let is_same = held.as_ref().is_some_and(|held| {
             held.bundle_pem == served.bundle_pem && held.certificate == served.certificate
@@ -104,7 +115,7 @@ pub fn tell(told: &watch::Sender<Option<Served>>, served: Served) {
 }
 
 /// Another replica was faster; what it wrote is read next.
-pub fn is_conflict(error: &anyhow::Error) -> bool {
+fn is_conflict(error: &anyhow::Error) -> bool {
     error.downcast_ref::<reconcile::Error>().is_some_and(reconcile::Error::is_conflict)
 }
 

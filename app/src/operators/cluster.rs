@@ -4,8 +4,10 @@
 use std::env;
 use std::path::{Path, PathBuf};
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use kube::config::{KubeConfigOptions, Kubeconfig};
+
+use crate::reach;
 
 /// Where a pod finds what it needs to know of its cluster.
 const ACCOUNT: &str = "/var/run/secrets/kubernetes.io/serviceaccount";
@@ -60,6 +62,6 @@ async fn by_kubeconfig(access: &Access) -> Result<kube::Config> {
             .context("could not read a kubeconfig; name one with --kubeconfig FILE or KUBECONFIG"),
     };
     let options = KubeConfigOptions { context: access.context.clone(), ..Default::default() };
-    let config = kube::Config::from_custom_kubeconfig(read?, &options).await;
-    config.map_err(|error| anyhow!(error)).context("the kubeconfig names no cluster to go to")
+    let config = reach::configure(read?, &options).await;
+    config.context("the kubeconfig names no cluster to go to")
 }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use anyhow::{Context as _, Result};
 use apiserver::answer::{Answer, Body};
 use apiserver::identity::tls::open_server_config;
+use apiserver::open_metrics;
 use apiserver::serve::{Limits, serve_plain, serve_secure};
 use bytes::Bytes;
 use http::header::AUTHORIZATION;
@@ -101,7 +102,7 @@ pub async fn serve_metrics(listener: TcpListener, told: Arc<Told>, stop: watch::
         let told = told.clone();
         async move {
             let answer = match request.uri().path() {
-                "/metrics" => Answer::of(200, "text/plain; version=0.0.4", told.metrics_text()),
+                "/metrics" => open_metrics::answer(request.headers(), told.metrics_text()),
                 _ => not_found(),
             };
             answer.into_response()

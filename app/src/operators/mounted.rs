@@ -15,11 +15,9 @@ use reconcile::requests::Requests;
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use tokio::sync::watch;
-use tracing::{info, warn};
+use tracing::info;
 
-use super::certificates::{
-    CONFLICT_PAUSE, LOOK, LOOK_MIN, Served, WHAT, inject, is_conflict, tell,
-};
+use super::certificates::{LOOK, Served, inject, look_again};
 use super::installation::Installation;
 use super::readiness::Readiness;
 
@@ -40,27 +38,8 @@ pub struct Reader {
 pub async fn keep(reader: Reader, readiness: &Readiness, told: watch::Sender<Option<Served>>) {
     let mut asking = reader.installation.asking();
     asking.retain(|(kind, _)| kind.kind == DEFINITION);
-    loop {
-        let held = told.borrow().clone();
-        let is_first = held.is_none();
-        match reader.look(&asking, held).await {
-            Ok(served) => {
-                readiness.done(WHAT);
-                tell(&told, served);
-            }
-            Err(error) if is_conflict(&error) => {
-                tokio::time::sleep(CONFLICT_PAUSE).await;
-                continue;
-            }
-            Err(error) => {
-                let why = format!("{error:#}");
-                if readiness.waits(WHAT, why.clone()) {
-                    warn!("{why}");
-                }
-            }
-        }
-        tokio::time::sleep(if is_first { LOOK_MIN } else { LOOK }).await;
-    }
+    let again = |held| reader.look(&asking, held);
+    look_again((readiness, &told), LOOK, again).await;
 }
 
 impl Reader {

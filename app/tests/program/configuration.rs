@@ -1,5 +1,7 @@
 //! Which file is read, and what is said about it.
 
+use serde_json::Value;
+
 use crate::sandbox::{Sandbox, text};
 
 /// A file that shows by the node's data which one was read.
@@ -138,6 +140,44 @@ fn the_level_of_the_log_follows_option_then_variable_then_file() {
     sandbox.set("SETPOINT_LOG", "error");
     assert!(!logs_info(&sandbox, &[]));
     assert!(logs_info(&sandbox, &["-v"]));
+}
+
+#[test]
+fn requests_are_written_to_the_audit_log_and_secrets_are_not() {
+    let sandbox = Sandbox::new();
+    let audit = "audit: {log: audit.log, level: request, scope: writes}\n";
+    sandbox.write(".config.yaml", audit);
+    let started = sandbox.start(&["--components", "api", "--store", "memory"]);
+    let admin = sandbox.data().join("kubeconfig").display().to_string();
+    for kind in [&["configmap"][..], &["secret", "generic"]] {
+        let words = [&["--kubeconfig", &admin, "create"], kind, &["a", "--from-literal=k=hidden"]];
+        let ended = sandbox.kubectl(&words.concat(), "");
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+    }
+    let patch = ["patch", "configmap", "a", "--type=merge", "-p", r#"{"data": {"k": "hidden"}}"#];
+    let ended = sandbox.kubectl(&[&["--kubeconfig", &admin], &patch[..]].concat(), "");
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    let ended = sandbox.kubectl(&["--kubeconfig", &admin, "delete", "configmap", "none"], "");
+    assert_eq!(ended.code, Some(1), "{ended:?}");
+    assert_eq!(started.stop().0, Some(0));
+    let text = std::fs::read_to_string(sandbox.work().join("audit.log")).expect("a log");
+    let events: Vec<Value> =
+        text.lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let of = |verb: &str, resource: &str| {
+        let is = |one: &&Value| one["verb"] == verb && one["objectRef"]["resource"] == resource;
+        let of_kubectl =
+            |one: &&Value| one["userAgent"].as_str().is_some_and(|it| it.starts_with("kubectl"));
+        events.iter().filter(of_kubectl).find(is).unwrap_or_else(|| panic!("{verb} {text}"))
+    };
+    assert_eq!(of("patch", "configmaps")["requestObject"]["data"]["k"], "hidden", "{text}");
+    let made = of("create", "configmaps");
+    assert_eq!(made["responseStatus"]["code"], 201, "{made}");
+    assert_eq!(made["sourceIPs"][0], "127.0.0.1", "{made}");
+    assert!(made["user"]["groups"].to_string().contains("system:masters"), "{made}");
+    let secret = of("create", "secrets");
+    assert!(secret["requestObject"].is_null() && !secret.to_string().contains("hidden"));
+    assert_eq!(of("delete", "configmaps")["responseStatus"]["reason"], "NotFound");
+    assert!(events.iter().all(|one| one["verb"] != "get" && one["verb"] != "list"), "{text}");
 }
 
 #[test]

@@ -9,6 +9,8 @@ use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use servers::Engine;
+
 use crate::node::Machine;
 use crate::sandbox::{Ended, Sandbox, end};
 
@@ -46,6 +48,82 @@ fn exit_codes_are_told_and_slips_are_answered_with_the_word() {
     assert!(alone.code == Some(2) && alone.stderr.contains("it is not on PATH"), "{alone:?}");
     let slip = sandbox.run(&["descirbe", "pod"]);
     assert!(slip.code == Some(2) && slip.stderr.contains("describe"), "{slip:?}");
+}
+
+#[test]
+fn errors_have_codes_and_codes_have_pages() {
+    let sandbox = Sandbox::new();
+    let failed = sandbox.run(&["train", "ls"]);
+    assert!(failed.error().ends_with("KUBECONFIG. (SP1001)"), "{failed:?}");
+    for words in [&["help", "SP1001"][..], &["errors", "sp1001"]] {
+        let page = sandbox.run(words).stdout;
+        assert!(page.starts_with("SP1001: no cluster is configured\n"), "{page}");
+        assert!(page.contains("What to do:\n- `setpoint up`"), "{page}");
+    }
+    let all = sandbox.run(&["errors", "-o", "json"]).json();
+    assert!(all.as_array().is_some_and(|all| all.len() > 20), "{all}");
+    assert_eq!(sandbox.run(&["help", "SP9999"]).code, Some(5));
+    sandbox.write("bad.yaml", "a: [\n");
+    let failed = sandbox.run(&["apply", "-f", "bad.yaml"]);
+    assert!(failed.error().ends_with("(SP4006)"), "{failed:?}");
+}
+
+#[test]
+fn the_version_is_checked_against_what_is_stored() {
+    let sandbox = Sandbox::new();
+    let check = |words: &[&str]| sandbox.run(&[&["version", "--check"], words].concat());
+    let none = check(&["-o", "json"]);
+    assert_eq!((none.code, none.json()["format_found"].is_null()), (Some(0), true), "{none:?}");
+    let up = sandbox.run(&["up", "--components", "api", "--listen", "127.0.0.1:0"]);
+    assert_eq!(up.code, Some(0), "{up:?}");
+    let told = check(&["-o", "json"]).json();
+    assert_eq!((&told["running"], &told["format_found"]), (&told["version"], &1.into()), "{told}");
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+    // As a later program would begin a file.
+    let header = [b"SETPTLOG".as_slice(), &9u32.to_le_bytes(), &[0; 28]].concat();
+    fs::write(sandbox.data().join("store/0000000099.log"), header).expect("a file");
+    let newer = check(&[]);
+    assert_eq!(newer.code, Some(1), "{newer:?}");
+    assert!(newer.stdout.contains("has format 9, this program reads up to 1"), "{newer:?}");
+    let refused = sandbox.run(&["start", "--components", "api", "--listen", "127.0.0.1:0"]);
+    assert!(refused.error().ends_with("(SP4003)"), "{refused:?}");
+}
+
+#[test]
+fn pages_are_read_without_a_network() {
+    let sandbox = Sandbox::new();
+    let listed = sandbox.run(&["docs", "-o", "json"]).json();
+    let listed = listed.as_array().expect("a list");
+    assert!(listed.len() > 10, "{listed:?}");
+    for page in listed {
+        let name = page["name"].as_str().expect("a name");
+        let text = sandbox.run(&["docs", name]).stdout;
+        assert!(text.starts_with("# ") && text.len() > 500, "{name}: {text}");
+    }
+    let slip = sandbox.run(&["docs", "trainig"]);
+    assert_eq!(slip.code, Some(5), "{slip:?}");
+    assert!(slip.stderr.contains("did you mean `setpoint docs training`?"), "{slip:?}");
+}
+
+/// In a network of its own, which has nothing but the machine's own address.
+#[test]
+fn without_a_network_it_starts_and_answers() {
+    let sandbox = with_path();
+    let program = env!("CARGO_BIN_EXE_setpoint");
+    let script = format!(
+        "ip link set lo up && {program} up --listen 127.0.0.1:0 && {program} get nodes -o name && \
+         {program} down --pods"
+    );
+    let ours = sandbox.command(&[]);
+    let mut command = Command::new("unshare");
+    // Who is not root needs to be one there to bring the address up.
+    let as_root = if Engine::is_possible() { &[][..] } else { &["--map-root-user"] };
+    command.arg("--net").args(as_root).args(["sh", "-ec", &script]);
+    command.current_dir(sandbox.work()).env_clear().stdin(Stdio::null());
+    command.envs(ours.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    let ended = end(command);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("\nnode/"), "{ended:?}");
 }
 
 #[test]
@@ -244,6 +322,9 @@ fn knows_what_kubectl_knows(machine: &Machine) {
     let none = run(&["get", "pods", "-n", "tried"]);
     assert_eq!((none.code, none.stdout.as_str()), (Some(0), ""), "{none:?}");
     assert!(none.stderr.contains("No resources found in tried namespace."), "{none:?}");
+    let quiet = run(&["get", "pods", "-n", "tried", "--quiet", "-o", "name"]);
+    assert_eq!((quiet.code, quiet.stderr.as_str()), (Some(0), ""), "{quiet:?}");
+    assert_eq!(run(&["get", "nodes", "--v=6"]).code, Some(0), "as kubectl has it");
     let refused = run(&["get", "pods", "--as", "nobody"]);
     assert_eq!(refused.code, Some(7), "{refused:?}");
     assert!(refused.stderr.contains("\"nobody\" cannot list"), "{refused:?}");
@@ -352,6 +433,9 @@ fn waits(machine: &Machine) {
     let large = ", resources: {requests: {cpu: 9k}}";
     let late = apply(&pod("large", "exec sleep 1000", large), &["--timeout", "3s"]);
     assert_eq!(late.code, Some(3), "{late:?}");
+    assert!(late.stderr.contains("(SP3003)\n"), "{late:?}");
+    let quiet = apply(&pod("large", "exec sleep 1000", large), &["--timeout", "1s", "-q"]);
+    assert!(quiet.stderr.starts_with("error: ") && quiet.code == Some(3), "{quiet:?}");
     assert!(late.stderr.contains("Insufficient cpu"), "{late:?}");
     assert!(late.stderr.contains("hint: setpoint why pod/large"), "{late:?}");
     fails_fast(&apply);

@@ -225,7 +225,7 @@ fn storage_does_what_it_says() {
 /// Pages that have nothing to type.
 #[test]
 fn pages_for_contributors_have_no_commands_that_nobody_runs() {
-    for page in ["docs/extending.md", "docs/releasing.md", "docs/benchmarks.md"] {
+    for page in ["docs/extending.md", "docs/releasing.md", "docs/benchmarks.md", "docs/errors.md"] {
         let text = fs::read_to_string(root().join(page)).expect("the page is there");
         assert_eq!(commands(&text), "", "{page}");
     }
@@ -246,6 +246,18 @@ fn the_reference_is_that_of_the_program() {
     } else {
         assert!(page == wanted, "run this test with SETPOINT_BLESS=1");
     }
+}
+
+/// The page of errors is what the program says; SETPOINT_BLESS writes it.
+#[test]
+fn the_page_of_errors_is_that_of_the_program() {
+    let path = root().join("docs/errors.md");
+    let wanted = Sandbox::new().run(&["errors", "--document"]).stdout;
+    if std::env::var_os("SETPOINT_BLESS").is_some() {
+        fs::write(&path, &wanted).expect("it is written");
+    }
+    let page = fs::read_to_string(&path).unwrap_or_default();
+    assert!(page == wanted, "run this test with SETPOINT_BLESS=1");
 }
 
 #[test]

@@ -124,6 +124,21 @@ fn the_data_directory_comes_from_the_option_then_the_variable_then_xdg() {
 }
 
 #[test]
+fn with_a_delay_it_is_not_ready_and_answers_until_the_delay_is_over() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&["--store", "memory", "--shutdown-delay", "3s"]);
+    assert_eq!(started.get("/readyz").0, 200);
+    started.signal("TERM");
+    // It answers all the time: a connection that were refused would fail the test.
+    while started.get("/readyz").0 == 200 {}
+    assert_eq!(started.get("/livez").0, 200);
+    let (status, body) = started.get_anonymously("/readyz?verbose", "");
+    assert_eq!(status, 500, "{body}");
+    assert!(body.contains("[-]shutdown failed"), "{body}");
+    assert_eq!(started.wait().0, Some(0));
+}
+
+#[test]
 fn a_second_signal_does_not_wait_for_open_requests() {
     let sandbox = Sandbox::new();
     let started = sandbox.start(&["--store", "memory"]);

@@ -28,13 +28,22 @@ const GONE_SECONDS: i64 = 60;
 /// Before the token in the name of a protocol; what follows is in the alphabet of URLs.
 pub const WEBSOCKET_TOKEN: &str = "base64url.bearer.authorization.k8s.io.";
 
+/// Who asks.
+#[derive(Clone, Debug)]
+pub struct Identified {
+    /// Whose credential it is.
+    pub holder: Arc<User>,
+    /// For whom they act: for themselves, unless they say otherwise and may.
+    pub user: Arc<User>,
+}
+
 /// The user of a request: named by its token, else by the connection's certificate, else nobody.
 pub fn authenticate(
     server: &Server,
     headers: &HeaderMap,
     certificate: Option<Arc<User>>,
-) -> Result<Arc<User>, Error> {
-    let user = match bearer_token(headers) {
+) -> Result<Identified, Error> {
+    let holder = match bearer_token(headers) {
         Some(token) => {
             let live = Names(server);
             let bearer = Bearer {
@@ -56,7 +65,8 @@ pub fn authenticate(
         }
         None => certificate.unwrap_or_else(|| Arc::new(User::anonymous())),
     };
-    impersonate(server, headers, user)
+    let user = impersonate(server, headers, holder.clone())?;
+    Ok(Identified { holder, user })
 }
 
 /// Whose session of the console it is, while the credential that began it still holds.

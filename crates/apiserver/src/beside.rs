@@ -2,6 +2,7 @@
 //!
 //! The server knows nothing of controllers; whoever starts them says here how they are.
 
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 
 use async_trait::async_trait;
@@ -38,72 +39,83 @@ pub trait Respond: Send + Sync {
 
 /// The other components, if there are any.
 #[derive(Clone, Default)]
-pub struct Beside(
-    Arc<OnceLock<Box<dyn Report>>>,
-    Arc<RwLock<Vec<Arc<dyn Respond>>>>,
-    Arc<RwLock<Vec<Arc<dyn Extend>>>>,
-    Arc<OnceLock<Arc<dyn Foresee>>>,
-    Arc<OnceLock<Box<dyn Pages>>>,
-);
+pub struct Beside {
+    report: Arc<OnceLock<Box<dyn Report>>>,
+    responders: Arc<RwLock<Vec<Arc<dyn Respond>>>>,
+    extensions: Arc<RwLock<Vec<Arc<dyn Extend>>>>,
+    foresight: Arc<OnceLock<Arc<dyn Foresee>>>,
+    pages: Arc<OnceLock<Box<dyn Pages>>>,
+    is_leaving: Arc<AtomicBool>,
+}
 
 impl Beside {
+    /// The process is about to stop, and answers for a while yet: whoever chooses between servers
+    /// should choose another from now on.
+    pub fn leave(&self) {
+        self.is_leaving.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_leaving(&self) -> bool {
+        self.is_leaving.load(Ordering::Relaxed)
+    }
+
     /// Adds one that answers for a group.
     pub fn add_extend(&self, extend: impl Extend + 'static) {
-        self.2.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(extend));
+        self.extensions.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(extend));
     }
 
     /// Everybody who answers for a group.
     pub fn extensions(&self) -> Vec<Arc<dyn Extend>> {
-        self.2.read().unwrap_or_else(PoisonError::into_inner).clone()
+        self.extensions.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// Who answers for a group, if it is not the server itself.
     pub fn extension(&self, group: &str) -> Option<Arc<dyn Extend>> {
-        let all = self.2.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.extensions.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|extend| extend.group() == group).cloned()
     }
 
     /// Says who knows where pods go; only the first counts.
     pub fn set_foresight(&self, foresight: impl Foresee + 'static) {
-        let _ = self.3.set(Arc::new(foresight));
+        let _ = self.foresight.set(Arc::new(foresight));
     }
 
     /// Who knows where pods go, if somebody does.
     pub fn foresight(&self) -> Option<Arc<dyn Foresee>> {
-        self.3.get().cloned()
+        self.foresight.get().cloned()
     }
 
     /// Adds one that answers requests of its own; of two for a request the first counts.
     pub fn add_respond(&self, respond: impl Respond + 'static) {
-        self.1.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(respond));
+        self.responders.write().unwrap_or_else(PoisonError::into_inner).push(Arc::new(respond));
     }
 
     /// Who answers a request, if it is not the server itself.
     pub fn responder(&self, method: &Method, path: &str) -> Option<Arc<dyn Respond>> {
-        let all = self.1.read().unwrap_or_else(PoisonError::into_inner);
+        let all = self.responders.read().unwrap_or_else(PoisonError::into_inner);
         all.iter().find(|respond| respond.is_for(method, path)).cloned()
     }
 
     /// Says who has the files of the console; only the first counts.
     pub fn set_pages(&self, pages: impl Pages + 'static) {
-        let _ = self.4.set(Box::new(pages));
+        let _ = self.pages.set(Box::new(pages));
     }
 
     pub fn pages(&self) -> Option<&dyn Pages> {
-        self.4.get().map(|pages| &**pages)
+        self.pages.get().map(|pages| &**pages)
     }
 
     /// Says who tells; only the first counts.
     pub fn set(&self, report: impl Report + 'static) {
-        let _ = self.0.set(Box::new(report));
+        let _ = self.report.set(Box::new(report));
     }
 
     pub fn states(&self) -> Vec<(String, String)> {
-        self.0.get().map(|report| report.states()).unwrap_or_default()
+        self.report.get().map(|report| report.states()).unwrap_or_default()
     }
 
     pub fn metrics(&self) -> String {
-        self.0.get().map(|report| report.metrics()).unwrap_or_default()
+        self.report.get().map(|report| report.metrics()).unwrap_or_default()
     }
 }
 

@@ -13,7 +13,6 @@ use std::time::Duration;
 use store::Store;
 use tokio::time::Instant;
 
-use crate::answer::Answer;
 use crate::beside::Beside;
 use crate::traffic::Traffic;
 
@@ -99,15 +98,15 @@ impl Metrics {
         all.entry(subject.name()).or_insert_with(make).clone()
     }
 
-    /// Everything, as text.
-    pub fn answer(&self, traffic: &Traffic, store: &dyn Store, beside: &Beside) -> Answer {
+    /// Everything, as Prometheus reads it.
+    pub fn text(&self, traffic: &Traffic, store: &dyn Store, beside: &Beside) -> String {
         let mut out = String::with_capacity(16 << 10);
         self.write_requests(&mut out);
         write_traffic(&mut out, traffic);
         write_store(&mut out, store);
         write_process(&mut out);
         out.push_str(&beside.metrics());
-        Answer::of(200, "text/plain; version=0.0.4; charset=utf-8", out)
+        out
     }
 
     fn write_requests(&self, out: &mut String) {
@@ -296,13 +295,10 @@ mod tests {
     use store::{Retention, System, backends};
 
     use super::*;
-    use crate::answer::Content;
 
     fn text(metrics: &Metrics) -> String {
         let store = backends::memory::open(Retention::default(), Arc::new(System));
-        let answer = metrics.answer(&Traffic::default(), &*store, &Beside::default());
-        let Content::Whole(bytes) = answer.body else { panic!("metrics are short") };
-        String::from_utf8(bytes.to_vec()).unwrap()
+        metrics.text(&Traffic::default(), &*store, &Beside::default())
     }
 
     #[tokio::test]

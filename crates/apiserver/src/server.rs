@@ -18,6 +18,8 @@ use crate::admission::policies::Policies;
 use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
 use crate::answer::{Answer, Body};
+use crate::asked::Asked;
+use crate::audit::Audit;
 use crate::authenticate::authenticate;
 use crate::beside::{self, Beside};
 use crate::connected::Connected;
@@ -35,6 +37,7 @@ use crate::identity::static_tokens::StaticTokens;
 use crate::identity::tokens::Tokens;
 use crate::local::Local;
 use crate::metrics::{Counted, Metrics, Subject};
+use crate::open_metrics;
 use crate::openapi::Documents;
 use crate::profile::Profile;
 use crate::rbac::{self, Attributes, Authorizer, Decision, denial};
@@ -86,6 +89,8 @@ pub struct Server {
     pub webhook_client: Client,
     pub traffic: Traffic,
     pub metrics: Metrics,
+    /// Where it is written who asked for what.
+    pub audit: Audit,
     /// In whose manner new objects begin.
     pub profile: Profile,
     /// What else runs in the process.
@@ -142,14 +147,19 @@ impl Server {
             counted.end(answer.code);
             return finish(answer, wishes).await.into_response();
         }
+        let heard = self.audit.hear(&parts, &route, self.environment.now());
         let answer = match authenticate(self, &parts.headers, user) {
-            Ok(user) => {
+            Ok(identified) => {
+                if let Some(heard) = &heard {
+                    heard.identify(&identified);
+                }
                 let asked = Asked {
-                    user,
+                    user: identified.user,
                     id: id.as_str().into(),
                     body: Bytes::new(),
                     warnings: warnings.clone(),
                     carried,
+                    heard: heard.clone(),
                 };
                 let is_long = route.is_long_running();
                 let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
@@ -165,6 +175,9 @@ impl Server {
             }
             Err(error) => Err(error),
         };
+        if let Some(heard) = &heard {
+            self.audit.tell(heard, &id, self.environment.now(), &answer);
+        }
         let mut answer = answer.unwrap_or_else(|error| Answer::failure(&error));
         counted.end(answer.code);
         answer = answer.with(HeaderName::from_static("audit-id"), id);
@@ -216,7 +229,7 @@ impl Server {
             }
             Path::Resource(target) if target.group == history::GROUP => {
                 let place = self.traffic.enter("get", &asked.user)?;
-                let asked = Asked { body: read_body(body).await?, ..asked };
+                let asked = asked.with(read_body(body).await?);
                 let asked = asked.of_the_past(options);
                 let mut answer = history::answer(self, &parts, asked).await?;
                 answer.place = place;
@@ -241,7 +254,7 @@ impl Server {
                 if target.is_proxied() {
                     return subresources::proxy::answer(self, parts, body, &target).await;
                 }
-                let asked = Asked { body: read_body(body).await?, ..asked };
+                let asked = asked.with(read_body(body).await?);
                 let request = self.understand(&parts, (verb, target), options, asked)?;
                 cause::check_epoch(self, &request.target, &request.cause).await?;
                 let mut answer = self.dispatch(verb, &request).await?;
@@ -261,11 +274,13 @@ impl Server {
         if let Some(answer) = self.documents.answer(&self.registry.now(), parts, self.now()) {
             return answer;
         }
-        let is_stopping = *self.stop.borrow();
+        let is_stopping = *self.stop.borrow() || self.beside.is_leaving();
         let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
         let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
         if path == "/metrics" {
-            return Ok(self.metrics.answer(&self.traffic, &*self.store, &self.beside));
+            let mut text = self.metrics.text(&self.traffic, &*self.store, &self.beside);
+            text.push_str(&self.audit.metrics());
+            return Ok(open_metrics::answer(&parts.headers, text));
         }
         if let Some(answer) = health::answer(&checked, path, query) {
             return Ok(answer);
@@ -472,29 +487,6 @@ fn answered(
 
 fn length(uri: &http::Uri) -> usize {
     uri.path_and_query().map_or(0, |path_and_query| path_and_query.as_str().len())
-}
-
-/// Who asks, under which id, and what they sent.
-pub(crate) struct Asked {
-    user: Arc<User>,
-    id: Arc<str>,
-    body: Bytes,
-    warnings: Warnings,
-    carried: Carried,
-}
-
-impl Asked {
-    fn of_the_past(self, options: Options) -> history::Asked {
-        let Asked { user, id, body, warnings, .. } = self;
-        history::Asked { user, id, body, warnings, query: options.all }
-    }
-}
-
-impl From<history::Asked> for Asked {
-    fn from(asked: history::Asked) -> Asked {
-        let history::Asked { user, id, body, warnings, .. } = asked;
-        Asked { user, id, body, warnings, carried: Carried::default() }
-    }
 }
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {

@@ -180,6 +180,7 @@ pub async fn start_with(
         webhook_client: Default::default(),
         traffic: Default::default(),
         metrics: Default::default(),
+        audit: Default::default(),
         profile: settings.profile,
         beside: Default::default(),
         connected: Default::default(),

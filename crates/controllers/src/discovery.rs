@@ -1,6 +1,7 @@
 //! Which kinds the server has, those of definitions included, asked through the API.
 
 use reconcile::requests::Requests;
+use reconcile::value::{list, text};
 use reconcile::{Error, Kind};
 use serde_json::Value;
 
@@ -71,14 +72,6 @@ fn read(document: &Value) -> Vec<Served> {
         }
     }
     all
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

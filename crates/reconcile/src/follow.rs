@@ -21,6 +21,7 @@ use crate::kept::Kept;
 use crate::kind::Kind;
 use crate::object::{Name, Object};
 use crate::requests::escape;
+use crate::value::text;
 
 /// Objects a page of a list.
 const PAGE_OBJECTS_MAX: usize = 500;
@@ -298,8 +299,4 @@ fn scope(cache: &impl Sink) -> (String, String) {
 
 fn get(cache: &impl Sink, path: String) -> http::request::Builder {
     Request::get(path).header("accept", cache.form().accept())
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }

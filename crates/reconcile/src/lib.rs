@@ -48,6 +48,7 @@ pub mod run;
 pub mod selector;
 pub mod supervise;
 mod tuning;
+pub mod value;
 
 pub use cache::{Cache, Change};
 pub use caches::Caches;

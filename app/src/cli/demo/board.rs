@@ -3,7 +3,6 @@
 
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
-use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
@@ -16,7 +15,7 @@ use crate::output::{self, Marks};
 const TICK: Duration = Duration::from_millis(100);
 const TURNS: [&str; 4] = ["◐", "◓", "◑", "◒"];
 /// As wide as a terminal is that does not say.
-const WIDTH_USUAL: usize = 80;
+pub const WIDTH_USUAL: usize = 80;
 
 /// How a part is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -49,12 +48,17 @@ pub struct Board {
 enum Manner {
     Drawn,
     Plain,
+    /// Nobody wants to know how it goes.
+    Silent,
 }
 
 impl Board {
     pub fn new(began: Instant) -> Board {
-        let is_drawn = output::can_be_drawn_on(&io::stderr());
-        let manner = if is_drawn { Manner::Drawn } else { Manner::Plain };
+        let manner = match output::can_be_drawn_on(&io::stderr()) {
+            _ if output::is_quiet() => Manner::Silent,
+            true => Manner::Drawn,
+            false => Manner::Plain,
+        };
         Board { began, lines: Mutex::default(), manner, drawn: AtomicUsize::new(0) }
     }
 
@@ -91,7 +95,7 @@ impl Board {
 
     /// Draws until it is dropped; nothing where nothing is drawn.
     pub async fn draw(&self) {
-        if self.manner == Manner::Plain {
+        if self.manner != Manner::Drawn {
             std::future::pending::<()>().await;
         }
         for turn in 0.. {
@@ -117,7 +121,8 @@ impl Board {
 
     fn draw_once(&self, turn: usize) {
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        let (width, now) = (width(&io::stderr()), Instant::now());
+        let width = output::width(&io::stderr()).unwrap_or(WIDTH_USUAL);
+        let now = Instant::now();
         let mut text = String::new();
         let above = self.drawn.swap(lines.len(), Ordering::Relaxed);
         if above > 0 {
@@ -143,23 +148,5 @@ fn mark(state: State, marks: Marks) -> &'static str {
         State::Well => marks.well(),
         State::Skipped => marks.so_so(),
         State::Failed => marks.unwell(),
-    }
-}
-
-/// How many columns the terminal of a stream has.
-#[expect(unsafe_code, reason = "std does not ask terminals for their size")]
-pub fn width(stream: &impl AsRawFd) -> usize {
-    let descriptor = stream.as_raw_fd();
-    // SAFETY: all zeros are a size, and the call writes no more than one into it.
-    let size = unsafe {
-        let mut size: libc::winsize = std::mem::zeroed();
-        match libc::ioctl(descriptor, libc::TIOCGWINSZ, &raw mut size) {
-            0 => size,
-            _ => return WIDTH_USUAL,
-        }
-    };
-    match usize::from(size.ws_col) {
-        0 => WIDTH_USUAL,
-        columns => columns,
     }
 }

@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::board::{self, State};
 use super::inference::ECHO;
 use super::{Outcome, Part, seconds};
-use crate::output::Marks;
+use crate::output::{self, Marks};
 
 const NEXT: &str = "
 Everything was removed again. A cluster that stays:
@@ -90,7 +90,7 @@ impl fmt::Display for Report {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let marks = Marks::of_stdout();
         let width = match io::stdout().is_terminal() {
-            true => board::width(&io::stdout()),
+            true => output::width(&io::stdout()).unwrap_or(board::WIDTH_USUAL),
             false => usize::MAX,
         };
         let ready = self.cluster_ready_seconds;

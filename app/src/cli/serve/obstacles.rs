@@ -103,7 +103,7 @@ async fn failure(cluster: &Cluster, graph: &str, fatal: &Obstacle) -> anyhow::Er
     let container = fatal.container.as_deref().unwrap_or_default();
     let shown = cluster.last_lines(&fatal.pod, container, LAST_LINES).await;
     let hint = format!("setpoint why pod/{} -n {}", fatal.pod, cluster.namespace);
-    anyhow!(Failure { code: exit::WORKLOAD_FAILED, what, shown, hint: Some(hint) })
+    anyhow!(Failure { shown, ..Failure::new(exit::WORKLOAD_FAILED, what).hint(hint) })
 }
 
 /// What a pod waits for. One that goes waits for nothing.

@@ -20,6 +20,7 @@ use crate::cli::apply::{self, DryRun, Manner, Validation};
 use crate::cli::exit::{self, Failure};
 use crate::cli::manifests;
 use crate::cli::wait::{Verdict, Waited, parse_duration, until_done, verdict};
+use crate::output;
 
 /// The longest name that is made of a model's: objects of its components have longer ones, and so
 /// does its place in Dynamo.
@@ -142,7 +143,7 @@ async fn follow(
             let graph = cluster.graph(name).await?;
             if verdict(&graph.value) != Verdict::Done {
                 for line in obstacles.lock().await.look(cluster, name).await? {
-                    eprintln!("{line}");
+                    output::remark(line);
                 }
             }
             Ok(Some(graph.value.clone()))

@@ -17,7 +17,7 @@ use super::failure::{Failure, Failures};
 use super::show::{reported, state};
 use crate::cli::Context;
 use crate::cli::exit;
-use crate::output::Output;
+use crate::output::{self, Output};
 
 /// How often the job is looked at.
 const POLL: Duration = Duration::from_millis(500);
@@ -187,7 +187,7 @@ struct Voice {
 impl Voice {
     fn say(self, told: &Told<'_>) -> Result<()> {
         match self.is_aside {
-            true => eprintln!("{told}"),
+            true => output::remark(told),
             false => self.output.print(told)?,
         }
         Ok(())

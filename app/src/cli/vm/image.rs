@@ -14,6 +14,7 @@ use serde_json::{Value, json};
 use super::cluster::Cluster;
 use super::send;
 use crate::cli::Context;
+use crate::output;
 
 /// How often it is asked how far it is.
 const LOOK: Duration = Duration::from_millis(500);
@@ -161,7 +162,7 @@ impl fmt::Display for Images {
 /// For people only the end is a result; for programs every line is one.
 fn say(context: &Context, progress: &Progress) -> Result<()> {
     match context.output.is_for_people() && progress.phase != "Succeeded" {
-        true => eprintln!("{progress}"),
+        true => output::remark(progress),
         false => context.output.print(progress)?,
     }
     Ok(())

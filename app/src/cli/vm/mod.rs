@@ -27,12 +27,12 @@ use cluster::Cluster;
 
 const AFTER_HELP: &str = "\
 Examples:
-  setpoint vm create web --image https://example.com/cloud.qcow2 --size 10Gi --user me --password x
+  setpoint vm create web --image URL --size 10Gi --user me --password x
   setpoint vm ls --watch               what there is, and how it fares
   setpoint vm top                      what those that run use
   setpoint vm console web              its serial console; Ctrl-] leaves
   setpoint vm ssh web me               a shell in it, over SSH
-  setpoint vm port-forward web 8080:80 a port of it, on this machine
+  setpoint vm port-forward web 8080:80  a port of it, on this machine
   setpoint vm snapshot web before      keeps its disks as they are
   setpoint vm clone web web-2          another with the same disks; the first must be stopped
   setpoint vm image add NAME FILE|URL  brings an image in, with progress

@@ -91,7 +91,7 @@ fn code(server: &Server, parts: &Parts, user: Option<Arc<User>>) -> Result<Answe
     if token.as_deref().is_some_and(is_session) {
         return Err(Error::bad_request("a session of the console cannot begin another one"));
     }
-    let user = authenticate(server, &parts.headers, user)?;
+    let user = authenticate(server, &parts.headers, user)?.user;
     if user.is_anonymous() {
         return Err(Error::unauthorized());
     }

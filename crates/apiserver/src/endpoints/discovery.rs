@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 
 use crate::answer::Answer;
 use crate::extension::Extend;
-use crate::request::negotiate::Representation;
+use crate::request::negotiate::{Representation, Stage};
 use crate::resources::{Listed, Registry, Resource, Subresource};
 use crate::server::Server;
 use crate::status::Error;
@@ -53,10 +53,10 @@ fn answer(
     version: Option<&str>,
     representation: Representation,
 ) -> Result<Answer, Error> {
-    if let (Representation::AggregatedDiscovery { beta }, None) = (representation, version)
+    if let (Representation::AggregatedDiscovery { stage }, None) = (representation, version)
         && group.is_none_or(str::is_empty)
     {
-        return Ok(aggregated(served, group.is_some(), beta));
+        return Ok(aggregated(served, group.is_some(), stage));
     }
     match (group, version) {
         (None, _) => Ok(Answer::value(200, &group_list(served))),
@@ -187,7 +187,7 @@ fn describe_subresource(resource: &Resource, subresource: &Subresource) -> Value
     description
 }
 
-fn aggregated(served: &Served<'_>, legacy: bool, beta: bool) -> Answer {
+fn aggregated(served: &Served<'_>, legacy: bool, stage: Stage) -> Answer {
     let mut items = Vec::new();
     for (group, versions) in served.groups() {
         if group.is_empty() != legacy {
@@ -204,7 +204,10 @@ fn aggregated(served: &Served<'_>, legacy: bool, beta: bool) -> Answer {
         }
         items.push(json!({"metadata": metadata, "versions": versions}));
     }
-    let version = if beta { "v2beta1" } else { "v2" };
+    let version = match stage {
+        Stage::Stable => "v2",
+        Stage::Beta => "v2beta1",
+    };
     let document = json!({
         "kind": "APIGroupDiscoveryList",
         "apiVersion": format!("apidiscovery.k8s.io/{version}"),
@@ -214,10 +217,9 @@ fn aggregated(served: &Served<'_>, legacy: bool, beta: bool) -> Answer {
     let body = document.to_string();
     let tag = format!("\"{:016X}\"", fingerprint(body.as_bytes()));
     // The client takes the answer for the old form unless the type is echoed.
-    let content_type = if beta {
-        "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList"
-    } else {
-        "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList"
+    let content_type = match stage {
+        Stage::Stable => "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList",
+        Stage::Beta => "application/json;g=apidiscovery.k8s.io;v=v2beta1;as=APIGroupDiscoveryList",
     };
     Answer::of(200, content_type, body).with(ETAG, tag).with(VARY, "Accept")
 }

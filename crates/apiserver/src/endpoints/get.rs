@@ -46,10 +46,12 @@ pub fn represent(
     object: &serde_json::Value,
 ) -> Answer {
     match request.representation {
-        Representation::Table { beta, .. } => {
-            Answer::value(code, &table_of_object(request, object, beta, request.now(server)))
+        Representation::Table { stage, .. } => {
+            Answer::value(code, &table_of_object(request, object, stage, request.now(server)))
         }
-        Representation::Metadata { beta, .. } => Answer::value(code, &metadata_only(object, beta)),
+        Representation::Metadata { stage, .. } => {
+            Answer::value(code, &metadata_only(object, stage))
+        }
         _ => Answer::value(code, object),
     }
 }

@@ -47,11 +47,11 @@ pub async fn list(server: &Server, request: &Request) -> Result<Answer, Error> {
         found.entries = redact::entries(resource, found.entries);
     }
     match request.representation {
-        Representation::Table { beta, .. } => {
-            Ok(super::representations::table_of_list(request, found, beta, request.now(server)))
+        Representation::Table { stage, .. } => {
+            Ok(super::representations::table_of_list(request, found, stage, request.now(server)))
         }
-        Representation::Metadata { beta, .. } => {
-            Ok(super::representations::metadata_of_list(found, beta))
+        Representation::Metadata { stage, .. } => {
+            Ok(super::representations::metadata_of_list(found, stage))
         }
         _ => Ok(objects(resource, found)),
     }

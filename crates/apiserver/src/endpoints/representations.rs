@@ -11,43 +11,46 @@ use crate::answer::Answer;
 use crate::conversion;
 use crate::persist::{EventType, Stored, stored};
 use crate::registry::custom;
-use crate::request::negotiate::Representation;
+use crate::request::negotiate::{Representation, Stage};
 use crate::request::options::IncludeObject;
 use crate::status::Error;
 use crate::table::{self, LastingRow};
 
 /// The metadata of an object, as an object of its own.
-pub fn metadata_only(object: &Value, beta: bool) -> Value {
+pub fn metadata_only(object: &Value, stage: Stage) -> Value {
     json!({
         "kind": "PartialObjectMetadata",
-        "apiVersion": meta_version(beta),
+        "apiVersion": meta_version(stage),
         "metadata": object["metadata"],
     })
 }
 
-fn meta_version(beta: bool) -> &'static str {
-    if beta { "meta.k8s.io/v1beta1" } else { "meta.k8s.io/v1" }
+fn meta_version(stage: Stage) -> &'static str {
+    match stage {
+        Stage::Stable => "meta.k8s.io/v1",
+        Stage::Beta => "meta.k8s.io/v1beta1",
+    }
 }
 
-pub fn metadata_of_list(found: Found, beta: bool) -> Answer {
-    let head = head("PartialObjectMetadataList", meta_version(beta), &found);
-    items(head, found.entries, move |entry, out| write_metadata(entry, beta, out))
+pub fn metadata_of_list(found: Found, stage: Stage) -> Answer {
+    let head = head("PartialObjectMetadataList", meta_version(stage), &found);
+    items(head, found.entries, move |entry, out| write_metadata(entry, stage, out))
 }
 
-fn write_metadata(entry: &Entry, beta: bool, out: &mut Vec<u8>) {
-    write_metadata_of(stored(entry), entry.modified, beta, out);
+fn write_metadata(entry: &Entry, stage: Stage, out: &mut Vec<u8>) {
+    write_metadata_of(stored(entry), entry.modified, stage, out);
 }
 
-pub fn write_metadata_of(stored: &Stored, revision: Revision, beta: bool, out: &mut Vec<u8>) {
+pub fn write_metadata_of(stored: &Stored, revision: Revision, stage: Stage, out: &mut Vec<u8>) {
     out.extend_from_slice(b"{\"kind\":\"PartialObjectMetadata\",\"apiVersion\":\"");
-    out.extend_from_slice(meta_version(beta).as_bytes());
+    out.extend_from_slice(meta_version(stage).as_bytes());
     out.extend_from_slice(b"\",\"metadata\":");
     stored.write_metadata(revision, out);
     out.push(b'}');
 }
 
-pub fn table_of_list(request: &Request, found: Found, beta: bool, now: i64) -> Answer {
-    let mut head = table(request, list_metadata(&found), Vec::new(), beta).to_string();
+pub fn table_of_list(request: &Request, found: Found, stage: Stage, now: i64) -> Answer {
+    let mut head = table(request, list_metadata(&found), Vec::new(), stage).to_string();
     // The rows are its last member.
     head.truncate(head.len() - "]}".len());
     let resource = &request.resource;
@@ -63,7 +66,7 @@ pub fn table_of_list(request: &Request, found: Found, beta: bool, now: i64) -> A
         out.extend_from_slice(b",\"object\":");
         match include {
             IncludeObject::None => out.extend_from_slice(b"null"),
-            IncludeObject::Metadata => write_metadata(entry, beta, out),
+            IncludeObject::Metadata => write_metadata(entry, stage, out),
             IncludeObject::Object => stored(entry).write(entry.modified, out),
         }
         out.push(b'}');
@@ -84,15 +87,15 @@ fn custom_row(version: &custom::Version, entry: &Entry, now: i64) -> table::Row 
     table::Row { cells: custom::columns::cells(version, &object, now), conditions: Vec::new() }
 }
 
-pub fn table_of_object(request: &Request, object: &Value, beta: bool, now: i64) -> Value {
+pub fn table_of_object(request: &Request, object: &Value, stage: Stage, now: i64) -> Value {
     let metadata = json!({"resourceVersion": object["metadata"]["resourceVersion"]});
-    table(request, metadata, vec![row(request, object, beta, now)], beta)
+    table(request, metadata, vec![row(request, object, stage, now)], stage)
 }
 
-fn table(request: &Request, metadata: Value, rows: Vec<Value>, beta: bool) -> Value {
+fn table(request: &Request, metadata: Value, rows: Vec<Value>, stage: Stage) -> Value {
     json!({
         "kind": "Table",
-        "apiVersion": meta_version(beta),
+        "apiVersion": meta_version(stage),
         "metadata": metadata,
         "columnDefinitions": column_definitions(request),
         "rows": rows,
@@ -117,7 +120,7 @@ fn column_definitions(request: &Request) -> Vec<Value> {
     columns.iter().map(describe).collect()
 }
 
-fn row(request: &Request, object: &Value, beta: bool, now: i64) -> Value {
+fn row(request: &Request, object: &Value, stage: Stage, now: i64) -> Value {
     let resource = &request.resource;
     let row = match resource.custom() {
         Some(version) => table::Row {
@@ -132,7 +135,7 @@ fn row(request: &Request, object: &Value, beta: bool, now: i64) -> Value {
     }
     match request.options.include_object {
         IncludeObject::None => line["object"] = Value::Null,
-        IncludeObject::Metadata => line["object"] = metadata_only(object, beta),
+        IncludeObject::Metadata => line["object"] = metadata_only(object, stage),
         IncludeObject::Object => line["object"] = object.clone(),
     }
     line
@@ -170,9 +173,9 @@ impl EventEncoder {
             Representation::Object(_) => {
                 stored(entry).write_event(kind, revision, out);
             }
-            Representation::Metadata { beta, .. } => {
+            Representation::Metadata { stage, .. } => {
                 write_event_head(kind, out);
-                write_metadata_of(stored(entry), revision, beta, out);
+                write_metadata_of(stored(entry), revision, stage, out);
                 out.extend_from_slice(b"}\n");
             }
             _ => self.represent(kind, entry, revision, out),
@@ -187,8 +190,8 @@ impl EventEncoder {
     fn represent(&mut self, kind: EventType, entry: &Entry, revision: Revision, out: &mut Vec<u8>) {
         let object = stored(entry).object(revision);
         let object = match self.request.representation {
-            Representation::Table { beta, .. } => {
-                let mut table = table_of_object(&self.request, &object, beta, self.now);
+            Representation::Table { stage, .. } => {
+                let mut table = table_of_object(&self.request, &object, stage, self.now);
                 if !std::mem::take(&mut self.is_first) {
                     table["columnDefinitions"] = Value::Null;
                 }
@@ -207,16 +210,16 @@ impl EventEncoder {
             metadata["annotations"] = json!({"k8s.io/initial-events-end": "true"});
         }
         let object = match self.request.representation {
-            Representation::Metadata { beta, .. } => json!({
+            Representation::Metadata { stage, .. } => json!({
                 "kind": "PartialObjectMetadata",
-                "apiVersion": meta_version(beta),
+                "apiVersion": meta_version(stage),
                 "metadata": metadata,
             }),
-            Representation::Table { beta, .. } => {
+            Representation::Table { stage, .. } => {
                 let object = json!({"metadata": metadata});
-                let mut table = table_of_object(&self.request, &object, beta, self.now);
+                let mut table = table_of_object(&self.request, &object, stage, self.now);
                 table["columnDefinitions"] = Value::Null;
-                table["rows"] = json!([{"cells": [], "object": metadata_only(&object, beta)}]);
+                table["rows"] = json!([{"cells": [], "object": metadata_only(&object, stage)}]);
                 table
             }
             _ => json!({

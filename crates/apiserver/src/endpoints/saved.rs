@@ -84,9 +84,9 @@ impl Saved {
         let stored = Stored::read(bytes);
         match request.representation {
             Representation::Object(_) => Answer::json(code, stored.json(revision)),
-            Representation::Metadata { beta, .. } => {
+            Representation::Metadata { stage, .. } => {
                 let mut text = Vec::with_capacity(stored.length());
-                write_metadata_of(&stored, revision, beta, &mut text);
+                write_metadata_of(&stored, revision, stage, &mut text);
                 Answer::json(code, text)
             }
             _ => represent(server, request, code, &self.into_value()),

@@ -4,23 +4,30 @@
 
 use crate::status::Error;
 
+/// How far a form of answers has come that has two versions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stage {
+    Stable,
+    Beta,
+}
+
 /// How an answer is represented.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Representation {
     Object(Encoding),
     /// Rows and columns, as kubectl prints them; of `meta.k8s.io/v1` or `v1beta1`.
     Table {
-        beta: bool,
+        stage: Stage,
         encoding: Encoding,
     },
     /// Only the metadata.
     Metadata {
-        beta: bool,
+        stage: Stage,
         encoding: Encoding,
     },
     /// Discovery of all groups in one answer.
     AggregatedDiscovery {
-        beta: bool,
+        stage: Stage,
     },
 }
 
@@ -125,23 +132,25 @@ impl<'a> Clause<'a> {
         let (group, version) = (self.parameter("g"), self.parameter("v"));
         match (self.parameter("as"), group, version) {
             ("", _, _) => Some(Representation::Object(encoding)),
-            ("Table", "meta.k8s.io", "v1") => Some(Representation::Table { beta: false, encoding }),
+            ("Table", "meta.k8s.io", "v1") => {
+                Some(Representation::Table { stage: Stage::Stable, encoding })
+            }
             ("Table", "meta.k8s.io", "v1beta1") => {
-                Some(Representation::Table { beta: true, encoding })
+                Some(Representation::Table { stage: Stage::Beta, encoding })
             }
             ("PartialObjectMetadata" | "PartialObjectMetadataList", "meta.k8s.io", version) => {
-                let beta = match version {
-                    "v1" => false,
-                    "v1beta1" => true,
+                let stage = match version {
+                    "v1" => Stage::Stable,
+                    "v1beta1" => Stage::Beta,
                     _ => return None,
                 };
-                Some(Representation::Metadata { beta, encoding })
+                Some(Representation::Metadata { stage, encoding })
             }
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2") => {
-                Some(Representation::AggregatedDiscovery { beta: false })
+                Some(Representation::AggregatedDiscovery { stage: Stage::Stable })
             }
             ("APIGroupDiscoveryList", "apidiscovery.k8s.io", "v2beta1") => {
-                Some(Representation::AggregatedDiscovery { beta: true })
+                Some(Representation::AggregatedDiscovery { stage: Stage::Beta })
             }
             _ => None,
         }
@@ -185,13 +194,16 @@ mod tests {
             ("*/*".to_owned(), Object(Json)),
             ("application/yaml".to_owned(), Object(Yaml)),
             ("application/vnd.kubernetes.protobuf,application/json".to_owned(), Object(Json)),
-            (format!("{table},application/json"), Table { beta: false, encoding: Json }),
-            (format!("application/json;q=0.5,{table}"), Table { beta: false, encoding: Json }),
-            (table.replace("json", "yaml"), Table { beta: false, encoding: Yaml }),
+            (format!("{table},application/json"), Table { stage: Stage::Stable, encoding: Json }),
+            (
+                format!("application/json;q=0.5,{table}"),
+                Table { stage: Stage::Stable, encoding: Json },
+            ),
+            (table.replace("json", "yaml"), Table { stage: Stage::Stable, encoding: Yaml }),
             ("application/yaml;q=0,application/json;q=0.1".to_owned(), Object(Json)),
             (
                 "application/json;as=PartialObjectMetadataList;g=meta.k8s.io;v=v1".to_owned(),
-                Metadata { beta: false, encoding: Json },
+                Metadata { stage: Stage::Stable, encoding: Json },
             ),
         ];
         for (accept, expected) in cases {
@@ -199,7 +211,7 @@ mod tests {
         }
         let groups = "application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList";
         let both = format!("{groups},application/json");
-        let expected = AggregatedDiscovery { beta: false };
+        let expected = AggregatedDiscovery { stage: Stage::Stable };
         assert_eq!(negotiate(&both, Offer::Discovery).unwrap(), expected);
         assert_eq!(negotiate(&both, Offer::Full).unwrap(), Object(Json));
     }

@@ -8,6 +8,7 @@ use serde_json::Value;
 use super::labels::{Requirement, Selector, Test};
 use super::names::{label_key_problems, label_value_problems};
 use crate::field_error::FieldError;
+use crate::object::{list, text};
 
 /// What is wrong with a `LabelSelector` at `path`.
 pub fn validate(selector: &Value, path: &str) -> Vec<FieldError> {
@@ -92,14 +93,6 @@ fn test_of(expression: &Value) -> Test {
         "Exists" => Test::Exists,
         _ => Test::DoesNotExist,
     }
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

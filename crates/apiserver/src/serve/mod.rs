@@ -27,6 +27,7 @@ use tokio_rustls::server::TlsStream;
 use tracing::{debug, warn};
 
 use crate::answer::{Answer, Body};
+use crate::audit::Peer;
 use crate::authenticate::bearer_token;
 use crate::identity::tls::Holder;
 use crate::server::Server;
@@ -102,11 +103,15 @@ pub async fn serve_within(
         let (server, acceptor) = (server.clone(), acceptor.clone());
         async move {
             let _ = stream.set_nodelay(true);
+            let peer = stream.peer_addr().ok().map(|address| Peer(address.ip()));
             let stream = shake_hands(acceptor, stream, limits.handshake_max).await?;
             let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
             // Read once for the connection, not for each of its requests.
             let holder = certificate.and_then(|one| Holder::of_certificate(one));
-            let answer = move |request: Request<Incoming>| {
+            let answer = move |mut request: Request<Incoming>| {
+                if let Some(peer) = peer {
+                    request.extensions_mut().insert(peer);
+                }
                 let user = holder.as_ref().map(|holder| holder.user(server.now()));
                 let server = server.clone();
                 async move {

@@ -10,6 +10,7 @@ use serde_json::Value;
 use super::target::{Place, Target};
 use super::writer::Reach;
 use crate::admission::lookup;
+use crate::object::list;
 use crate::persist::stored;
 use crate::server::Server;
 
@@ -155,10 +156,6 @@ fn numbered(ports: &Value, name: &str) -> Option<u16> {
 
 fn socket(address: &Value, port: u16) -> Option<SocketAddr> {
     Some(SocketAddr::new(address.as_str()?.parse().ok()?, port))
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]

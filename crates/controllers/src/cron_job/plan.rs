@@ -6,6 +6,7 @@ use std::time::Duration;
 use jiff::Timestamp;
 use jiff::tz::TimeZone;
 use reconcile::plan::{Deletion, Notice, Propagation, Target};
+use reconcile::value::list;
 use reconcile::{Object, Plan, Step, Wake, conditions, owners};
 use serde_json::{Value, json};
 
@@ -221,8 +222,4 @@ fn revision(before: &Value, job: &Object) -> String {
     let known = list(&before["active"]).iter().find(|known| known["uid"] == job.uid.as_str());
     let revision = known.and_then(|known| known["resourceVersion"].as_str());
     revision.map_or_else(|| job.revision.to_string(), str::to_owned)
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }

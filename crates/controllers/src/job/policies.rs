@@ -2,6 +2,7 @@
 //! succeeded (`successPolicy`).
 
 use reconcile::Object;
+use reconcile::value::list;
 use serde_json::Value;
 
 use super::indexes::Indexes;
@@ -95,10 +96,6 @@ pub fn success(policy: &Value, count: u32, succeeded: &Indexes) -> Option<String
     };
     let rule = list(&policy["rules"]).iter().position(is_met)?;
     Some(format!("Matched rules at index {rule}"))
-}
-
-fn list(value: &Value) -> &[Value] {
-    value.as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -23,10 +23,10 @@ use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::entry::Task;
+use reconcile::value::text;
 use reconcile::{
     Cache, Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches, run,
 };
-use serde_json::Value;
 
 use crate::kinds::{NODE, PERSISTENT_VOLUME, PERSISTENT_VOLUME_CLAIM, STORAGE_CLASS};
 
@@ -133,10 +133,6 @@ fn claim_name(volume: &Object) -> Option<Name> {
 fn is_for(volume: &Object, claim: &Object) -> bool {
     let uid = volume.value["spec"]["claimRef"]["uid"].as_str().unwrap_or_default();
     claim_name(volume).as_ref() == Some(&claim.name) && (uid.is_empty() || uid == claim.uid)
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }
 
 #[cfg(test)]

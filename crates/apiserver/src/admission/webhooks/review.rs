@@ -13,7 +13,7 @@ use crate::admission::{Attributes, Operation};
 use crate::endpoints::Request;
 use crate::endpoints::delete::{DeleteOptions, Propagation};
 use crate::ids;
-use crate::object;
+use crate::object::{self, text};
 use crate::request::negotiate::media_type;
 use crate::resources::Resource;
 use crate::status::{Cause, Details, Error};
@@ -261,8 +261,4 @@ fn details(value: &Value) -> Details {
             .and_then(|seconds| u32::try_from(seconds).ok())
             .unwrap_or(0),
     }
-}
-
-fn text(value: &Value) -> &str {
-    value.as_str().unwrap_or_default()
 }

@@ -17,7 +17,9 @@ pub mod simulated_disk;
 mod snapshot;
 mod thin;
 
-use std::path::PathBuf;
+use std::fs::{self, File};
+use std::io::{self, Read};
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::thread;
 
@@ -48,6 +50,34 @@ const OLDER_READERS_MAX: usize = 2;
 pub struct Settings {
     /// The directory of the store; made when missing. It belongs to the store alone.
     pub directory: PathBuf,
+}
+
+/// The format of a store on disk.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Format {
+    pub found: u32,
+    /// The newest that this program reads.
+    pub supported: u32,
+}
+
+/// The newest format of the files in a directory; `None` where there are none. Nothing is locked or
+/// changed, so that it may be asked while the store is in use.
+pub fn format_of(directory: &Path) -> io::Result<Option<Format>> {
+    let entries = match fs::read_dir(directory) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        entries => entries?,
+    };
+    let mut newest = None;
+    for entry in entries {
+        let entry = entry?;
+        if segment::index_of(&entry.file_name().to_string_lossy()).is_none() {
+            continue;
+        }
+        let mut header = Vec::new();
+        File::open(entry.path())?.take(segment::HEADER_BYTES).read_to_end(&mut header)?;
+        newest = newest.max(segment::format_of(&header));
+    }
+    Ok(newest.map(|found| Format { found, supported: segment::FORMAT }))
 }
 
 /// Opens the store in a directory, on a thread of its own.

@@ -49,6 +49,12 @@ pub fn index_of(name: &str) -> Option<u64> {
     name.strip_suffix(".log").filter(|digits| digits.len() == 10)?.parse().ok()
 }
 
+/// The format that the header of a segment names, also where it is newer than ours.
+pub fn format_of(header: &[u8]) -> Option<u32> {
+    let mut rest = header.strip_prefix(MAGIC)?;
+    (rest.len() >= 4).then(|| rest.get_u32_le())
+}
+
 impl Segment {
     /// Makes a segment of zeros. It has its name only when it is whole and durable.
     pub fn prepare(disk: &dyn Disk, plan: &Plan) -> Result<Segment, Error> {
