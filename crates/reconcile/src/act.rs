@@ -148,9 +148,9 @@ async fn perform_one(requests: &Requests, caches: &Caches, step: &Step) -> Resul
 /// meant, it is behind or the server refused for another reason: then somebody has to look again,
 /// for no change may come that says so.
 fn is_replaced(caches: &Caches, target: &Target) -> bool {
-    let is_meant = |found: &Object| found.uid == target.uid;
     let cache = caches.held(target.kind).filter(|_| target.revision.is_none());
-    cache.is_some_and(|cache| !cache.get(&target.name).is_some_and(|found| is_meant(&found)))
+    let is_other = |found: &Object| found.uid != target.uid;
+    cache.is_some_and(|cache| cache.get(&target.name).is_none_or(|found| is_other(&found)))
 }
 
 /// Makes an object. If there is one of the name, it must be the one we meant to make; few roles

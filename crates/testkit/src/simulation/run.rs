@@ -337,10 +337,10 @@ fn mask(value: &mut Value) {
                 "setpoint.dev/members",
             ];
             fields.retain(|name, _| !identities.iter().any(|end| name.ends_with(end)));
-            if fields.get("type").is_some_and(|kind| kind == KEY_OF_ITS_OWN) {
-                fields["data"].as_object_mut().into_iter().flatten().for_each(|(_, key)| {
-                    *key = Value::Null;
-                });
+            if fields.get("type").is_some_and(|kind| kind == KEY_OF_ITS_OWN)
+                && let Some(keys) = fields.get_mut("data").and_then(Value::as_object_mut)
+            {
+                keys.values_mut().for_each(|key| *key = Value::Null);
             }
             fields.values_mut().for_each(mask);
         }
