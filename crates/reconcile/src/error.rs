@@ -132,10 +132,6 @@ impl Error {
         let mut text = self.to_string();
         let mut cause = std::error::Error::source(self);
         while let Some(source) = cause {
-            if let Some(kube::Error::Api(status)) = source.downcast_ref::<kube::Error>() {
-                // What was answered, in the words of the server; the library adds its own types.
-                return format!("{text}: {}", status.message);
-            }
             text = format!("{text}: {source}");
             cause = source.source();
         }
