@@ -22,6 +22,7 @@ mod engine_faults;
 mod engine_pods;
 mod engines;
 mod foreground;
+mod foreign;
 mod history;
 mod inference;
 mod inference_examples;
