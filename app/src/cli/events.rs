@@ -62,11 +62,7 @@ async fn of_the_last_hour(cluster: &Cluster, path: &str) -> Result<Value> {
 }
 
 fn time(event: &Value) -> String {
-    first([
-        &event["lastTimestamp"],
-        &event["eventTime"],
-        &event["metadata"]["creationTimestamp"],
-    ])
+    first([&event["lastTimestamp"], &event["eventTime"], &event["metadata"]["creationTimestamp"]])
 }
 
 /// The first that says something.

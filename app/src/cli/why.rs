@@ -290,7 +290,8 @@ mod tests {
     #[test]
     fn a_family_is_found_level_by_level() {
         let owned = |uid: &str, owner: &str| {
-            json!({"metadata": {"uid": uid, "ownerReferences": [{"uid": owner}]}})
+            let references = json!([{"uid": owner}]);
+            json!({"metadata": {"uid": uid, "ownerReferences": references}})
         };
         // A leader is a pod, and owns the set of its workers.
         let all = ["worker set", "set leader", "leader top", "other none", "group top"];

@@ -444,7 +444,10 @@ fn a_cluster_is_taken_along_in_one_file() {
         assert!(history.contains("Created"), "{named}: {history}");
     }
     let unknown = cluster.run(&["history", "rocket/web", "--file", "all.setpoint"]);
-    assert!(unknown.code == Some(1) && unknown.stderr.contains("no kind \"rocket\""), "{unknown:?}");
+    assert!(
+        unknown.code == Some(1) && unknown.stderr.contains("no kind \"rocket\""),
+        "{unknown:?}"
+    );
     assert_eq!(cluster.started.stop().0, Some(0));
 
     let mut other = Cluster::start();
