@@ -7,7 +7,7 @@ use clap::Args;
 use serde_json::Value;
 
 use super::connect::Target;
-use super::past::{self, Cluster, GROUP, Named, Printed, columns, items, text};
+use super::past::{self, Cluster, GROUP, Named, Printed, columns, encoded, items, text};
 use super::{Context, small_runtime};
 
 const AFTER_HELP: &str = "\
@@ -15,7 +15,8 @@ Examples:
   setpoint events pod/web           oldest first
   setpoint events trainjob/bert     of any kind of object
 
-The API shows events for an hour; here they are as long as the history is kept.";
+The API shows events for an hour; here they are as long as the history is kept. A cluster that keeps
+no history has those of the last hour.";
 
 /// What was said of an object, as long as its history is kept.
 #[derive(Args)]
@@ -33,8 +34,10 @@ impl Events {
         small_runtime()?.block_on(async {
             let cluster = Cluster::connect(&self.target).await?;
             let (_, _, path) = cluster.find(&self.object).await?;
-            let found = cluster.get(&format!("{GROUP}/events/{path}")).await;
-            let found = found.map_err(past::without_past)?;
+            let found = match past::has_past(&cluster).await? {
+                true => cluster.get(&format!("{GROUP}/events/{path}")).await?,
+                false => of_the_last_hour(&cluster, &path).await?,
+            };
             let shown = table(&found);
             context.output.print(&Printed::new(found, shown))?;
             Ok(ExitCode::SUCCESS)
@@ -42,20 +45,38 @@ impl Events {
     }
 }
 
+/// What a cluster that keeps no past still shows.
+async fn of_the_last_hour(cluster: &Cluster, path: &str) -> Result<Value> {
+    let object = cluster.get(path).await?;
+    let metadata = &object["metadata"];
+    let place = match text(&metadata["namespace"]) {
+        "" => String::new(),
+        namespace => format!("namespaces/{namespace}/"),
+    };
+    let uid = encoded(&format!("involvedObject.uid={}", text(&metadata["uid"])));
+    let mut found = cluster.get(&format!("api/v1/{place}events?fieldSelector={uid}")).await?;
+    if let Some(events) = found["items"].as_array_mut() {
+        events.sort_by_key(|event| time(event));
+    }
+    Ok(found)
+}
+
+fn time(event: &Value) -> String {
+    first([&event["lastTimestamp"], &event["eventTime"], &event["metadata"]["creationTimestamp"]])
+}
+
+/// The first that says something.
+fn first(values: [&Value; 3]) -> String {
+    let mut texts = values.into_iter().map(text);
+    texts.find(|text| !text.is_empty()).unwrap_or_default().to_owned()
+}
+
 fn table(found: &Value) -> String {
     let head = ["TIME", "TYPE", "REASON", "FROM", "COUNT", "MESSAGE"];
     let mut rows = vec![head.map(str::to_owned).to_vec()];
     for event in items(&found["items"]) {
-        let first = |values: [&Value; 3]| {
-            let texts = values.into_iter().map(text);
-            texts.into_iter().find(|text| !text.is_empty()).unwrap_or_default().to_owned()
-        };
         rows.push(vec![
-            first([
-                &event["lastTimestamp"],
-                &event["eventTime"],
-                &event["metadata"]["creationTimestamp"],
-            ]),
+            time(event),
             text(&event["type"]).to_owned(),
             text(&event["reason"]).to_owned(),
             first([&event["reportingComponent"], &event["source"]["component"], &Value::Null]),

@@ -31,6 +31,9 @@ Exit codes:
   0  it runs, waits or is finished
   4  it failed";
 
+/// How far below an object its own are looked for.
+const DEPTH_MAX: usize = 8;
+
 /// The exit code for what failed.
 const EXIT_FAILED: u8 = 4;
 
@@ -136,6 +139,7 @@ async fn without_history(
         namespace => namespace,
     };
     let family = family_of(cluster, namespace, text(&metadata["uid"])).await;
+    steps.extend(family.iter().map(|(own, depth)| made(own, *depth)));
     if let Ok(events) = cluster.get(&format!("api/v1/namespaces/{namespace}/events")).await {
         let own = (text(&metadata["uid"]), &reference, 0);
         let others = family.iter().map(|(own, depth)| (text(&own["metadata"]["uid"]), own, *depth));
@@ -152,6 +156,21 @@ async fn without_history(
     let waiting: Vec<Value> = judged.waiting.iter().map(state::Waiting::to_json).collect();
     Ok(json!({"kind": "Trace", "object": reference, "state": judged.state.name(),
         "sentence": judged.sentence, "waitingFor": waiting, "steps": steps, "verdicts": []}))
+}
+
+/// That something was made, and by whom: who has had fields of it for the longest time.
+fn made(own: &Value, depth: usize) -> Value {
+    let metadata = &own["metadata"];
+    let first = items(&metadata["managedFields"]).iter().min_by_key(|one| text(&one["time"]));
+    let manager = first.map_or("", |one| text(&one["manager"]));
+    let sentence = match manager {
+        "" => "it was created".to_owned(),
+        manager => format!("{manager} created it"),
+    };
+    let object = json!({"apiVersion": own["apiVersion"], "kind": own["kind"],
+        "namespace": metadata["namespace"], "name": metadata["name"]});
+    json!({"time": metadata["creationTimestamp"], "revision": null, "milliseconds": 0,
+        "depth": depth, "actor": manager, "object": object, "sentence": sentence})
 }
 
 /// What a component said of one of those who are known, by their uids.
@@ -210,36 +229,55 @@ fn is_about(span: &Span, object: &Value, kind: &Kind, family: &[Value]) -> bool 
     is(object, &kind.kind) || family.iter().any(|own| is(own, text(&own["kind"])))
 }
 
+/// What others make of objects: kind, group and version, plural.
+const MADE: [(&str, &str, &str); 13] = [
+    ("VirtualMachine", "apis/kubevirt.io/v1", "virtualmachines"),
+    ("VirtualMachineInstance", "apis/kubevirt.io/v1", "virtualmachineinstances"),
+    ("DataVolume", "apis/cdi.kubevirt.io/v1beta1", "datavolumes"),
+    ("PersistentVolumeClaim", "api/v1", "persistentvolumeclaims"),
+    ("DynamoComponentDeployment", "apis/nvidia.com/v1beta1", "dynamocomponentdeployments"),
+    ("JobSet", "apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
+    ("LeaderWorkerSet", "apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
+    ("Deployment", "apis/apps/v1", "deployments"),
+    ("Job", "apis/batch/v1", "jobs"),
+    ("ReplicaSet", "apis/apps/v1", "replicasets"),
+    ("StatefulSet", "apis/apps/v1", "statefulsets"),
+    ("Service", "api/v1", "services"),
+    ("Pod", "api/v1", "pods"),
+];
+
 /// What an object owns, through any owner in between, and how far below it; nothing that may not be
 /// read.
 async fn family_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<(Value, usize)> {
-    let lists = [
-        ("DynamoComponentDeployment", "apis/nvidia.com/v1beta1", "dynamocomponentdeployments"),
-        ("JobSet", "apis/jobset.x-k8s.io/v1alpha2", "jobsets"),
-        ("LeaderWorkerSet", "apis/leaderworkerset.x-k8s.io/v1", "leaderworkersets"),
-        ("Deployment", "apis/apps/v1", "deployments"),
-        ("Job", "apis/batch/v1", "jobs"),
-        ("ReplicaSet", "apis/apps/v1", "replicasets"),
-        ("StatefulSet", "apis/apps/v1", "statefulsets"),
-        ("Pod", "api/v1", "pods"),
-    ];
-    let mut owners = vec![(uid.to_owned(), 0)];
-    let mut family = Vec::new();
-    for (kind, root, plural) in lists {
+    let mut all = Vec::new();
+    for (kind, root, plural) in MADE {
         let list = format!("{root}/namespaces/{namespace}/{plural}");
         let Ok(found) = cluster.get(&list).await else { continue };
         for object in items(&found["items"]) {
+            let mut object = object.clone();
+            object["apiVersion"] = found["apiVersion"].clone();
+            object["kind"] = json!(kind);
+            all.push(object);
+        }
+    }
+    below(all, uid)
+}
+
+/// Those of them that belong to somebody, level by level: a pod may own what has pods again.
+fn below(mut others: Vec<Value>, uid: &str) -> Vec<(Value, usize)> {
+    let mut owners = vec![uid.to_owned()];
+    let mut family = Vec::new();
+    for depth in 1..=DEPTH_MAX {
+        let is_owned = |object: &Value| {
             let references = items(&object["metadata"]["ownerReferences"]);
-            let is_owner =
-                |owner: &&(String, usize)| references.iter().any(|one| one["uid"] == owner.0);
-            let Some(depth) = owners.iter().find(is_owner).map(|(_, depth)| depth + 1) else {
-                continue;
-            };
-            owners.push((text(&object["metadata"]["uid"]).to_owned(), depth));
-            let mut own = object.clone();
-            own["apiVersion"] = found["apiVersion"].clone();
-            own["kind"] = json!(kind);
-            family.push((own, depth));
+            references.iter().any(|one| owners.iter().any(|owner| one["uid"] == owner.as_str()))
+        };
+        let (level, rest): (Vec<Value>, Vec<Value>) = others.into_iter().partition(is_owned);
+        owners = level.iter().map(|object| text(&object["metadata"]["uid"]).to_owned()).collect();
+        family.extend(level.into_iter().map(|object| (object, depth)));
+        others = rest;
+        if owners.is_empty() {
+            break;
         }
     }
     family
@@ -248,6 +286,25 @@ async fn family_of(cluster: &Cluster, namespace: &str, uid: &str) -> Vec<(Value,
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_family_is_found_level_by_level() {
+        let owned = |uid: &str, owner: &str| {
+            let references = json!([{"uid": owner}]);
+            json!({"metadata": {"uid": uid, "ownerReferences": references}})
+        };
+        // A leader is a pod, and owns the set of its workers.
+        let all = ["worker set", "set leader", "leader top", "other none", "group top"];
+        let all = all.iter().filter_map(|pair| pair.split_once(' '));
+        let all = all.map(|(uid, owner)| owned(uid, owner)).collect();
+        let told: Vec<String> = below(all, "top")
+            .iter()
+            .map(|(object, depth)| format!("{depth} {}", text(&object["metadata"]["uid"])))
+            .collect();
+        assert_eq!(told, ["1 leader", "1 group", "2 set", "3 worker"]);
+        let round = ["a b", "b a"].iter().filter_map(|pair| pair.split_once(' '));
+        assert_eq!(below(round.map(|(uid, owner)| owned(uid, owner)).collect(), "a").len(), 2);
+    }
 
     #[test]
     fn a_cluster_of_others_tells_of_the_whole_family_and_of_the_time_between() {

@@ -154,7 +154,8 @@ fn every_page_is_walked_through_in_a_browser() {
     let link = opened.json()["url"].as_str().expect("an address").to_owned();
     let base = link.split("/console/").next().expect("a beginning");
     let given = json!({"base": base, "link": link, "tenant": tenant, "machine": "w-vm",
-        "many": MANY, "directory": machine.sandbox.work()});
+        "many": MANY, "isFull": std::env::var_os("SETPOINT_TEST_FULL").is_some(),
+        "directory": machine.sandbox.work()});
     machine.sandbox.write("walk.json", &given.to_string());
     let mut walks = Command::new("node");
     walks.arg(walk.join("walk.mjs")).arg(machine.sandbox.work().join("walk.json"));

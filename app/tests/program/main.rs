@@ -38,6 +38,7 @@ mod network;
 mod node;
 mod operator;
 mod operator_logs;
+mod past_elsewhere;
 mod paused_leader;
 mod podman_service;
 mod pods;

@@ -496,6 +496,9 @@ fn the_deployment_of_the_manifests_serves_the_cluster_that_it_runs_in() {
     assert!(why.stdout.contains("trainjob_controller looked for "), "{why:?}");
     assert!(why.stdout.contains("applied JobSet default/reports"), "{why:?}");
     assert!(why.stdout.contains("because of revision "), "{why:?}");
+    for told in ["last wrote fields", "job/reports-node-0: ", "SuccessfulCreate"] {
+        assert!(why.stdout.contains(told), "{told}: {why:?}");
+    }
     machine.kubectl(&["delete", "namespace", "kubeflow-system"], "");
     machine.kubectl(&["delete", "trainjob", "reports", "--wait=false"], "");
     machine.until("get pods -A -o name", str::is_empty);

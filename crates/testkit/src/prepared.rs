@@ -86,6 +86,7 @@ pub async fn start_server(
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
         policies: configurations.policies(),
+        audit: Default::default(),
         webhook_client: Default::default(),
         traffic: Default::default(),
         metrics: Default::default(),

@@ -131,8 +131,8 @@ pub async fn answer(server: &Arc<Server>, parts: &Parts, asked: Asked) -> Result
     }
 }
 
-/// From when to when there is a past, and when the moment was that is asked for. It names no object,
-/// so that everybody may know.
+/// From when to when there is a past, and when the moment was that is asked for. It names no
+/// object, so that everybody may know.
 async fn timeline(server: &Server, asked: &Asked) -> Result<Answer, Error> {
     let (oldest, newest) = moment::window(&*server.store);
     let tell = async |revision: Revision| -> Result<Value, Error> {

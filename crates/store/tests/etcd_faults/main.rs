@@ -11,4 +11,7 @@ mod limits;
 mod login;
 mod processes;
 mod restart;
+#[path = "../thinned/mod.rs"]
+mod thinned;
+mod thinning;
 mod world;

@@ -18,4 +18,9 @@ mod restarts;
 #[cfg(test)]
 mod support;
 #[cfg(test)]
+#[path = "../thinned/mod.rs"]
+mod thinned;
+#[cfg(test)]
+mod thinning;
+#[cfg(test)]
 mod tls;
