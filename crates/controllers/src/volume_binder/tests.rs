@@ -1,7 +1,7 @@
 //! Plans of claims and volumes.
 
 use reconcile::Step;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::*;
 
