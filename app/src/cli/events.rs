@@ -56,7 +56,7 @@ async fn of_the_last_hour(cluster: &Cluster, path: &str) -> Result<Value> {
     let uid = encoded(&format!("involvedObject.uid={}", text(&metadata["uid"])));
     let mut found = cluster.get(&format!("api/v1/{place}events?fieldSelector={uid}")).await?;
     if let Some(events) = found["items"].as_array_mut() {
-        events.sort_by_key(|event| time(event));
+        events.sort_by_key(time);
     }
     Ok(found)
 }

@@ -158,7 +158,7 @@ impl Error {
         Error { details: about.details(name), ..Error::new(403, "Forbidden", message) }
     }
 
-    /// What was configured cannot be used; the text says why, and who configured it is told by others.
+    /// What was configured cannot be used; the text says why.
     pub fn unusable(why: &str) -> Error {
         Error::new(500, "InternalError", why)
     }

@@ -209,7 +209,8 @@ async fn mutate_by_plugins(
     Ok(())
 }
 
-/// Judges an object: the plugins, the policies, then whoever is registered. Quotas come with the commit.
+/// Judges an object: the plugins, the policies, then whoever is registered. Quotas come with the
+/// commit.
 pub async fn validate(
     server: &Server,
     attributes: &Attributes<'_>,

@@ -125,7 +125,8 @@ mod tests {
                  user may not be set)",
             ),
             (
-                json!({"initContainers": [{"name": "a", "securityContext": {"procMount": "Unmasked"}}]}),
+                json!({"initContainers": [{"name": "a",
+                    "securityContext": {"procMount": "Unmasked"}}]}),
                 "procMount (container \"a\" must not set securityContext.procMount to \
                  \"Unmasked\")",
             ),

@@ -59,7 +59,8 @@ fn namespace_of<'a>(
             "paramRef.namespace must not be provided for a cluster-scoped `paramKind`",
         )),
         (true, "") if namespace.is_empty() => Err(Error::unusable(
-            "cannot use namespaced paramRef in policy binding that matches cluster-scoped resources",
+            "cannot use namespaced paramRef in policy binding that matches cluster-scoped \
+             resources",
         )),
         (true, "") => Ok(namespace),
         (true, own) => Ok(own),

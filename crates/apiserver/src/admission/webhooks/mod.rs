@@ -3,7 +3,7 @@
 //! | file | |
 //! |---|---|
 //! | `configuration.rs` | a webhook, compiled once from its configuration |
-//! | `criteria.rs`, `rules.rs`, `conditions.rs`, `matching.rs` | whether a webhook is asked about a write |
+//! | `criteria.rs`, `rules.rs`, `conditions.rs`, `matching.rs` | whether it is asked of a write |
 //! | `versions.rs` | the object in the version that the webhook knows |
 //! | `review.rs` | AdmissionReview: the question and the answer |
 //! | `call.rs` | one question to one webhook |
