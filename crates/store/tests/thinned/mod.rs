@@ -28,12 +28,15 @@ pub fn retention() -> Retention {
     Retention { interval: Duration::from_millis(20), thinning, ..Retention::default() }
 }
 
+/// What was under each key, and since when.
+type State = BTreeMap<String, (String, Revision)>;
+
 /// What was written, and what the keys held after each revision.
 pub struct Past {
     time: Timestamp,
     written: usize,
-    live: BTreeMap<String, (String, Revision)>,
-    states: Vec<(Revision, BTreeMap<String, (String, Revision)>)>,
+    live: State,
+    states: Vec<(Revision, State)>,
     /// Where the newest stretch begins.
     begin: usize,
 }
@@ -50,7 +53,7 @@ impl Past {
         for _ in 0..commits {
             self.written += 1;
             self.time = Timestamp(self.time.0 + BETWEEN_MICROS);
-            let part = if self.written % WANTED_EVERY == 0 { "wanted" } else { "churn" };
+            let part = if self.written.is_multiple_of(WANTED_EVERY) { "wanted" } else { "churn" };
             let name = format!("{part}/{}", self.written % KEYS);
             let value = format!("value {}", self.written);
             let at = self.live.get(&name).map(|(_, revision)| *revision);
