@@ -18,6 +18,9 @@ use crate::kinds::DEFINITION;
 /// Kinds that come in one go are asked for once.
 const SETTLE: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_secs(1);
+/// How long the first lists are waited for. A kind that cannot be listed, for want of the webhook
+/// that converts it perhaps, holds up the others no longer than this.
+const LISTS_MAX: Duration = Duration::from_secs(30);
 /// Kinds of which nobody is collected: there are many, and they end by themselves.
 const IGNORED: [(&str, &str); 2] = [("", "events"), ("events.k8s.io", "events")];
 
@@ -46,26 +49,39 @@ impl Followers {
         Followers { context, shared, running: BTreeMap::new(), tasks: JoinSet::new() }
     }
 
-    /// Follows every kind there is; returns when each has been listed once.
+    /// Follows every kind there is; returns when each has been listed once, or has had its time:
+    /// an owner that lets go those it owns has to know them.
     pub async fn start(&mut self) {
-        while let Err(error) = self.refresh().await {
-            tracing::warn!(error = %error.chain(), "the kinds could not be read");
-            tokio::time::sleep(RETRY).await;
-        }
+        self.follow_all().await;
         let waiting: Vec<_> = self.running.values().map(|one| one.ready.clone()).collect();
-        for mut ready in waiting {
-            // A follower that ended belongs to a kind that is gone.
-            let _ = ready.wait_for(|ready| *ready).await;
+        let listed = async {
+            for mut ready in waiting {
+                // A follower that ended belongs to a kind that is gone.
+                let _ = ready.wait_for(|ready| *ready).await;
+            }
+        };
+        if tokio::time::timeout(LISTS_MAX, listed).await.is_err() {
+            let late = self.running.iter().filter(|(_, one)| !*one.ready.borrow());
+            let late: Vec<&str> = late.map(|(kind, _)| kind.kind).collect();
+            tracing::warn!(kinds = ?late, "garbage is collected without what cannot be listed");
         }
     }
 
-    /// Goes on following kinds as they come and go. Never returns.
+    /// Goes on following kinds as they come and go, and never waits for one of them: whoever is
+    /// owned by what is not listed yet is asked for. Never returns.
     pub async fn keep(&mut self) {
         loop {
             self.shared.kinds_changed.notified().await;
             tokio::time::sleep(SETTLE).await;
-            self.start().await;
+            self.follow_all().await;
             self.shared.look_again_at_unknown();
+        }
+    }
+
+    async fn follow_all(&mut self) {
+        while let Err(error) = self.refresh().await {
+            tracing::warn!(error = %error.chain(), "the kinds could not be read");
+            tokio::time::sleep(RETRY).await;
         }
     }
 

@@ -1,5 +1,6 @@
 //! Owners go, and those they own with them, or not.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use controllers::garbage_collector;
@@ -14,6 +15,7 @@ use testkit::simulation::{self, Trial};
 const MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
 const ROLE: Kind = Kind::cluster("rbac.authorization.k8s.io", "v1", "ClusterRole", "clusterroles");
 const WIDGET: Kind = Kind::namespaced("example.com", "v1", "Widget", "widgets");
+const GADGET: Kind = Kind::namespaced("example.org", "v1", "Gadget", "gadgets");
 const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 
 fn owner(kind: Kind, of: &Object) -> Value {
@@ -151,6 +153,52 @@ async fn custom_kinds_own_and_are_owned_while_they_exist() {
     // The kind goes, its objects with it, and what those owned.
     delete(&context, DEFINITION, &definition, Propagation::Background).await;
     gone(&context, MAP, &["of-second"]).await;
+}
+
+#[tokio::test]
+async fn a_kind_that_cannot_be_listed_holds_up_no_other() {
+    let mut cluster = Cluster::start().await;
+    let context = cluster.context();
+    cluster.run(garbage_collector::run(context.clone()));
+    let mut broken = widgets();
+    broken["metadata"]["name"] = json!("gadgets.example.org");
+    broken["spec"]["group"] = json!("example.org");
+    broken["spec"]["names"] = json!({"plural": "gadgets", "singular": "gadget", "kind": "Gadget",
+        "listKind": "GadgetList"});
+    let broken = cluster.create(DEFINITION, broken).await;
+    until(&context, DEFINITION, |all| {
+        all.iter().any(|one| reconcile::conditions::is_true(&one.value["status"], "Established"))
+    })
+    .await;
+    let gadget = json!({"apiVersion": "example.org/v1", "kind": "Gadget",
+        "metadata": {"name": "g", "namespace": "default"}});
+    cluster.create(GADGET, gadget).await;
+    // Whoever converts what is there to the new version does not answer.
+    let version = |name: &str, is_stored: bool| {
+        json!({"name": name, "served": true, "storage": is_stored, "schema": {"openAPIV3Schema":
+            {"type": "object", "x-kubernetes-preserve-unknown-fields": true}}})
+    };
+    let conversion = json!({"strategy": "Webhook", "webhook": {"conversionReviewVersions": ["v1"],
+        "clientConfig": {"url": "https://nobody.invalid/convert"}}});
+    let spec = json!({"versions": [version("v2", false), version("v1", true)],
+        "conversion": conversion});
+    patch(&context, DEFINITION, &broken, json!({"spec": spec})).await;
+    tokio::time::sleep(Duration::from_millis(300)).await;
+
+    cluster.create(DEFINITION, widgets()).await;
+    until(&context, DEFINITION, |all| {
+        let is_there = |one: &&Arc<Object>| {
+            reconcile::conditions::is_true(&one.value["status"], "Established")
+        };
+        all.iter().filter(is_there).count() == 2
+    })
+    .await;
+    let widget = json!({"apiVersion": "example.com/v1", "kind": "Widget",
+        "metadata": {"name": "parent", "namespace": "default"}});
+    let parent = cluster.create(WIDGET, widget).await;
+    cluster.create(MAP, map("of-parent", &[owner(WIDGET, &parent)])).await;
+    delete(&context, WIDGET, &parent, Propagation::Background).await;
+    gone(&context, MAP, &["of-parent"]).await;
 }
 
 /// A tree that goes in the foreground, one that goes in the background, one that lets go.
