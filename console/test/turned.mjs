@@ -47,8 +47,16 @@ export async function turned(browser, ask, moments) {
     async () => page.url(),
     (url) => !url.includes('at='),
   );
-  await page.keyboard.press('ArrowLeft');
-  await page.waitForURL(/[?&]at=/);
+  // What is newest moves while one looks: a step back from it may have to be made twice.
+  await browser.until(
+    'it is a moment ago',
+    async () => {
+      await page.keyboard.press('ArrowLeft');
+      await page.waitForTimeout(200);
+      return page.url();
+    },
+    (url) => url.includes('at='),
+  );
   await training(browser, ask, moments.job);
   await inference(browser, moments.graph);
   await machines(browser, moments.machine, machine);

@@ -1,8 +1,11 @@
 // What the server serves, by its own discovery: groups, versions, and the verbs that they know.
 
-import { metadata, request, type Json } from './api';
+import { Failure, metadata, request, type Json } from './api';
 
 const DISCOVERY = 'application/json;g=apidiscovery.k8s.io;v=v2;as=APIGroupDiscoveryList';
+
+/** How long to wait for a server that does not answer. */
+const AGAIN_MILLISECONDS = 1_000;
 
 export interface Kind {
   group: string;
@@ -20,6 +23,19 @@ class Kinds {
   groups = $state.raw<string[]>([]);
   namespaces = $state.raw<string[]>([]);
   isKnown = $state(false);
+
+  /** Until it is known: without it no page knows what there is. */
+  async begin() {
+    while (!this.isKnown) {
+      try {
+        await this.load();
+      } catch (error) {
+        const isUnanswered = error instanceof Failure && error.code === 0;
+        if (!isUnanswered) return;
+        await new Promise((resolve) => setTimeout(resolve, AGAIN_MILLISECONDS));
+      }
+    }
+  }
 
   async load() {
     const ask = (path: string) => request(path, { accept: DISCOVERY, isLive: true });

@@ -4,6 +4,9 @@
 import { Failure, request } from './api';
 
 const KEY = 'setpoint.token';
+/** How often, and after what, a server that does not answer is asked again. */
+const RESUME_MAX = 10;
+const RESUME_MILLISECONDS = 500;
 
 class Session {
   token = $state(sessionStorage.getItem(KEY) ?? '');
@@ -12,6 +15,7 @@ class Session {
   /** Whether it is still being found out. */
   isBeginning = $state(true);
   problem = $state('');
+  private isUnanswered = false;
 
   keep(token: string) {
     this.token = token;
@@ -36,13 +40,22 @@ class Session {
         this.problem = 'This link was used already or is too old. Run `setpoint ui` for another.';
       }
     }
-    if (this.token) await this.signIn(this.token);
+    if (this.token) await this.resume();
     this.isBeginning = false;
+  }
+
+  /** A page that is opened while the server is away for a moment waits for it. */
+  private async resume() {
+    for (let tries = 1; tries <= RESUME_MAX; tries += 1) {
+      if ((await this.signIn(this.token)) || !this.isUnanswered) return;
+      await new Promise((resolve) => setTimeout(resolve, RESUME_MILLISECONDS));
+    }
   }
 
   /** Tries a token; tells whether it is believed. */
   async signIn(token: string): Promise<boolean> {
     this.keep(token);
+    this.isUnanswered = false;
     try {
       const review = await request<Review>('/apis/authentication.k8s.io/v1/selfsubjectreviews', {
         method: 'POST',
@@ -56,6 +69,7 @@ class Session {
       return true;
     } catch (error) {
       const refused = error instanceof Failure && error.code === 401;
+      this.isUnanswered = error instanceof Failure && error.code === 0;
       // A server that does not answer may believe it later.
       if (refused) this.keep('');
       const said = error instanceof Error ? error.message : String(error);

@@ -18,6 +18,11 @@ use crate::kinds::DEFINITION;
 /// Kinds that come in one go are asked for once.
 const SETTLE: Duration = Duration::from_millis(50);
 const RETRY: Duration = Duration::from_secs(1);
+/// Definitions are told of before what they define is served, by a moment or, where many come at
+/// once, by several. What was too early then is asked for once more.
+const SERVED_MAX: Duration = Duration::from_secs(5);
+/// How often kinds are asked for while somebody is owned by one that nobody knows.
+const UNKNOWN: Duration = Duration::from_secs(30);
 /// How long the first lists are waited for. A kind that cannot be listed, for want of the webhook
 /// that converts it perhaps, holds up the others no longer than this.
 const LISTS_MAX: Duration = Duration::from_secs(30);
@@ -70,9 +75,20 @@ impl Followers {
     /// Goes on following kinds as they come and go, and never waits for one of them: whoever is
     /// owned by what is not listed yet is asked for. Never returns.
     pub async fn keep(&mut self) {
+        // The first definitions may have come while the kinds were read.
+        let mut again = Some(SERVED_MAX);
         loop {
-            self.shared.kinds_changed.notified().await;
-            tokio::time::sleep(SETTLE).await;
+            tokio::select! {
+                () = self.shared.kinds_changed.notified() => {
+                    tokio::time::sleep(SETTLE).await;
+                    again = Some(SERVED_MAX);
+                }
+                () = self.shared.unknown_came.notified() => {
+                    again = again.or(Some(UNKNOWN));
+                    continue;
+                }
+                () = pause(again) => again = None,
+            }
             self.follow_all().await;
             self.shared.look_again_at_unknown();
         }
@@ -117,6 +133,14 @@ impl Followers {
         let sink = Arc::new(Into { kind, shared: self.shared.clone(), ready });
         let task = self.tasks.spawn(self.context.caches.fill(sink));
         Follower { task, ready: is_ready }
+    }
+}
+
+/// Waits, or for ever.
+async fn pause(time: Option<Duration>) {
+    match time {
+        Some(time) => tokio::time::sleep(time).await,
+        None => std::future::pending().await,
     }
 }
 

@@ -47,6 +47,7 @@ pub struct Shared {
     queue: Mutex<Waiting>,
     changed: Notify,
     kinds_changed: Notify,
+    unknown_came: Notify,
 }
 
 #[derive(Default)]
@@ -112,6 +113,12 @@ impl Shared {
             concerned.extend(dependents);
         }
         self.add(concerned);
+    }
+
+    /// Its owner is of a kind that is not served.
+    fn is_unknown(&self, name: &Name) {
+        self.waiting().unknown.insert(name.clone());
+        self.unknown_came.notify_one();
     }
 
     fn look_again_at_unknown(&self) {
@@ -212,7 +219,7 @@ async fn look_at(context: &Context, shared: &Shared, name: &Name) -> Result<(), 
     let requests = context.requests(NAME, origin);
     let Some(observed) = observe::observe(shared, &requests, &node).await? else { return Ok(()) };
     if observed.is_unknown {
-        shared.waiting().unknown.insert(name.clone());
+        shared.is_unknown(name);
     }
     let item = &observed.item;
     for notice in &observed.notices {
