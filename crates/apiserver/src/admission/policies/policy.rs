@@ -65,9 +65,10 @@ pub fn compile(policy: &Value) -> Vec<Arc<Policy>> {
         .collect();
     mark_used(&mut variables, &validations);
     let kind = &spec["paramKind"];
+    let conditions = list("matchConditions").iter().filter_map(|it| it["expression"].as_str());
     let names_namespace = sources(&validations, &variables)
-        .any(|it| it.contains("namespaceObject"))
-        || list("matchConditions").iter().any(|it| text(&it["expression"]).contains("namespace"));
+        .chain(conditions)
+        .any(|source| source.contains("namespaceObject"));
     vec![Arc::new(Policy {
         name: object::name(policy).to_owned(),
         criteria: Criteria::of_policy(&spec["matchConstraints"]),

@@ -30,7 +30,7 @@ pub async fn ask(
         Err(failed) => return ignored(webhook, failed).map(|()| None),
     };
     for (key, value) in &answer.audit_annotations {
-        // There is no audit log to keep them in.
+        // The audit log has no room for them yet; whoever looks for them finds them here.
         tracing::debug!(webhook = webhook.name, key, value, "audit annotation");
     }
     warn(asking, &answer.warnings);
