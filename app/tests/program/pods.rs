@@ -259,6 +259,7 @@ fn what_cannot_run_says_why_and_the_node_stays_well() {
     let unset = "image: x, env: [{name: A, valueFrom: {configMapKeyRef: {name: later, key: k}}}]";
     let manifests = [
         pod("command", "true", "").replace("[sh, -c, \"true\"]", "[/no/such/program]"),
+        pod("typo", "true", ", restartPolicy: Never").replace("[sh, -c, \"true\"]", "[pyhton]"),
         pod("greedy", "true", &here).replace("image: x", many),
         pod("first", "sleep 1000", &here).replace("image: x", port),
         pod("unset", "echo $A; sleep 1000", "").replace("image: x", unset),
@@ -267,6 +268,12 @@ fn what_cannot_run_says_why_and_the_node_stays_well() {
     apply(&machine, &manifests.concat());
     let waiting = ".status.containerStatuses[0].state.waiting.reason";
     until(&machine, "command", waiting, "RunContainerError");
+    // What is not tried again has failed, and says of what.
+    machine.phase("typo", "Failed");
+    let ended = ".status.containerStatuses[0].state.terminated";
+    assert_eq!(field(&machine, "typo", &format!("{ended}.reason")), "StartError");
+    assert_eq!(field(&machine, "typo", &format!("{ended}.exitCode")), "128");
+    assert!(field(&machine, "typo", &format!("{ended}.message")).contains("pyhton"));
     until(&machine, "unset", waiting, "CreateContainerConfigError");
     let message = ".status.containerStatuses[0].state.waiting.message";
     until(&machine, "unset", message, "configmap \"later\" not found");

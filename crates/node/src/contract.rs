@@ -11,7 +11,9 @@ use futures::future::BoxFuture;
 use tokio::sync::Notify;
 
 use crate::confinement::{Limits, Security};
-use crate::runtime::{ContainerId, ContainerSpec, Exit, Input, PodRuntime, SandboxSpec, State};
+use crate::runtime::{
+    ContainerId, ContainerSpec, Exit, Input, PodRuntime, START_ERROR, SandboxSpec, State,
+};
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The variable that says in words what a script does, for who cannot run it: `says`, `complains`,
@@ -111,7 +113,7 @@ async fn refusals_say_why(runtime: &Arc<dyn PodRuntime>) {
     let mut missing = program("missing", "", "");
     missing.command = vec!["/no/such/program".to_owned()];
     let refusal = runtime.start(&missing).await.expect_err("there is no such program");
-    assert_eq!(refusal.reason, "RunContainerError");
+    assert_eq!(refusal.reason, START_ERROR);
     assert!(refusal.message.contains("/no/such/program"), "{refusal}");
     assert!(runtime.of_pod(&missing.id.pod).is_empty());
     // What was refused can be tried again under the same name.

@@ -191,6 +191,10 @@ pub struct Exit {
     pub reason: Option<&'static str>,
 }
 
+/// The reason of a `Refusal` that says that the program itself cannot be run: there is no such file,
+/// or nobody may execute it. Trying again brings nothing unless somebody changes something.
+pub const START_ERROR: &str = "StartError";
+
 /// Why a container does not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}: {message}")]

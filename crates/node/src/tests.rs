@@ -201,6 +201,29 @@ async fn an_image_that_comes_without_us_is_not_waited_for_until_the_next_pull() 
     let _ = std::fs::remove_dir_all(directory);
 }
 
+#[tokio::test]
+async fn a_program_that_cannot_be_started_fails_what_never_runs_again() {
+    let (cluster, admin, _, directory) = start().await;
+    for policy in ["Never", "OnFailure"] {
+        let mut one = pod("here", &policy.to_lowercase(), json!({"command": ["/no/such/file"]}));
+        one["spec"]["restartPolicy"] = json!(policy);
+        cluster.create(POD, one).await;
+    }
+    let state = |name: &str| {
+        let pods = admin.cache(POD).all();
+        let pod = pods.iter().find(|pod| &*pod.name.name == name).unwrap().clone();
+        pod.value["status"]["containerStatuses"][0]["state"].clone()
+    };
+    until(&admin, POD, |pods| phase(pods, "never") == "Failed").await;
+    let ended = &state("never")["terminated"];
+    assert_eq!((&ended["reason"], &ended["exitCode"]), (&json!("StartError"), &json!(128)));
+    assert_eq!(ended["message"], "there is no \"/no/such/file\"");
+    let waits = |_: &[_]| state("onfailure")["waiting"]["reason"] == "RunContainerError";
+    until(&admin, POD, waits).await;
+    assert_eq!(phase(&admin.cache(POD).all(), "onfailure"), "Pending");
+    let _ = std::fs::remove_dir_all(directory);
+}
+
 /// More than are started at the same time.
 const HUNG: usize = 20;
 

@@ -10,13 +10,15 @@ use super::lifecycle::{Observed, Seen, Stage};
 use super::restart::{Fate, fate};
 use super::spec::{Role, Spec};
 use super::status::Place;
-use crate::runtime::{Container, ContainerId, Exit, Refusal, State};
+use crate::runtime::{Container, ContainerId, Exit, Refusal, START_ERROR, State};
 
 /// What all containers of a pod may say at their end, together.
 const MESSAGES_BYTES_MAX: usize = 12 << 10;
 /// How a run ended of which nothing is left.
 const LOST_CODE: i32 = 137;
 const LOST: &str = "ContainerStatusUnknown";
+/// The exit code of what never began.
+const START_ERROR_CODE: i32 = 128;
 
 pub fn container(
     pod: &Object,
@@ -126,8 +128,8 @@ pub fn lost(pod: &Object, name: &str, now: Timestamp) -> Option<(Container, Opti
             let code = ended["exitCode"].as_i64().and_then(|code| i32::try_from(code).ok());
             let signal = ended["signal"].as_i64().and_then(|it| i32::try_from(it).ok());
             let ended_at = time(&ended["finishedAt"]).unwrap_or(now);
-            let is_lost = ended["reason"] == LOST;
-            let exit = (code.unwrap_or(LOST_CODE), signal, ended_at, is_lost.then_some(LOST));
+            let reason = [LOST, START_ERROR].into_iter().find(|it| ended["reason"] == *it);
+            let exit = (code.unwrap_or(LOST_CODE), signal, ended_at, reason);
             (&ended["startedAt"], exit, ended["message"].as_str().map(str::to_owned))
         }
         _ => {
@@ -152,6 +154,26 @@ pub fn lost(pod: &Object, name: &str, now: Timestamp) -> Option<(Container, Opti
         state: State::Exited(Exit { began, ended, code, signal, reason }),
     };
     Some((run, message))
+}
+
+/// The run whose program could not be started, where nothing starts it again: it ended at once.
+pub fn never_began(uid: &str, spec: &Spec<'_>, seen: &Seen) -> Option<(Container, String)> {
+    let refused = seen.refused.as_ref().filter(|it| it.image == spec.image())?;
+    if refused.refusal.reason != START_ERROR || spec.runs_again(START_ERROR_CODE) {
+        return None;
+    }
+    let attempt = seen.runs.last().map_or(0, |run| run.id.attempt + 1);
+    let (began, reason) = (refused.at, Some(START_ERROR));
+    let exit = Exit { began, ended: began, code: START_ERROR_CODE, signal: None, reason };
+    let run = Container {
+        id: ContainerId::new(uid, spec.name, attempt),
+        image: refused.image.clone(),
+        image_id: String::new(),
+        native_id: None,
+        failures: 0,
+        state: State::Exited(exit),
+    };
+    Some((run, refused.refusal.message.clone()))
 }
 
 /// What the status tells that a run said at its end.
@@ -186,7 +208,12 @@ fn waiting(pod: &Object, spec: &Spec<'_>, seen: &Seen) -> Value {
 }
 
 fn reason(refusal: &Refusal) -> Value {
-    json!({"reason": refusal.reason, "message": refusal.message})
+    // A run that was refused is a `StartError`, a container that waits for the next one is not.
+    let reason = match refusal.reason {
+        START_ERROR => "RunContainerError",
+        other => other,
+    };
+    json!({"reason": reason, "message": refusal.message})
 }
 
 fn crash_loop(pod: &Object, spec: &Spec<'_>, seconds: u64) -> Value {

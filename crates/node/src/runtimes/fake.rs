@@ -18,7 +18,7 @@ use tokio::sync::watch;
 use crate::image::{Credentials, Found, ImageName, ImageStore, Usage};
 use crate::runtime::{
     Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal,
-    START_MAX, Sandbox, SandboxSpec, State,
+    START_ERROR, START_MAX, Sandbox, SandboxSpec, State,
 };
 
 const BEHAVIOUR: &str = "BEHAVIOUR";
@@ -238,7 +238,7 @@ impl PodRuntime for Fake {
         let program = spec.command.first().cloned().unwrap_or_default();
         if program.starts_with('/') && !fs::exists(&program).unwrap_or(false) {
             let message = format!("there is no {program:?}");
-            return Err(Refusal { reason: "RunContainerError", message });
+            return Err(Refusal { reason: START_ERROR, message });
         }
         if self.lock().contains_key(&spec.id) {
             return Ok(());

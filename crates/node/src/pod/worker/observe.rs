@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{GONE_GRACE, Stuck, Worker};
 use crate::failpoints::reached;
-use crate::pod::container_status::{lost, told_message};
+use crate::pod::container_status::{lost, never_began, told_message};
 use crate::pod::lifecycle::{Health, Observed, Seen};
 use crate::pod::probes::{Probed, Probes};
 use crate::pod::spec::{self, Spec};
@@ -64,6 +64,11 @@ impl Worker<'_> {
             {
                 seen.messages.extend(message.map(|message| (run.id.attempt, message)));
                 seen.runs.push(run);
+            }
+            if let Some((run, message)) = never_began(self.uid, &spec, &seen) {
+                seen.messages.insert(run.id.attempt, message);
+                seen.runs.push(run);
+                seen.refused = None;
             }
             containers.insert(spec.name.to_owned(), seen);
         }

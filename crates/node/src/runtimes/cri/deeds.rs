@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
-use tonic::Status;
+use tonic::{Code, Status};
 
 use super::Inner;
 use super::client::is_missing;
@@ -17,7 +17,7 @@ use super::messages::{
 };
 use crate::machine;
 use crate::runtime::{
-    Container, ContainerId, ContainerSpec, Executed, Mount, Refusal, SandboxSpec,
+    Container, ContainerId, ContainerSpec, Executed, Mount, Refusal, START_ERROR, SandboxSpec,
 };
 use crate::runtimes::process::{remove_logs, system};
 use crate::volumes::pinned;
@@ -76,10 +76,8 @@ impl Inner {
                 tracing::warn!(container = native, error = error.message(), "not removed");
             }
             let _ = self.look().await;
-            return Err(Refusal {
-                reason: "RunContainerError",
-                message: status.message().to_owned(),
-            });
+            let reason = if is_answer(&status) { START_ERROR } else { "RunContainerError" };
+            return Err(Refusal { reason, message: status.message().to_owned() });
         }
         self.look().await.map_err(|status| failed(&status))
     }
@@ -288,8 +286,13 @@ const PROGRAM_REFUSED: &str = "container create failed";
 fn failed(status: &Status) -> Refusal {
     let message = status.message().to_owned();
     let reason = match message.contains(PROGRAM_REFUSED) {
-        true => "RunContainerError",
+        true => START_ERROR,
         false => "CreateContainerError",
     };
     Refusal { reason, message }
+}
+
+/// Whether the runtime itself said so, rather than that it was not there or took too long.
+fn is_answer(status: &Status) -> bool {
+    !matches!(status.code(), Code::Unavailable | Code::DeadlineExceeded | Code::Cancelled)
 }

@@ -12,7 +12,7 @@ use super::found::stop_signal;
 use super::{Docker, Run, has_not_run, retrying, state_of, tasks};
 use crate::confinement::Filter;
 use crate::image::ImageName;
-use crate::runtime::{Container, ContainerId, ContainerSpec, Mount, Refusal, State};
+use crate::runtime::{Container, ContainerId, ContainerSpec, Mount, Refusal, START_ERROR, State};
 use crate::volumes::pinned;
 
 const CREATE: &str = "CreateContainerError";
@@ -73,7 +73,8 @@ impl Docker {
         let path = format!("/containers/{native}/start");
         if let Err(error) = self.client.post(&path, None).await {
             self.delete(&native).await;
-            return Err(refused(RUN)(error.message));
+            let reason = if error.status.is_some() { START_ERROR } else { RUN };
+            return Err(refused(reason)(error.message));
         }
         self.take_up(spec, native, log).await;
         Ok(())

@@ -11,7 +11,7 @@ use super::record::{Asked, Place, Started};
 use super::{Found, Held, OUTPUT_BYTES_MAX, Process, shim, system, world};
 use crate::confinement::Processes;
 use crate::failpoints::reached;
-use crate::runtime::{ContainerId, ContainerSpec, PodRuntime, Refusal};
+use crate::runtime::{ContainerId, ContainerSpec, PodRuntime, Refusal, START_ERROR};
 
 impl Process {
     /// Starts a shim and waits until it says that its program runs.
@@ -35,9 +35,9 @@ impl Process {
         let limit = self.options.start_max;
         let started = match tokio::time::timeout(limit, began.wait(&place)).await {
             Ok(Ok(started)) => started,
-            Ok(Err(message)) => {
+            Ok(Err(refusal)) => {
                 attempt.give_up().await;
-                return Err(Refusal { reason: "RunContainerError", message });
+                return Err(refusal);
             }
             Err(_) => {
                 attempt.give_up().await;
@@ -161,7 +161,7 @@ impl Began {
     }
 
     /// Returns when the shim has recorded that its program runs, or why not.
-    pub async fn wait(self, place: &Place) -> Result<Started, String> {
+    pub async fn wait(self, place: &Place) -> Result<Started, Refusal> {
         let said = system::read_all(self.says, OUTPUT_BYTES_MAX).await;
         if let Some(started) = place.started() {
             return Ok(started);
@@ -169,6 +169,10 @@ impl Began {
         let said = said.unwrap_or_default();
         let said = String::from_utf8_lossy(&said);
         let why = said.lines().find_map(|line| Some(line.split_once(shim::REFUSED)?.1));
-        Err(why.unwrap_or("its shim ended before it started").to_owned())
+        let (reason, why) = match why {
+            Some(why) => (START_ERROR, why),
+            None => ("RunContainerError", "its shim ended before it started"),
+        };
+        Err(Refusal { reason, message: why.to_owned() })
     }
 }

@@ -31,7 +31,7 @@ async fn unprivileged() {
     let mut other = contract::shell("other", "id -u");
     other.user = Some(0);
     let refusal = runtime.start(&other).await.expect_err("it is not root");
-    assert_eq!(refusal.reason, "RunContainerError", "{refusal}");
+    assert_eq!(refusal.reason, crate::runtime::START_ERROR, "{refusal}");
     runtime.remove_pod("groups").await;
 }
 
