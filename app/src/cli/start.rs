@@ -9,8 +9,8 @@ use tokio::runtime::Runtime;
 
 use super::Context;
 use super::serving::{self, Serving};
-use crate::process;
 use crate::server::{self, Plan};
+use crate::{allocator, process};
 
 /// Two are enough to serve while one waits for a disk, and cost little when idle.
 const WORKERS: usize = 2;
@@ -51,7 +51,11 @@ impl Start {
 
 /// For what runs until a signal.
 pub fn multi_threaded() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build()
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(WORKERS)
+        .on_thread_park(allocator::collect_when_idle)
+        .enable_all()
+        .build()
 }
 
 /// Runs what was planned, until a signal.

@@ -55,6 +55,13 @@ fn train(machine: &Machine, words: &[&str]) -> Ended {
     machine.sandbox.run(&[&["train"], words].concat())
 }
 
+const TYPO: &str = "
+apiVersion: trainer.kubeflow.org/v1alpha1
+kind: TrainJob
+metadata: {name: typo}
+spec: {runtimeRef: {name: plain-local}, trainer: {numNodes: 1, command: [pyhton, train.py]}}
+";
+
 fn begin() -> Machine {
     let machine = Machine::start();
     machine.until("get clustertrainingruntimes -o name", |names| names.contains("torch-local"));
@@ -95,6 +102,16 @@ fn the_rank_that_failed_is_shown_with_its_last_lines() {
     let shown = train(&machine, &["-o", "json", "show", "fails"]).json();
     assert_eq!((&shown["state"], &shown["failed"]["exitCode"]), (&json!("failed"), &json!(3)));
     machine.until("get pods --field-selector=status.phase=Running -o name", str::is_empty);
+    // A program that is not there has no output, and the node says so in its place.
+    machine.sandbox.write("typo.yaml", TYPO);
+    let ended = train(&machine, &["-f", "typo.yaml", "--watch"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    let failed = "[typo] node-0 failed with exit code 128 (StartError): could not start \"pyhton\"";
+    assert!(ended.stdout.contains(failed), "{ended:?}");
+    assert!(!ended.stdout.contains("no output"), "{ended:?}");
+    let why = machine.sandbox.run(&["why", "trainjob/typo"]);
+    let first = why.stdout.lines().next().unwrap_or_default();
+    assert!(first.contains("container node ended with code 128 (StartError): could"), "{why:?}");
     if std::process::Command::new("torchrun").arg("--help").output().is_ok() {
         return;
     }

@@ -14,16 +14,21 @@ use crate::kind::Kind;
 
 /// How often is looked for what has not changed since the last time.
 const PACK: Duration = Duration::from_secs(2);
+/// The same while much changes: what is whole meanwhile is most of what a burst takes, and the
+/// allocator cannot give all of it back afterwards.
+const PACK_BUSY: Duration = Duration::from_millis(500);
 
 /// Packs what has not changed for a while. Never returns.
 async fn pack(cache: Arc<Cache>) {
-    let mut since = 0;
+    let (mut since, mut pause) = (0, PACK);
     loop {
-        tokio::time::sleep(PACK).await;
+        tokio::time::sleep(pause).await;
         let packed = cache.clone();
         // It takes a while when there is much.
         let done = tokio::task::spawn_blocking(move || packed.pack(since)).await;
-        since = done.unwrap_or(since);
+        let seen = done.unwrap_or(since);
+        pause = if seen == since { PACK } else { PACK_BUSY };
+        since = seen;
     }
 }
 

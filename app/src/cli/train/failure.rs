@@ -10,12 +10,21 @@ use super::follow::rank;
 
 const ATTEMPT: &str = "jobset.sigs.k8s.io/restart-attempt";
 
+/// Why a program did not even begin, as a node says it.
+const START_ERROR: &str = "StartError";
+
 /// The end of a rank that went wrong.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Failure {
     pub rank: String,
     #[serde(rename = "exitCode")]
     pub exit_code: i64,
+    /// `OOMKilled`, `StartError`; empty where the code says it all.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub reason: String,
+    /// What the node says of a program that could not be started, which has said nothing itself.
+    #[serde(skip_serializing_if = "String::is_empty")]
+    pub message: String,
     #[serde(skip)]
     pub pod: String,
     #[serde(skip)]
@@ -72,7 +81,11 @@ fn of(pod: &Value) -> Option<Failure> {
     let bad = ends.filter(|(_, state, _)| state["exitCode"].as_i64().unwrap_or(0) != 0);
     let (container, state, is_previous) =
         bad.min_by_key(|(_, state, _)| text(&state["finishedAt"]))?;
+    let reason = text(&state["reason"]);
+    let message = if reason == START_ERROR { text(&state["message"]) } else { String::new() };
     Some(Failure {
+        reason: if reason == "Error" { String::new() } else { reason },
+        message,
         rank: rank(pod),
         exit_code: state["exitCode"].as_i64()?,
         pod: text(&pod["metadata"]["name"]),
@@ -84,9 +97,25 @@ fn of(pod: &Value) -> Option<Failure> {
     })
 }
 
+/// Whether a container ended because its program could not be started: it has no output.
+pub fn never_began(status: &Value) -> bool {
+    status["state"]["terminated"]["reason"] == START_ERROR
+}
+
+impl Failure {
+    pub fn has_output(&self) -> bool {
+        self.reason != START_ERROR
+    }
+}
+
 impl fmt::Display for Failure {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(formatter, "{} failed with exit code {}", self.rank, self.exit_code)
+        write!(formatter, "{} failed with exit code {}", self.rank, self.exit_code)?;
+        match (self.reason.as_str(), self.message.as_str()) {
+            ("", _) => Ok(()),
+            (reason, "") => write!(formatter, " ({reason})"),
+            (reason, message) => write!(formatter, " ({reason}): {message}"),
+        }
     }
 }
 
@@ -115,6 +144,13 @@ mod tests {
         }
         let first = failures.first().expect("a failure");
         assert_eq!(first.to_string(), "node-1 failed with exit code 3");
+        let mut unstarted = ended(128, "T");
+        unstarted["terminated"]["reason"] = json!("StartError");
+        unstarted["terminated"]["message"] = json!("there is no \"pyhton\"");
+        let unstarted = of(&pod("0", unstarted)).expect("a failure");
+        let said = "node-0 failed with exit code 128 (StartError): there is no \"pyhton\"";
+        assert_eq!(unstarted.to_string(), said);
+        assert!(!unstarted.has_output() && first.has_output());
         // What was ended in the same second did not fail first; nor did what came before everything
         // began again.
         let mut ended_by_us = pod("-", ended(143, "T1"));

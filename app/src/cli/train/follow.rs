@@ -13,7 +13,7 @@ use tokio::task::JoinSet;
 use tokio::time::Instant;
 
 use super::cluster::Cluster;
-use super::failure::{Failure, Failures};
+use super::failure::{Failure, Failures, never_began};
 use super::show::{reported, state};
 use crate::cli::Context;
 use crate::cli::exit;
@@ -60,7 +60,10 @@ impl fmt::Display for Told<'_> {
             Told::Failed { job, failed: Ended { reason, message, first } } => {
                 write!(formatter, "[{job}] failed: {reason}: {message}")?;
                 match first {
-                    Some(first) => write!(formatter, "\n[{job}] {first}; its last lines:"),
+                    Some(first) if first.has_output() => {
+                        write!(formatter, "\n[{job}] {first}; its last lines:")
+                    }
+                    Some(first) => write!(formatter, "\n[{job}] {first}"),
                     None => Ok(()),
                 }
             }
@@ -300,7 +303,8 @@ async fn explain(
     let (reason, message) = (text(&failed["reason"]), text(&failed["message"]));
     let failed = Ended { reason: &reason, message: &message, first };
     output.print(&Told::Failed { job: name, failed })?;
-    if let Some(Failure { pod, rank, container, is_previous, .. }) = first.cloned() {
+    let with_output = first.filter(|first| first.has_output()).cloned();
+    if let Some(Failure { pod, rank, container, is_previous, .. }) = with_output {
         let previous = if is_previous { "&previous=true" } else { "" };
         let query = format!("&tailLines={LAST_LINES}{previous}");
         Place { pod, rank, container }.read(cluster, &query, output).await;
@@ -336,6 +340,12 @@ fn start_of(pod: &Value) -> (String, i64) {
 }
 
 fn has_started(pod: &Value) -> bool {
+    let container = container_of(pod);
+    let statuses = pod["status"]["containerStatuses"].as_array().into_iter().flatten();
+    let mut own = statuses.filter(|one| one["name"] == container.as_str());
+    if own.next().is_some_and(never_began) {
+        return false;
+    }
     matches!(pod["status"]["phase"].as_str(), Some("Running" | "Succeeded" | "Failed"))
 }
 

@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use inference::checkpoint::{self, identity, storage::Storage};
@@ -171,10 +171,12 @@ fn no_fault_changes_what_checkpoints_keep_and_when_it_goes() {
     const ORACLES: &[Check] = &[what_is_kept_is_whole];
     let workload: Workload = |cluster, context| {
         Box::pin(async move {
-            let enabled = Enabled { dynamo: true, leader_worker_set: false };
-            let kinds = [bare(api::dynamo_checkpoint::definition()), definition(POD_SNAPSHOT)];
-            let all = [kinds.to_vec(), manifests::roles(enabled)].concat();
-            cluster.install_all(&[], &all).await;
+            static ALL: LazyLock<Vec<Value>> = LazyLock::new(|| {
+                let enabled = Enabled { dynamo: true, leader_worker_set: false };
+                let kinds = [bare(api::dynamo_checkpoint::definition()), definition(POD_SNAPSHOT)];
+                [kinds.to_vec(), manifests::roles(enabled)].concat()
+            });
+            cluster.install_all(&[], &ALL).await;
             // Two are kept in one place; nobody shares the third.
             let mut made: Vec<Object> = Vec::new();
             for (name, model) in [("one", "shared"), ("two", "shared"), ("three", "own")] {

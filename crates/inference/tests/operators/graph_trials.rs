@@ -2,7 +2,7 @@
 //! them (`oracles.rs`) checked over everything that was written.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use inference::kinds::{ADAPTER, GRAPH, POD, SECRET};
@@ -45,14 +45,21 @@ async fn install_bare(cluster: &Cluster, enabled: Enabled) {
     cluster.answer((NAMESPACE, WEBHOOK_SERVICE), |_, path, review| {
         Box::pin(async move { admission::review(&path, &review) })
     });
+    // Made once: making them took longer than most plans.
+    static OF_GRAPHS: LazyLock<Vec<Value>> = LazyLock::new(|| bare_manifests(GRAPHS_ALONE));
+    static OF_BOTH: LazyLock<Vec<Value>> = LazyLock::new(|| bare_manifests(BOTH));
+    let all = if enabled.leader_worker_set { &OF_BOTH } else { &OF_GRAPHS };
+    cluster.install_all(&[], all).await;
+}
+
+fn bare_manifests(enabled: Enabled) -> Vec<Value> {
     let is_wanted = |one: &Value| {
         let name = one["metadata"]["name"].as_str().unwrap_or_default();
         let kind = one["kind"].as_str().unwrap_or_default();
         !kind.ends_with("WebhookConfiguration") || name.starts_with("lws-")
     };
     let all = manifests::all(enabled).into_iter().filter(is_wanted);
-    let all = all.map(|one| if one["kind"] == DEFINITION.kind { bare(one) } else { one });
-    cluster.install_all(&[], &all.collect::<Vec<Value>>()).await;
+    all.map(|one| if one["kind"] == DEFINITION.kind { bare(one) } else { one }).collect()
 }
 
 async fn operators(context: Context, enabled: Enabled) {

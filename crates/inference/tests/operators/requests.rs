@@ -2,7 +2,7 @@
 //! that one request makes one graph (DY-7) under every fault.
 
 use std::pin::Pin;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
 use inference::kinds::{CONFIG_MAP, GRAPH, JOB, REQUEST};
 use inference::settings::Settings;
@@ -222,9 +222,11 @@ type Workload = fn(Arc<Cluster>, Context) -> Pin<Box<dyn Future<Output = ()> + S
 fn no_fault_makes_two_graphs_of_one_request() {
     let workload: Workload = |cluster, _| {
         Box::pin(async move {
-            let enabled = Enabled { dynamo: true, leader_worker_set: false };
-            let all = [definitions(), manifests::roles(enabled)].concat();
-            cluster.install_all(&[], &all).await;
+            static ALL: LazyLock<Vec<Value>> = LazyLock::new(|| {
+                let enabled = Enabled { dynamo: true, leader_worker_set: false };
+                [definitions(), manifests::roles(enabled)].concat()
+            });
+            cluster.install_all(&[], &ALL).await;
             cluster.create(REQUEST, request("r")).await;
         })
     };

@@ -1,6 +1,7 @@
 //! A cluster with the operator for LeaderWorkerSets in it.
 
 use std::ops::Deref;
+use std::sync::LazyLock;
 
 use inference::kinds::LEADER_WORKER_SET;
 use inference::leader_worker_set::{admission, manifests};
@@ -26,24 +27,24 @@ impl Deref for World {
 
 /// Installs what the operator needs, and has it asked.
 pub async fn install(cluster: &Cluster) {
-    install_all(cluster, manifests::all()).await;
+    install_all(cluster, &manifests::all()).await;
 }
 
 /// The same without what the schema of the kind says: a world for each of many plans must be made
 /// quickly.
 pub async fn install_bare(cluster: &Cluster) {
-    let all = manifests::all().into_iter().map(|one| match one["kind"] == DEFINITION.kind {
-        true => bare(one),
-        false => one,
+    static BARE: LazyLock<Vec<Value>> = LazyLock::new(|| {
+        let all = manifests::all().into_iter();
+        all.map(|one| if one["kind"] == DEFINITION.kind { bare(one) } else { one }).collect()
     });
-    install_all(cluster, all.collect()).await;
+    install_all(cluster, &BARE).await;
 }
 
-async fn install_all(cluster: &Cluster, all: Vec<Value>) {
+async fn install_all(cluster: &Cluster, all: &[Value]) {
     cluster.answer((NAMESPACE, WEBHOOK_SERVICE), |_, path, review| {
         Box::pin(async move { admission::review(&path, &review) })
     });
-    cluster.install_all(&[], &all).await;
+    cluster.install_all(&[], all).await;
 }
 
 /// What makes pods of StatefulSets, and collects what has lost its owner.

@@ -3,6 +3,7 @@
 //! outlives them.
 
 use std::pin::Pin;
+use std::sync::LazyLock;
 
 use machines::kinds::{CLAIM, DATA_VOLUME, MACHINE, RESTORE, SNAPSHOT};
 use machines::{manifests, provider, roles};
@@ -79,9 +80,10 @@ fn try_with(trial: Trial, also: Also) {
 }
 
 async fn install(cluster: &Cluster) {
-    let definitions: Vec<Value> = manifests::add_ons().into_iter().map(bare).collect();
+    static BARE: LazyLock<Vec<Value>> =
+        LazyLock::new(|| manifests::add_ons().into_iter().map(bare).collect());
     install_these(cluster, &roles::add_ons()).await;
-    install_these(cluster, &definitions).await;
+    install_these(cluster, &BARE).await;
     cluster.create(NODE, host::node()).await;
     host::installed();
 }

@@ -1,6 +1,7 @@
 //! A cluster with the operators in it, and with add-ons.
 
 use std::ops::Deref;
+use std::sync::LazyLock;
 
 use machines::kinds::{STORAGE_CLASS, WUKONG};
 use machines::{Bridges, NAMESPACE, Options, WEBHOOK_SERVICE, admission, manifests};
@@ -52,9 +53,12 @@ pub async fn install_these(cluster: &Cluster, manifests: &[Value]) {
 
 /// Installs the kinds without what their schemas say, and the rights of the operators.
 pub async fn install_bare(cluster: &Cluster) {
-    let definitions = api::wukong::definitions().into_iter().chain(manifests::add_ons());
-    let all: Vec<Value> = definitions.map(bare).collect();
-    install_these(cluster, &all).await;
+    // Made once: making them took longer than most plans.
+    static BARE: LazyLock<Vec<Value>> = LazyLock::new(|| {
+        let definitions = api::wukong::definitions().into_iter().chain(manifests::add_ons());
+        definitions.map(bare).collect()
+    });
+    install_these(cluster, &BARE).await;
     install_these(cluster, &manifests::roles()).await;
     classes(cluster).await;
 }

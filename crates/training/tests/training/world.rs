@@ -1,6 +1,7 @@
 //! A cluster with the training operators in it.
 
 use std::ops::Deref;
+use std::sync::LazyLock;
 
 use reconcile::{Context, Kind, Object};
 use serde_json::{Value, json};
@@ -56,9 +57,12 @@ pub async fn install_bare(cluster: &Cluster) {
 
 /// The same with the rights of these operators alone.
 pub async fn install_bare_for(cluster: &Cluster, enabled: Enabled) {
-    let definitions = std::iter::once(api::job_set::definition());
-    let all: Vec<Value> = definitions.chain(api::training::definitions()).map(bare).collect();
-    cluster.install_all(&[], &all).await;
+    // Made once: making them took longer than most plans.
+    static BARE: LazyLock<Vec<Value>> = LazyLock::new(|| {
+        let definitions = std::iter::once(api::job_set::definition());
+        definitions.chain(api::training::definitions()).map(bare).collect()
+    });
+    cluster.install_all(&[], &BARE).await;
     cluster.install_all(&[], &manifests::roles(enabled)).await;
 }
 

@@ -105,6 +105,12 @@ pub fn judge(target: &Value, pods: &[Value]) -> Judged {
     } else {
         judged(State::Running, "is there, and says nothing of waiting")
     };
+    if judged.state == State::Failed
+        && target["kind"] != "Pod"
+        && let Some(first) = first_failure(pods)
+    {
+        judged.sentence = format!("{}; {first}", judged.sentence);
+    }
     if judged.state == State::Waiting {
         wait_for(target, pods, &mut judged.waiting);
     }
@@ -226,18 +232,38 @@ fn worded(target: &Value) -> Option<(State, String)> {
     Some((state, format!("is {word}")))
 }
 
+fn containers(pod: &Value) -> impl Iterator<Item = &Value> {
+    let fields = ["initContainerStatuses", "containerStatuses"];
+    fields.into_iter().flat_map(|field| list(&pod["status"][field]))
+}
+
+/// How the pod that failed first did, which is where one looks next.
+fn first_failure(pods: &[Value]) -> Option<String> {
+    let ended = |pod: &Value| {
+        let ends = containers(pod).filter(|one| one["state"]["terminated"]["exitCode"] != 0);
+        let times = ends.filter_map(|one| one["state"]["terminated"]["finishedAt"].as_str());
+        times.min().unwrap_or("~").to_owned()
+    };
+    let failed = pods.iter().filter(|pod| pod_state(pod).0 == State::Failed);
+    let first = failed.min_by_key(|pod| (object::is_terminating(pod), ended(pod)))?;
+    Some(format!("pod {} {}", object::name(first), pod_state(first).1))
+}
+
 fn pod_state(pod: &Value) -> (State, String) {
     let status = &pod["status"];
     match status["phase"].as_str().unwrap_or("Pending") {
         "Succeeded" => (State::Finished, "is finished".to_owned()),
         "Failed" => {
             let text = |field: &str| status[field].as_str().unwrap_or_default();
-            let ended = list(&status["containerStatuses"]).iter().find_map(|container| {
+            let ended = containers(pod).find_map(|container| {
                 let ended = &container["state"]["terminated"];
                 let code = ended["exitCode"].as_i64().filter(|code| *code != 0)?;
                 let name = container["name"].as_str().unwrap_or_default();
                 let reason = ended["reason"].as_str().unwrap_or("Error");
-                Some(format!(": container {name} ended with code {code} ({reason})"))
+                let said = ended["message"].as_str().unwrap_or_default().trim();
+                let said = said.lines().next_back().map(|line| format!(": {}", cut(line)));
+                let said = said.unwrap_or_default();
+                Some(format!(": container {name} ended with code {code} ({reason}){said}"))
             });
             let said = [text("reason"), text("message")].join(" ");
             let said = if said.trim().is_empty() { String::new() } else { format!(": {said}") };
@@ -377,6 +403,18 @@ mod tests {
         let job = json!({"kind": "TrainJob", "metadata": {"name": "t"},
             "status": {"conditions": [{"type": "Failed", "status": "True", "reason": "R"}]}});
         assert_eq!(told(&job, &pods), "Failed: TrainJob t failed: R | ");
+        let end = |at: &str, code: i64, reason: &str, message: &str| {
+            let ended = json!({"exitCode": code, "reason": reason, "message": message,
+                "finishedAt": at});
+            let status = json!([{"name": "c", "state": {"terminated": ended}}]);
+            pod(json!({}), json!({"phase": "Failed", "containerStatuses": status}))
+        };
+        let ended = [end("T2", 143, "Error", ""), end("T1", 128, "StartError", "a\nno python\n")];
+        assert_eq!(
+            told(&job, &ended),
+            "Failed: TrainJob t failed: R; pod p failed: container c ended with code 128 \
+             (StartError): no python | "
+        );
         // Those that say nothing before their end are as their pods are.
         let job = json!({"kind": "TrainJob", "metadata": {"name": "t"}, "status": {}});
         assert_eq!(told(&job, &[]), "Waiting: TrainJob t has no pods yet | ");
