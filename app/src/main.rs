@@ -12,6 +12,7 @@ mod console;
 mod database;
 mod definitions;
 mod directories;
+mod docs;
 mod doctor;
 mod foresight;
 mod former;

@@ -22,6 +22,7 @@ use crate::components::{self, Components, Started};
 use crate::config::{self, Loaded, Source, StoreKind};
 use crate::console;
 use crate::database::{self, Databases};
+use crate::docs;
 use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
@@ -37,6 +38,7 @@ use crate::runtimes::Runtime;
 use crate::shutdown::{Asked, Signals, Tasks, exit_at_once};
 use crate::socket::Socket;
 use crate::telemetry;
+use crate::traces;
 use crate::watchdog;
 
 /// How long the parts may take to stop.
@@ -119,6 +121,8 @@ async fn run_with(
         parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
     api.beside.set_pages(console::Files);
+    api.beside.set_documentation(docs::Site);
+    api.beside.set_traces(traces::Joined);
     let started = components::start(plan, &tasks, (&api, &admin.authority_pem, listen));
     let (_socket, local) = Socket::listen(&plan.data)?;
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());

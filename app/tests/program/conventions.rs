@@ -103,6 +103,10 @@ fn pages_are_read_without_a_network() {
     let slip = sandbox.run(&["docs", "trainig"]);
     assert_eq!(slip.code, Some(5), "{slip:?}");
     assert!(slip.stderr.contains("did you mean `setpoint docs training`?"), "{slip:?}");
+    let started = sandbox.start(&["--store", "memory"]);
+    let opened = sandbox.run(&["docs", "--browser", "training", "-o", "json"]).json();
+    let url = format!("https://{}/docs/training", started.address());
+    assert!(opened["url"] == *url && opened["browser"] == false, "{opened}");
 }
 
 /// In a network of its own, which has nothing but the machine's own address.

@@ -16,6 +16,7 @@ use crate::answer::Answer;
 use crate::console::Pages;
 use crate::extension::Extend;
 use crate::history::foresight::Foresee;
+use crate::request::trace::JoinTraces;
 use crate::status::Error;
 
 /// Told by whoever runs the other components.
@@ -45,6 +46,8 @@ pub struct Beside {
     extensions: Arc<RwLock<Vec<Arc<dyn Extend>>>>,
     foresight: Arc<OnceLock<Arc<dyn Foresee>>>,
     pages: Arc<OnceLock<Box<dyn Pages>>>,
+    documentation: Arc<OnceLock<Box<dyn Pages>>>,
+    traces: Arc<OnceLock<Box<dyn JoinTraces>>>,
     is_leaving: Arc<AtomicBool>,
 }
 
@@ -103,6 +106,24 @@ impl Beside {
 
     pub fn pages(&self) -> Option<&dyn Pages> {
         self.pages.get().map(|pages| &**pages)
+    }
+
+    /// Says who has the documentation; only the first counts.
+    pub fn set_documentation(&self, pages: impl Pages + 'static) {
+        let _ = self.documentation.set(Box::new(pages));
+    }
+
+    pub fn documentation(&self) -> Option<&dyn Pages> {
+        self.documentation.get().map(|pages| &**pages)
+    }
+
+    /// Says who collects spans; only the first counts.
+    pub fn set_traces(&self, traces: impl JoinTraces + 'static) {
+        let _ = self.traces.set(Box::new(traces));
+    }
+
+    pub fn traces(&self) -> Option<&dyn JoinTraces> {
+        self.traces.get().map(|traces| &**traces)
     }
 
     /// Says who tells; only the first counts.

@@ -17,6 +17,7 @@ pub mod connected;
 pub mod console;
 pub mod conversion;
 pub mod decode;
+pub mod docs;
 pub mod endpoints;
 pub mod expiry;
 pub mod extension;
