@@ -2,10 +2,12 @@
 //!
 //! Wiring only. What the parts do is in the other crates; `server.rs` puts them together.
 
+mod activation;
 mod allocator;
 mod census;
 mod cli;
 mod client;
+mod component_states;
 mod components;
 mod config;
 mod console;
@@ -43,6 +45,7 @@ mod socket;
 mod telemetry;
 mod time;
 mod traces;
+mod upgrade;
 mod watchdog;
 
 use std::process::ExitCode;

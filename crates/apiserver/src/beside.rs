@@ -18,6 +18,7 @@ use crate::extension::Extend;
 use crate::history::foresight::Foresee;
 use crate::request::trace::JoinTraces;
 use crate::status::Error;
+use crate::tasks::Task;
 
 /// Told by whoever runs the other components.
 pub trait Report: Send + Sync {
@@ -26,6 +27,9 @@ pub trait Report: Send + Sync {
 
     /// What they count, in the text form of metrics.
     fn metrics(&self) -> String;
+
+    /// What runs for as long as the process does.
+    fn tasks(&self) -> Vec<Task>;
 }
 
 /// A component that answers requests itself: its clients have credentials that are for it alone.
@@ -133,6 +137,10 @@ impl Beside {
 
     pub fn states(&self) -> Vec<(String, String)> {
         self.report.get().map(|report| report.states()).unwrap_or_default()
+    }
+
+    pub fn tasks(&self) -> Vec<Task> {
+        self.report.get().map(|report| report.tasks()).unwrap_or_default()
     }
 
     pub fn metrics(&self) -> String {

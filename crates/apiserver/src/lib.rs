@@ -53,6 +53,7 @@ pub mod status;
 pub mod streams;
 pub mod subresources;
 pub mod table;
+pub mod tasks;
 pub mod time;
 pub mod timestamp;
 pub mod traffic;

@@ -55,7 +55,7 @@ use crate::status::Error;
 use crate::streams::handshake::Upgrade;
 use crate::traffic::{REQUEST_MAX, Traffic, WRITE_MAX, is_long_running};
 use crate::webhooks::client::Client;
-use crate::{ids, subresources, time, version};
+use crate::{ids, subresources, tasks, time, version};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -297,6 +297,9 @@ impl Server {
             text.push_str(&self.audit.metrics());
             return Ok(open_metrics::answer(&parts.headers, text));
         }
+        if path == tasks::PATH {
+            return Ok(tasks::answer(&parts.headers, &self.traffic, &self.beside));
+        }
         if let Some(answer) = health::answer(&checked, path, query) {
             return Ok(answer);
         }
@@ -331,7 +334,15 @@ impl Server {
             paths.push(format!("/apis/{group}"));
             paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
         }
-        let others = ["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"];
+        let others = [
+            "/debug/tasks",
+            "/healthz",
+            "/livez",
+            "/metrics",
+            "/openapi/v3",
+            "/readyz",
+            "/version",
+        ];
         paths.extend(others.map(str::to_owned));
         paths.sort();
         paths
