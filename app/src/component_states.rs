@@ -45,7 +45,8 @@ impl Report for ComponentStates {
                 State::Failing(why) => format!("its last work failed: {why}"),
                 state => describe(&state),
             },
-            counts: tallies.get(name).map(counts).unwrap_or_default(),
+            // One that had nothing to do yet has counted nothing.
+            counts: counts(&tallies.get(name).copied().unwrap_or_default()),
         });
         let caches = self.caches.all().into_iter().map(|cache| Task {
             kind: "cache",

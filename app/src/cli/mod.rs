@@ -213,8 +213,7 @@ struct Global {
     #[arg(short, long, global = true, conflicts_with_all = ["verbose", "numbered"])]
     quiet: bool,
 
-    /// How the log is written: auto, text or json. Unless a file says otherwise, as text where
-    /// people read it, and as JSON where stderr is neither a terminal nor systemd's journal.
+    /// How the log is written: auto, text or json; auto is text for people, JSON for programs.
     #[arg(long, global = true, value_name = "FORMAT")]
     #[arg(hide_possible_values = true)]
     log_format: Option<telemetry::Format>,

@@ -219,7 +219,7 @@ async fn follow(cluster: &Cluster, name: &str, until: &str, context: &Context) -
             "Failed" => {
                 let why = conditions::find(status, "Running").map(|one| text(&one["message"]));
                 bail!(
-                    "the image was not brought in: {}; `kubectl delete dv {name}` takes it away",
+                    "the image was not brought in: {}; `setpoint delete dv {name}` takes it away",
                     why.unwrap_or_default()
                 );
             }

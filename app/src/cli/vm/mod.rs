@@ -167,7 +167,7 @@ impl Waiting {
         if !self.wait {
             return Ok(ExitCode::SUCCESS);
         }
-        let hint = format!("kubectl describe {} {name}", kind.kind.to_lowercase());
+        let hint = format!("setpoint describe {} {name}", kind.kind.to_lowercase());
         let what = format!("machine {name}");
         let waited = Waited { what: &what, timeout: self.timeout, hint };
         let name = cluster.name(name);
