@@ -86,7 +86,10 @@ impl Stop {
 
 /// The tasks of a group that have not been waited for.
 #[derive(Clone, Default)]
-pub struct Running(Arc<Mutex<Vec<(&'static str, JoinHandle<()>)>>>);
+pub struct Running(Arc<Mutex<Vec<Named>>>);
+
+/// A task and its name.
+type Named = (&'static str, JoinHandle<()>);
 
 impl Running {
     /// Each task, and whether it has ended.
