@@ -137,12 +137,7 @@ pub fn start(
         candidates: Mutex::default(),
         stop: tasks.stop_handle().into_receiver(),
     };
-    server.beside.set(ComponentStates {
-        metrics: shared.metrics.clone(),
-        health: shared.health.clone(),
-        caches: shared.caches.clone(),
-        running: tasks.running(),
-    });
+    server.beside.set(shared.states(tasks));
     if plan.components.controllers {
         start_controllers(plan, tasks, &shared);
     }
@@ -502,6 +497,16 @@ fn alone() -> watch::Receiver<Term> {
 }
 
 impl Shared {
+    /// For the server, which tells of them.
+    fn states(&self, tasks: &Tasks) -> ComponentStates {
+        ComponentStates {
+            metrics: self.metrics.clone(),
+            health: self.health.clone(),
+            caches: self.caches.clone(),
+            running: tasks.running(),
+        }
+    }
+
     fn context(&self, user: User, term: watch::Receiver<Term>) -> Context {
         Context {
             client: local_client(&self.server, user),

@@ -46,8 +46,8 @@ impl fmt::Display for All {
         }
         write!(
             formatter,
-            "\n`setpoint help COMMAND` says more of one. Any other word is a command of kubectl, on \
-             the same cluster."
+            "\n`setpoint help COMMAND` says more of one. Any other word is a command of kubectl, \
+             on the same cluster."
         )
     }
 }

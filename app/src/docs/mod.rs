@@ -1,5 +1,5 @@
-//! The pages of docs/, which the program carries with it: as text for `setpoint docs`, and as a site
-//! that every server has at `/docs`.
+//! The pages of docs/, which the program carries with it: as text for `setpoint docs`, and as a
+//! site that every server has at `/docs`.
 
 mod site;
 

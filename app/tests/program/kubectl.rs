@@ -201,9 +201,9 @@ fn who_may_know_is_told_what_runs_in_the_process() {
     assert_eq!(find("controller", "deployment-controller")["counts"]["waiting"], 0);
     assert!(find("cache", "pods.v1")["counts"]["revision"].as_u64() > Some(0), "{told}");
     assert!(find("requests", "watch")["counts"]["max"].as_u64() > Some(0), "{told}");
-    let role = "apiVersion: rbac.authorization.k8s.io/v1\nkind: ClusterRole\nmetadata: {name: looks}\n\
-        rules: [{nonResourceURLs: [/debug/tasks], verbs: [get]}]\n";
-    kubectl(&sandbox, &[&ours[..], &["create", "-f", "-"]].concat(), role);
+    let role = "create clusterrole looks --verb=get --non-resource-url=/debug/tasks";
+    let role: Vec<&str> = role.split(' ').collect();
+    kubectl(&sandbox, &[&ours[..], &role].concat(), "");
     let bind = ["create", "clusterrolebinding", "looks", "--clusterrole=looks", "--user=pat"];
     kubectl(&sandbox, &[&ours[..], &bind].concat(), "");
     let as_pat = [&asked[..], &["--as", "pat"]].concat();

@@ -169,19 +169,9 @@ impl Server {
                     carried,
                     heard: heard.clone(),
                 };
-                let is_long = route.is_long_running();
-                let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
                 let trace = Trace::begin(&self.beside, &parts, &asked);
                 trace_header = trace.header();
-                let Trace { span, log, .. } = trace;
-                let answer = self.answer(parts, body, route, asked).instrument(span);
-                let answer = AssertUnwindSafe(answer.instrument(log.clone())).catch_unwind();
-                let answer = if is_long {
-                    Ok(answer.await)
-                } else {
-                    tokio::time::timeout(limit, answer).await
-                };
-                log.in_scope(|| answered(answer))
+                self.answer_in_time(parts, body, (route, asked), trace).await
             }
             Err(error) => Err(error),
         };
@@ -198,6 +188,30 @@ impl Server {
             answer = answer.with(WARNING, format!("299 - {}", json!(warning)));
         }
         finish(answer, wishes).await.into_response()
+    }
+
+    /// Answers within the request's trace and its limit of time, whatever befalls it.
+    async fn answer_in_time<B>(
+        self: &Arc<Self>,
+        parts: Parts,
+        body: B,
+        (route, asked): (Route, Asked),
+        trace: Trace,
+    ) -> Result<Answer, Error>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let is_long = route.is_long_running();
+        let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
+        let Trace { span, log, .. } = trace;
+        let answer = self.answer(parts, body, route, asked).instrument(span);
+        let answer = AssertUnwindSafe(answer.instrument(log.clone())).catch_unwind();
+        let answer = match is_long {
+            true => Ok(answer.await),
+            false => tokio::time::timeout(limit, answer).await,
+        };
+        log.in_scope(|| answered(answer))
     }
 
     /// Only what is served has counters of its own.
@@ -305,7 +319,7 @@ impl Server {
         }
         match path {
             "/version" | "/version/" => Ok(Answer::value(200, &version::told())),
-            "/" => Ok(Answer::value(200, &json!({"paths": self.paths()}))),
+            "/" => Ok(Answer::value(200, &json!({"paths": discovery::paths(self)}))),
             _ => Ok(Answer::text(404, NO_PAGE)),
         }
     }
@@ -323,29 +337,6 @@ impl Server {
                 self.registry.now().has_group_version(group.unwrap_or_default(), version)
             }
         }
-    }
-
-    fn paths(&self) -> Vec<String> {
-        let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-        for (group, versions) in self.registry.now().groups() {
-            if group.is_empty() {
-                continue;
-            }
-            paths.push(format!("/apis/{group}"));
-            paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
-        }
-        let others = [
-            "/debug/tasks",
-            "/healthz",
-            "/livez",
-            "/metrics",
-            "/openapi/v3",
-            "/readyz",
-            "/version",
-        ];
-        paths.extend(others.map(str::to_owned));
-        paths.sort();
-        paths
     }
 
     pub(crate) async fn authorize(

@@ -1,5 +1,5 @@
-//! `/debug/tasks`: what runs in the process for as long as it lives, and what it does at the moment,
-//! as text or as JSON. Who may read it is decided as for any other path.
+//! `/debug/tasks`: what runs in the process for as long as it lives, and what it does at the
+//! moment, as text or as JSON. Who may read it is decided as for any other path.
 
 use std::fmt::Write;
 
