@@ -9,7 +9,6 @@ use std::pin::pin;
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use ::machines::roles;
-use apiserver::beside::Report;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::local::local_client;
 use apiserver::profile::Profile;
@@ -19,12 +18,13 @@ use node::absence;
 use node::register::Heartbeat;
 use node::server::Served;
 use node::simulated;
-use reconcile::health::{Health, State};
+use reconcile::health::Health;
 use reconcile::leader::{self, Candidate, Term, campaign};
 use reconcile::metrics::Metrics;
 use reconcile::{Caches, Context, Environment, environment, supervise::supervise};
 use tokio::sync::watch;
 
+use crate::component_states::ComponentStates;
 use crate::config::{self, StoreKind};
 use crate::definitions;
 use crate::foresight::Foresight;
@@ -137,7 +137,7 @@ pub fn start(
         candidates: Mutex::default(),
         stop: tasks.stop_handle().into_receiver(),
     };
-    server.beside.set(Told { metrics: shared.metrics.clone(), health: shared.health.clone() });
+    server.beside.set(shared.states(tasks));
     if plan.components.controllers {
         start_controllers(plan, tasks, &shared);
     }
@@ -497,6 +497,16 @@ fn alone() -> watch::Receiver<Term> {
 }
 
 impl Shared {
+    /// For the server, which tells of them.
+    fn states(&self, tasks: &Tasks) -> ComponentStates {
+        ComponentStates {
+            metrics: self.metrics.clone(),
+            health: self.health.clone(),
+            caches: self.caches.clone(),
+            running: tasks.running(),
+        }
+    }
+
     fn context(&self, user: User, term: watch::Receiver<Term>) -> Context {
         Context {
             client: local_client(&self.server, user),
@@ -511,33 +521,4 @@ impl Shared {
             stop: self.stop.clone(),
         }
     }
-}
-
-/// Tells the server how the components are.
-struct Told {
-    metrics: Arc<Metrics>,
-    health: Arc<Health>,
-}
-
-impl Report for Told {
-    fn states(&self) -> Vec<(String, String)> {
-        let states = self.health.all().into_iter();
-        let told = states.map(|(name, state)| (format!("controller/{name}"), describe(&state)));
-        told.collect()
-    }
-
-    fn metrics(&self) -> String {
-        self.metrics.text()
-    }
-}
-
-/// Why a controller fails may name objects that not everybody may know of.
-fn describe(state: &State) -> String {
-    let text = match state {
-        State::Starting => "starting",
-        State::Running => "running",
-        State::Standby => "another process leads",
-        State::Failing(_) => "its last work failed; see the log",
-    };
-    text.to_owned()
 }

@@ -7,6 +7,7 @@ use anyhow::{Context, Result};
 use apiserver::serve::{Limits, serve_plain};
 use tokio::net::{TcpListener, UnixListener};
 
+use crate::activation;
 use crate::health::Health;
 use crate::shutdown::Stop;
 
@@ -21,27 +22,32 @@ pub const USUAL: SocketAddr = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), 6
 pub enum Listen {
     /// There, or not at all.
     At(SocketAddr),
-    /// At the usual address, or on a free port when that is taken.
+    /// Where systemd listens for us, else at the usual address, or on a free port when that is
+    /// taken.
     Usual,
     /// To this process alone.
     Nowhere,
 }
 
-impl Listen {
-    /// Whether an address is the one that was asked for.
-    pub fn is_met_by(self, address: SocketAddr) -> bool {
-        self != Listen::Usual || address == USUAL
-    }
-}
-
-/// Takes an address.
-pub async fn take(listen: Listen) -> Result<Option<TcpListener>> {
+/// Takes an address; says besides what people should know of it.
+pub async fn take(listen: Listen) -> Result<Option<(TcpListener, &'static str)>> {
     match listen {
-        Listen::At(address) => bind(address, "--listen").await.map(Some),
-        Listen::Usual => match TcpListener::bind(USUAL).await {
-            Ok(listener) => Ok(Some(listener)),
-            Err(_) => bind(SocketAddr::new(USUAL.ip(), 0), "--listen").await.map(Some),
-        },
+        Listen::At(address) => Ok(Some((bind(address, "--listen").await?, ""))),
+        Listen::Usual => {
+            if let Some(listener) = activation::take()? {
+                let listener = TcpListener::from_std(listener);
+                let listener = listener.context("could not use the socket of systemd")?;
+                return Ok(Some((listener, "   (systemd listens)")));
+            }
+            match TcpListener::bind(USUAL).await {
+                Ok(listener) => Ok(Some((listener, ""))),
+                Err(_) => {
+                    let free = SocketAddr::new(USUAL.ip(), 0);
+                    let listener = bind(free, "--listen").await?;
+                    Ok(Some((listener, "   (the usual port is taken)")))
+                }
+            }
+        }
         Listen::Nowhere => Ok(None),
     }
 }

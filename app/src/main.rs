@@ -2,16 +2,19 @@
 //!
 //! Wiring only. What the parts do is in the other crates; `server.rs` puts them together.
 
+mod activation;
 mod allocator;
 mod census;
 mod cli;
 mod client;
+mod component_states;
 mod components;
 mod config;
 mod console;
 mod database;
 mod definitions;
 mod directories;
+mod docs;
 mod doctor;
 mod foresight;
 mod former;
@@ -42,6 +45,7 @@ mod socket;
 mod telemetry;
 mod time;
 mod traces;
+mod upgrade;
 mod watchdog;
 
 use std::process::ExitCode;

@@ -22,6 +22,7 @@ use crate::components::{self, Components, Started};
 use crate::config::{self, Loaded, Source, StoreKind};
 use crate::console;
 use crate::database::{self, Databases};
+use crate::docs;
 use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
@@ -37,6 +38,8 @@ use crate::runtimes::Runtime;
 use crate::shutdown::{Asked, Signals, Tasks, exit_at_once};
 use crate::socket::Socket;
 use crate::telemetry;
+use crate::traces;
+use crate::upgrade;
 use crate::watchdog;
 
 /// How long the parts may take to stop.
@@ -97,7 +100,7 @@ async fn run_with(
 ) -> Result<()> {
     let mut parts = Parts::since(plan.began);
     let mut claim = Claim::take(&plan.data)?;
-    let listener = listener::take(plan.listen).await?;
+    let (listener, note) = listener::take(plan.listen).await?.unzip();
     let listen = match &listener {
         Some(listener) => Some(listener.local_addr().context("could not tell the address")?),
         None => None,
@@ -115,10 +118,12 @@ async fn run_with(
     let tasks = Tasks::new();
     let (api, admin) = serve_api(plan, &tasks, store.clone(), listener).await?;
     if let Some(listen) = listen {
-        let note = if plan.listen.is_met_by(listen) { "" } else { "   (the usual port is taken)" };
+        let note = note.unwrap_or_default();
         parts.add("api", format!("{}   {API_VERSION}{note}", listener::url(listen)));
     }
     api.beside.set_pages(console::Files);
+    api.beside.set_documentation(docs::Site);
+    api.beside.set_traces(traces::Joined);
     let started = components::start(plan, &tasks, (&api, &admin.authority_pem, listen));
     let (_socket, local) = Socket::listen(&plan.data)?;
     let (stop, beside) = (tasks.stop_handle(), api.beside.clone());
@@ -376,6 +381,9 @@ async fn open_with_server(
 async fn open_store(plan: &Plan) -> Result<Arc<dyn Store>> {
     let storage = &plan.loaded.config.storage;
     let settings = storage.settings(&plan.data);
+    if let backends::Settings::Embedded(settings) = &settings {
+        upgrade::prepare(&settings.directory)?;
+    }
     let store = backends::open(&settings, storage.retention(), Arc::new(System)).await;
     store.with_context(|| match &settings {
         backends::Settings::Embedded(settings) => {

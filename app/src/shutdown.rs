@@ -2,7 +2,7 @@
 
 use std::future::Future;
 use std::io;
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tokio::signal::unix::{self, SignalKind};
@@ -84,15 +84,35 @@ impl Stop {
     }
 }
 
+/// The tasks of a group that have not been waited for.
+#[derive(Clone, Default)]
+pub struct Running(Arc<Mutex<Vec<Named>>>);
+
+/// A task and its name.
+type Named = (&'static str, JoinHandle<()>);
+
+impl Running {
+    /// Each task, and whether it has ended.
+    pub fn states(&self) -> Vec<(&'static str, bool)> {
+        let running = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        running.iter().map(|(name, handle)| (*name, handle.is_finished())).collect()
+    }
+}
+
 /// A group of named tasks. Each gets a [`Stop`] and ends by itself; what does not is aborted.
 pub struct Tasks {
-    running: Mutex<Vec<(&'static str, JoinHandle<()>)>>,
+    running: Running,
     stop: watch::Sender<bool>,
 }
 
 impl Tasks {
     pub fn new() -> Tasks {
-        Tasks { running: Mutex::default(), stop: watch::Sender::new(false) }
+        Tasks { running: Running::default(), stop: watch::Sender::new(false) }
+    }
+
+    /// For whoever tells of them.
+    pub fn running(&self) -> Running {
+        self.running.clone()
     }
 
     pub fn stop_handle(&self) -> Stop {
@@ -106,7 +126,7 @@ impl Tasks {
             reason = "this is the group tasks are spawned through"
         )]
         let handle = tokio::spawn(task);
-        self.running.lock().unwrap_or_else(PoisonError::into_inner).push((name, handle));
+        self.running.0.lock().unwrap_or_else(PoisonError::into_inner).push((name, handle));
     }
 
     /// Spawns what would never end by itself; it is dropped when it should.
@@ -129,7 +149,7 @@ impl Tasks {
         let deadline = Instant::now() + limit;
         self.stop.send_replace(true);
         let running =
-            std::mem::take(&mut *self.running.lock().unwrap_or_else(PoisonError::into_inner));
+            std::mem::take(&mut *self.running.0.lock().unwrap_or_else(PoisonError::into_inner));
         for (name, mut handle) in running {
             match timeout_at(deadline, &mut handle).await {
                 Ok(Ok(())) => {}

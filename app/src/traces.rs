@@ -4,7 +4,8 @@
 use std::env;
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context as _, Result};
+use apiserver::request::trace::{JoinTraces, TraceParent};
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::{Request, Response};
@@ -13,12 +14,17 @@ use hyper_rustls::HttpsConnector;
 use hyper_util::client::legacy;
 use hyper_util::client::legacy::connect::HttpConnector;
 use hyper_util::rt::TokioExecutor;
-use opentelemetry::trace::TracerProvider;
+use opentelemetry::Context;
+use opentelemetry::trace::{
+    SpanContext, SpanId, TraceContextExt as _, TraceFlags, TraceId, TraceState, TracerProvider,
+};
 use opentelemetry_http::{HttpClient, HttpError};
 use opentelemetry_otlp::{SpanExporter, WithHttpConfig};
 use opentelemetry_sdk::Resource;
 use opentelemetry_sdk::trace::{SdkTracerProvider, Tracer};
 use tokio::runtime::Runtime;
+use tracing::Span;
+use tracing_opentelemetry::OpenTelemetrySpanExt as _;
 
 /// The variables of which one must name the collector.
 const ENDPOINTS: [&str; 2] = ["OTEL_EXPORTER_OTLP_TRACES_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"];
@@ -67,6 +73,28 @@ impl Drop for Traces {
     fn drop(&mut self) {
         // Nobody is left to be told that a collector is gone.
         let _ = self.provider.shutdown();
+    }
+}
+
+/// Makes the spans of requests parts of their callers' traces.
+pub struct Joined;
+
+impl JoinTraces for Joined {
+    fn join(&self, span: &Span, caller: Option<TraceParent>) -> Option<TraceParent> {
+        if let Some(TraceParent { trace, span: of_caller, flags }) = caller {
+            let (trace, of_caller) = (TraceId::from(trace), SpanId::from(of_caller));
+            let flags = TraceFlags::new(flags);
+            let parent = SpanContext::new(trace, of_caller, flags, true, TraceState::default());
+            // It fails where nobody collects spans, which is told below.
+            let _ = span.set_parent(Context::new().with_remote_span_context(parent));
+        }
+        let context = span.context();
+        let ours = context.span().span_context().clone();
+        ours.is_valid().then(|| TraceParent {
+            trace: u128::from_be_bytes(ours.trace_id().to_bytes()),
+            span: u64::from_be_bytes(ours.span_id().to_bytes()),
+            flags: ours.trace_flags().to_u8(),
+        })
     }
 }
 

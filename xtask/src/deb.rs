@@ -66,7 +66,7 @@ fn put(from: &Path, to: &Path, mode: u32) -> Result<()> {
 }
 
 /// What Debian calls the machine that a program is for, from the head of its ELF file.
-fn architecture(program: &Path) -> Result<&'static str> {
+pub fn architecture(program: &Path) -> Result<&'static str> {
     let bytes = fs::read(program).with_context(|| format!("no {}", program.display()))?;
     match (bytes.get(..4), bytes.get(18..20)) {
         (Some(b"\x7fELF"), Some([0x3e, 0])) => Ok("amd64"),

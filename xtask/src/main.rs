@@ -14,6 +14,7 @@ mod sbom;
 mod sim;
 mod test;
 mod tidy;
+mod wheel;
 mod workspace;
 
 use std::path::PathBuf;
@@ -45,6 +46,7 @@ cargo xtask COMMAND
                           files kinds.json and types.json in DIR.
   sbom [FILE]             Lists everything that is linked into the program, as CycloneDX JSON.
   deb DIST FILE           Makes a Debian package of the directory that a release packs.
+  wheel DIST DIR          Makes a wheel of the program in it, for pip.
   krew TAG URL FILE...    Prints the manifest by which Krew installs the archives of a release,
                           from their checksums.
   console                 Builds the web console with npm; the next build of the program has it.
@@ -60,6 +62,7 @@ enum Command {
     Codegen(PathBuf),
     Sbom(Option<PathBuf>),
     Deb { packed: PathBuf, file: PathBuf },
+    Wheel { packed: PathBuf, directory: PathBuf },
     Krew(krew::Release),
     Console,
     Help,
@@ -85,6 +88,7 @@ fn run(command: Command) -> Result<()> {
         Command::Codegen(facts) => codegen::run(&facts),
         Command::Sbom(file) => sbom::run(file.as_deref()),
         Command::Deb { packed, file } => deb::run(&packed, &file),
+        Command::Wheel { packed, directory } => wheel::run(&packed, &directory),
         Command::Krew(release) => krew::run(&release),
         Command::Console => console::run(),
         Command::Help => {
@@ -110,6 +114,9 @@ fn parse(arguments: &[String]) -> Result<Command> {
         ["codegen", ..] => bail!("`codegen` needs `--facts DIR`"),
         ["deb", packed, file] => {
             Command::Deb { packed: PathBuf::from(packed), file: PathBuf::from(file) }
+        }
+        ["wheel", packed, directory] => {
+            Command::Wheel { packed: PathBuf::from(packed), directory: PathBuf::from(directory) }
         }
         ["krew", tag, url, files @ ..] if !files.is_empty() => Command::Krew(krew::Release {
             tag: (*tag).to_owned(),
@@ -191,6 +198,7 @@ mod tests {
             ("sbom", Command::Sbom(None)),
             ("sbom a.json", Command::Sbom(Some(PathBuf::from("a.json")))),
             ("deb a b.deb", Command::Deb { packed: "a".into(), file: "b.deb".into() }),
+            ("wheel a b", Command::Wheel { packed: "a".into(), directory: "b".into() }),
             ("krew v1 u a", {
                 let (tag, url) = ("v1".to_owned(), "u".to_owned());
                 Command::Krew(krew::Release { tag, url, checksums: vec!["a".into()] })
@@ -220,6 +228,7 @@ mod tests {
             "bench",
             "bench --list",
             "deb a",
+            "wheel a",
             "krew v1 u",
             "codegen",
         ] {

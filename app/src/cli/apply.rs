@@ -284,7 +284,7 @@ async fn resource_of(client: &kube::Client, object: &Value) -> Result<(ApiResour
     let (group, version) = api_version.split_once('/').unwrap_or(("", api_version));
     let found = pinned_kind(client, &GroupVersionKind::gvk(group, version, kind)).await;
     let (resource, capabilities) = found.with_context(|| {
-        format!("the cluster does not serve {kind} of {api_version}; see `kubectl api-resources`")
+        format!("the cluster does not serve {kind} of {api_version}; see `setpoint api-resources`")
     })?;
     Ok((resource, capabilities.scope))
 }

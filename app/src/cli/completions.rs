@@ -7,8 +7,9 @@ use std::io::Write;
 use std::process::ExitCode;
 
 use anyhow::Result;
-use clap::Args;
-use clap_complete::Shell;
+use clap::{Args, ValueEnum};
+use clap_complete::{Shell, generate};
+use clap_complete_nushell::Nushell;
 
 use super::{Context, definition};
 
@@ -17,6 +18,7 @@ Examples:
   source <(setpoint completions bash)
   setpoint completions zsh > ~/.zfunc/_setpoint
   setpoint completions fish > ~/.config/fish/completions/setpoint.fish
+  setpoint completions nushell | save -f ~/.config/nushell/autoload/setpoint.nu
 
 In bash, zsh and fish, kinds, names, namespaces and contexts of the cluster are completed too.";
 
@@ -54,18 +56,47 @@ complete -c setpoint -f -a '(__setpoint_candidates)'
 #[command(after_help = AFTER_HELP)]
 pub struct Completions {
     /// The shell the script is for.
-    shell: Shell,
+    shell: For,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+enum For {
+    Bash,
+    Elvish,
+    Fish,
+    Nushell,
+    #[value(name = "powershell")]
+    PowerShell,
+    Zsh,
+}
+
+impl For {
+    /// The script, into memory first: the generators panic when their output is closed.
+    fn script(self) -> Vec<u8> {
+        let mut script = Vec::new();
+        let shell = match self {
+            For::Bash => Shell::Bash,
+            For::Elvish => Shell::Elvish,
+            For::Fish => Shell::Fish,
+            For::PowerShell => Shell::PowerShell,
+            For::Zsh => Shell::Zsh,
+            For::Nushell => {
+                generate(Nushell, &mut definition(), "setpoint", &mut script);
+                return script;
+            }
+        };
+        generate(shell, &mut definition(), "setpoint", &mut script);
+        script
+    }
 }
 
 impl Completions {
     pub fn run(&self, _: &Context) -> Result<ExitCode> {
-        // Into memory first: the generator panics when its output is closed.
-        let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut definition(), "setpoint", &mut script);
+        let mut script = self.shell.script();
         let live = match self.shell {
-            Shell::Bash => LIVE_BASH,
-            Shell::Zsh => LIVE_ZSH,
-            Shell::Fish => LIVE_FISH,
+            For::Bash => LIVE_BASH,
+            For::Zsh => LIVE_ZSH,
+            For::Fish => LIVE_FISH,
             _ => "",
         };
         script.extend_from_slice(live.as_bytes());

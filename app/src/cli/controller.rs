@@ -64,7 +64,7 @@ pub struct Controller {
 impl Controller {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let plan = self.plan(context)?;
-        let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
+        let _traces = serving::start_log(context, &plan.loaded)?;
         if let kind @ (StoreKind::Memory | StoreKind::Embedded) = plan.loaded.config.storage.kind {
             warn!(
                 "{kind} storage is private to this process: nobody can give it work; processes \

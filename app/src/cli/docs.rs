@@ -1,6 +1,7 @@
-//! `setpoint docs`: the pages of docs/, which the program carries with it.
+//! `setpoint docs`: the documentation, as text or in a browser.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 
 use anyhow::{Result, anyhow};
@@ -8,42 +9,21 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 
-use super::Context;
+use super::connect::{self, Target};
 use super::exit::{self, Failure};
+use super::ui;
+use super::{Context, small_runtime};
 use crate::config::nearest;
+use crate::docs::{self, PAGES, Page};
 
 const AFTER_HELP: &str = "\
 Examples:
   setpoint docs                        which pages there are
   setpoint docs getting-started        one of them, as Markdown
-  setpoint docs training | less";
+  setpoint docs training | less
+  setpoint docs --browser training     the same in a browser, from the cluster that runs
 
-macro_rules! pages {
-    ($($name:literal: $about:literal),+ $(,)?) => {
-        &[$(Page {
-            name: $name,
-            about: $about,
-            text: include_str!(concat!("../../../docs/", $name, ".md")),
-        }),+]
-    };
-}
-
-/// Every page for people who use the program.
-const PAGES: &[Page] = pages! {
-    "getting-started": "a cluster on this machine, a pod, a service, a rollout",
-    "training": "training jobs, from a script to a failed rank",
-    "inference": "graphs of model servers",
-    "machines": "virtual machines",
-    "console": "the web console",
-    "storage": "the stores, and several nodes on one of them",
-    "history": "what changed and why, undo, plans, exports",
-    "operators": "the operators on a cluster that you have already",
-    "configuration": "the file, the variables, every key",
-    "errors": "what the code behind a message means",
-    "compatibility": "what of Kubernetes is served, and what is not",
-    "benchmarks": "every figure, and how to measure it again",
-    "extending": "a controller, a backend, a runtime, a plugin of your own",
-};
+The pages are in the program. A cluster that runs has them at /docs/ of its API, for everybody.";
 
 /// Read the documentation, without a network.
 #[derive(Args)]
@@ -51,19 +31,40 @@ const PAGES: &[Page] = pages! {
 pub struct Docs {
     /// The page; without it, the list of all.
     page: Option<String>,
+
+    /// Open it in a browser, from the cluster that runs; the address is printed.
+    #[arg(long)]
+    browser: bool,
+
+    #[command(flatten)]
+    target: Target,
 }
 
 impl Docs {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
-        let Some(wanted) = &self.page else {
+        let page = match &self.page {
+            Some(wanted) => Some(docs::find(wanted).ok_or_else(|| missing(wanted))?),
+            None => None,
+        };
+        if self.browser {
+            return self.open(page, context);
+        }
+        let Some(page) = page else {
             context.output.print(&Contents { pages: PAGES })?;
             return Ok(ExitCode::SUCCESS);
         };
-        let wanted = wanted.strip_suffix(".md").unwrap_or(wanted);
-        let page = PAGES.iter().find(|page| page.name == wanted);
-        let page = page.ok_or_else(|| missing(wanted))?;
         let object = json!({"name": page.name, "text": page.text});
         context.output.tell(page.text.trim_end(), &object)?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn open(&self, page: Option<&Page>, context: &Context) -> Result<ExitCode> {
+        let config = small_runtime()?.block_on(connect::config(&self.target))?;
+        let server = config.cluster_url.to_string();
+        let name = page.map_or("", |page| page.name);
+        let url = format!("{}/docs/{name}", server.trim_end_matches('/'));
+        let browser = ui::show(Path::new(&url));
+        context.output.tell(&url, &json!({"url": url, "browser": browser}))?;
         Ok(ExitCode::SUCCESS)
     }
 }
@@ -75,14 +76,6 @@ fn missing(wanted: &str) -> anyhow::Error {
         None => "`setpoint docs` lists all".to_owned(),
     };
     anyhow!(Failure::new(exit::NOT_FOUND, format!("there is no page {wanted}")).hint(hint))
-}
-
-#[derive(Serialize)]
-struct Page {
-    name: &'static str,
-    about: &'static str,
-    #[serde(skip)]
-    text: &'static str,
 }
 
 #[derive(Serialize)]

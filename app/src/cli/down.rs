@@ -62,7 +62,7 @@ pub struct Down {
 }
 
 /// What a data directory holds of ours; what else somebody put there is not removed.
-const OURS: [&str; 12] = [
+const OURS: [&str; 13] = [
     "console.html",
     "controller",
     "images",
@@ -75,6 +75,7 @@ const OURS: [&str; 12] = [
     "setpoint.log.1",
     "setpoint.sock",
     "store",
+    "store.upgrades",
 ];
 
 impl Down {

@@ -193,6 +193,8 @@ pub const NEWER_DATA: Known = Known {
           changed.",
     remedies: &[
         "Use that program again; `setpoint version --check` says which form the data has.",
+        "Go back to the copy from before the upgrade: with everything stopped, put the directory \
+         that `setpoint version --check` names in the place of the store.",
         "`setpoint export` there and `setpoint import` here carry objects over.",
     ],
 };

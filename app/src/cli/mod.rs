@@ -1,5 +1,6 @@
 //! The command line: one file per command, and one line per command in the list below.
 
+mod all;
 mod apply;
 mod candidates;
 mod cluster;
@@ -21,6 +22,7 @@ mod get;
 mod history;
 mod image;
 mod import;
+mod interrupted;
 mod known;
 mod kubeconfig;
 mod kubectl;
@@ -96,6 +98,7 @@ Examples:
 Exit codes: 0 done, 1 failed, 2 usage, 3 timed out, 4 a workload failed, 5 not found,
 6 conflict, 7 forbidden, 130 interrupted; `setpoint help exit-codes` says more.
 A code behind an error, such as SP1001, has a page: `setpoint help SP1001`.
+`setpoint help --all` lists every command with those below it.
 
 Environment:
   SETPOINT_DATA_DIR   the data directory, unless --data-dir is given
@@ -169,6 +172,7 @@ commands! {
     errors::Errors,
     docs::Docs,
     exit::ExitCodes,
+    all::HelpAll,
     echo::EchoServer,
 }
 
@@ -209,8 +213,8 @@ struct Global {
     #[arg(short, long, global = true, conflicts_with_all = ["verbose", "numbered"])]
     quiet: bool,
 
-    /// How the log is written; as text, unless a file says otherwise.
-    #[arg(long, global = true, value_name = "text|json")]
+    /// How the log is written: auto, text or json; auto is text for people, JSON for programs.
+    #[arg(long, global = true, value_name = "FORMAT")]
     #[arg(hide_possible_values = true)]
     log_format: Option<telemetry::Format>,
 }
@@ -293,8 +297,8 @@ fn is_plugin() -> bool {
     called.is_some_and(|name| name == PLUGIN)
 }
 
-/// The command line. A program that is called `controller` is that command, and help about the code
-/// of an error is the page that it has.
+/// The command line. A program that is called `controller` is that command, help about the code of
+/// an error is the page that it has, and help about all is a list.
 fn arguments() -> Vec<OsString> {
     let mut arguments: Vec<OsString> = std::env::args_os().collect();
     let called = arguments.first().map(Path::new).and_then(Path::file_name);
@@ -304,6 +308,9 @@ fn arguments() -> Vec<OsString> {
     let is_code = |word: &OsString| word.to_str().is_some_and(known::is_code);
     if matches!(&arguments[..], [_, help, code, ..] if help == "help" && is_code(code)) {
         arguments[1] = errors::NAME.into();
+    }
+    if matches!(&arguments[..], [_, help, all, ..] if help == "help" && all == "--all") {
+        arguments.splice(1..3, [all::NAME.into()]);
     }
     arguments
 }

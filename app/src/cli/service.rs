@@ -12,8 +12,11 @@ use serde::Serialize;
 use super::exit;
 use super::{Context, kubectl};
 use crate::directories;
+use crate::listener::USUAL;
 
 const UNIT: &str = "setpoint.service";
+/// Beside it, where systemd listens for the program.
+const SOCKET: &str = "setpoint.socket";
 const SYSTEM_UNITS: &str = "/etc/systemd/system";
 /// Where a cluster of the whole machine keeps its data.
 const SYSTEM_DATA: &str = "/var/lib/setpoint";
@@ -22,6 +25,7 @@ const AFTER_HELP: &str = "\
 Examples:
   setpoint service install             for this user; for the machine when you are root
   setpoint service install --print     only show the unit
+  setpoint service install --socket    systemd listens, and starts it when somebody connects
   setpoint service status
   setpoint service uninstall           data is kept
 
@@ -57,6 +61,11 @@ struct Install {
     /// Write the unit, but do not start it.
     #[arg(long)]
     no_start: bool,
+
+    /// Have systemd listen at 127.0.0.1:6443 and start the program when somebody connects. Who
+    /// connects while it starts again waits, and is not refused.
+    #[arg(long)]
+    socket: bool,
 
     /// The data directory. Else /var/lib/setpoint for the machine, and the user's own for a user.
     #[arg(long, value_name = "DIR")]
@@ -137,12 +146,19 @@ impl Install {
         };
         let program = std::env::current_exe().context("could not find this program's file")?;
         let config = self.config.as_deref().map(std::path::absolute).transpose()?;
-        let text = unit(whose, &program, &data, config.as_deref());
+        let mut text = unit(whose, &program, &data, config.as_deref());
+        if self.socket {
+            // Started by hand, it is given the same socket.
+            let needs = format!("[Unit]\nRequires={SOCKET}\nAfter={SOCKET}\n");
+            text = text.replacen("[Unit]\n", &needs, 1);
+        }
+        let socket = self.socket.then(socket);
         if self.print {
             let unit = path(whose)?;
-            context
-                .output
-                .tell(text.trim_end(), &serde_json::json!({"unit": unit, "text": text}))?;
+            let both = [Some(&text), socket.as_ref()].into_iter().flatten();
+            let both: Vec<&str> = both.map(|one| one.trim_end()).collect();
+            let object = serde_json::json!({"unit": unit, "text": text, "socket": socket});
+            context.output.tell(&both.join("\n\n"), &object)?;
             return Ok(ExitCode::SUCCESS);
         }
         let path = path(whose)?;
@@ -151,10 +167,15 @@ impl Install {
             fs::create_dir_all(directory).with_context(writing)?;
         }
         fs::write(&path, text).with_context(writing)?;
+        if let Some(socket) = socket {
+            fs::write(path.with_file_name(SOCKET), socket).with_context(writing)?;
+        }
+        let started = if self.socket { SOCKET } else { UNIT };
         let note = match self.no_start {
-            true => Some(by_hand(whose)),
-            false => start(whose).err().map(|error| {
-                format!("systemd was not asked to start it: {error:#}; {}", by_hand(whose))
+            true => Some(by_hand(whose, started)),
+            false => start(whose, started).err().map(|error| {
+                let by_hand = by_hand(whose, started);
+                format!("systemd was not asked to start it: {error:#}; {by_hand}")
             }),
         };
         context.output.print(&Report::of(whose, note)?)?;
@@ -165,9 +186,13 @@ impl Install {
 fn uninstall(whose: Whose, context: &Context) -> Result<ExitCode> {
     let path = path(whose)?;
     if path.exists() {
-        // One that does not run is stopped already.
-        let _ = systemctl(whose, &["disable", "--now", UNIT]);
-        fs::remove_file(&path).with_context(|| format!("could not remove {}", path.display()))?;
+        let socket = path.with_file_name(SOCKET);
+        for (unit, path) in [(SOCKET, &socket), (UNIT, &path)].iter().filter(|it| it.1.exists()) {
+            // One that does not run is stopped already.
+            let _ = systemctl(whose, &["disable", "--now", unit]);
+            let removing = || format!("could not remove {}", path.display());
+            fs::remove_file(path).with_context(removing)?;
+        }
         let _ = systemctl(whose, &["daemon-reload"]);
     }
     let note = Some("data is kept; see `setpoint paths`".to_owned());
@@ -194,15 +219,27 @@ fn path(whose: Whose) -> Result<PathBuf> {
     })
 }
 
-fn start(whose: Whose) -> Result<()> {
+fn start(whose: Whose, unit: &str) -> Result<()> {
     systemctl(whose, &["daemon-reload"])?;
-    systemctl(whose, &["enable", "--now", UNIT]).map(drop)
+    systemctl(whose, &["enable", "--now", unit]).map(drop)
 }
 
-fn by_hand(whose: Whose) -> String {
+fn by_hand(whose: Whose, unit: &str) -> String {
     let user = if whose == Whose::User { " --user" } else { "" };
     format!(
-        "start it with `systemctl{user} daemon-reload` and `systemctl{user} enable --now {UNIT}`"
+        "start it with `systemctl{user} daemon-reload` and `systemctl{user} enable --now {unit}`"
+    )
+}
+
+/// The text of the unit that listens.
+fn socket() -> String {
+    format!(
+        "[Unit]\n\
+         Description=Where Setpoint is asked\n\n\
+         [Socket]\n\
+         ListenStream={USUAL}\n\n\
+         [Install]\n\
+         WantedBy=sockets.target\n"
     )
 }
 

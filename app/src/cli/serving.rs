@@ -11,9 +11,9 @@ use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use node::simulated::{self, NODES_MAX, Resources};
 use tracing::{info, warn};
 
+use super::Context;
 use super::runtime::RuntimeOptions;
 use super::wait::parse_duration;
-use super::{Context, Global};
 use crate::components::Components;
 use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
 use crate::database::Databases;
@@ -256,12 +256,25 @@ fn parse_resources(text: &str) -> Result<FakeResources, String> {
     Ok(FakeResources { text: text.to_owned(), resources: text.parse()? })
 }
 
+/// How the log is to be written.
+pub fn log_format(context: &Context, loaded: &Loaded) -> telemetry::Format {
+    context.global.log_format.unwrap_or(loaded.config.log_format)
+}
+
+/// Starts the log of a program that serves.
+pub fn start_log(context: &Context, loaded: &Loaded) -> Result<Option<Traces>> {
+    let format = log_format(context, loaded);
+    start_log_as(context, (loaded.config.log_level, format), loaded)
+}
+
 /// Starts the log and says what should be said about the configuration.
-pub fn start_log(context: &Context, level: LogLevel, loaded: &Loaded) -> Result<Option<Traces>> {
-    let Global { log_format, .. } = context.global;
-    let format = log_format.unwrap_or(loaded.config.log_format);
-    let traces =
-        telemetry::start(&telemetry::Options { said: context.global.level(), level, format })?;
+pub fn start_log_as(
+    context: &Context,
+    (level, format): (LogLevel, telemetry::Format),
+    loaded: &Loaded,
+) -> Result<Option<Traces>> {
+    let said = context.global.level();
+    let traces = telemetry::start(&telemetry::Options { said, level, format })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),
         Source::Defaults { tried } => {

@@ -44,7 +44,7 @@ impl Start {
         }
         let plan = self.serving.plan(context)?;
         // Spans are sent until the end of what follows.
-        let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
+        let _traces = serving::start_log(context, &plan.loaded)?;
         serve(plan)
     }
 }

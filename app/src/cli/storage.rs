@@ -37,7 +37,7 @@ impl Storage {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let mut plan = self.place.plan(context, |_| Ok(none()))?;
         plan.databases = Databases::By(self.runtime.wanted(&plan.loaded));
-        let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
+        let _traces = serving::start_log(context, &plan.loaded)?;
         start::serve(plan)
     }
 }

@@ -88,7 +88,9 @@ impl Ui {
 
     /// By way of a file that only its owner may read: the words of a command are everybody's.
     fn open(&self, url: &str) -> bool {
-        let Some(browser) = browser() else { return false };
+        if browser().is_none() {
+            return false;
+        }
         let Ok(data) = directories::data(self.target.data_dir.as_deref()) else { return false };
         let door = data.join(DOOR);
         let page = format!(
@@ -96,7 +98,7 @@ impl Ui {
              <meta http-equiv=refresh content=\"0;url={url}\">"
         );
         let written = write_atomically(&door, page.as_bytes(), Privacy::Private);
-        written.is_ok() && start(&browser, &door)
+        written.is_ok() && show(&door)
     }
 }
 
@@ -109,7 +111,9 @@ fn browser() -> Option<PathBuf> {
     variable("DISPLAY").or_else(|| variable("WAYLAND_DISPLAY")).map(|_| "xdg-open".into())
 }
 
-fn start(browser: &Path, page: &Path) -> bool {
+/// Shows a file or an address, if there is a browser.
+pub fn show(page: &Path) -> bool {
+    let Some(browser) = browser() else { return false };
     let mut command = Command::new(browser);
     command.arg(page).stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
     command.spawn().is_ok()

@@ -75,7 +75,8 @@ impl Up {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
         let plan = self.serving.plan(context)?;
         // The rest is in the log of the program that is started.
-        let _traces = serving::start_log(context, LogLevel::Warn, &plan.loaded)?;
+        let format = serving::log_format(context, &plan.loaded).for_people();
+        let _traces = serving::start_log_as(context, (LogLevel::Warn, format), &plan.loaded)?;
         match small_runtime()?.block_on(self.bring_up(context, &plan))? {
             Outcome::Running(mut report) => {
                 ls::remember(&plan.data);
@@ -151,9 +152,8 @@ impl Up {
         if let Some(listen) = self.serving.place.listen {
             command.args(["--listen", &listen.to_string()]);
         }
-        if let Some(format) = context.global.log_format {
-            command.args(["--log-format", format.name()]);
-        }
+        let format = serving::log_format(context, &plan.loaded).for_people();
+        command.args(["--log-format", format.name()]);
         command.args((0..context.global.verbose).map(|_| "--verbose"));
         if let Some(number) = context.global.numbered {
             command.arg(format!("--v={number}"));

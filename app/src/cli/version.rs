@@ -18,15 +18,16 @@ use crate::directories;
 use crate::instance::Instance;
 use crate::output::Marks;
 use crate::server::API_VERSION;
+use crate::upgrade::{self, OURS};
 
-const OURS: &str = env!("CARGO_PKG_VERSION");
 const AFTER_HELP: &str = "\
 Examples:
   setpoint version -o json     how it was built: commit, compiler, target
   setpoint version --check     before an upgrade, and after: can it read what is stored?
 
 With --check the exit code is 1 where this program cannot read the data. No server is asked for
-newer releases.";
+newer releases. Before another version opens an embedded store for the first time, it copies it; the
+last two copies are kept beside the store, in `store.upgrades`.";
 
 /// Show the version, and with -o json how it was built.
 #[derive(Args)]
@@ -68,11 +69,14 @@ impl Version {
     fn look(&self) -> Result<Checked> {
         let data_dir = directories::data(self.data_dir.as_deref())?;
         let storage = config::load(None)?.config.storage;
+        let (mut upgrades_from, mut copies) = (None, Vec::new());
         let (store, format) = match storage.settings(&data_dir) {
             backends::Settings::Embedded(settings) => {
                 let directory = settings.directory;
                 let reading = || format!("could not look into {}", directory.display());
                 let format = embedded::format_of(&directory).with_context(reading)?;
+                upgrades_from = upgrade::is_due(&directory)?;
+                copies = upgrade::copies(&directory);
                 (directory.display().to_string(), format)
             }
             _ => (storage.kind.to_string(), None),
@@ -82,7 +86,15 @@ impl Version {
             Some(Format { found, supported }) => (Some(found), Some(supported)),
             None => (None, None),
         };
-        Ok(Checked { version: OURS, running, store, format_found, format_supported })
+        Ok(Checked {
+            version: OURS,
+            running,
+            store,
+            format_found,
+            format_supported,
+            upgrades_from,
+            copies,
+        })
     }
 }
 
@@ -97,6 +109,10 @@ struct Checked {
     /// Of the files in that directory, where there are some.
     format_found: Option<u32>,
     format_supported: Option<u32>,
+    /// The version that left the data, where the next start copies it first.
+    upgrades_from: Option<String>,
+    /// What was copied before earlier upgrades, the newest first.
+    copies: Vec<PathBuf>,
 }
 
 impl Checked {
@@ -132,7 +148,16 @@ impl fmt::Display for Checked {
                 marks.well()
             ),
             _ => write!(formatter, "{} store    {store}: no files of ours to read", marks.well()),
+        }?;
+        if let Some(before) = &self.upgrades_from {
+            let told = "left this data: the next start copies it first";
+            write!(formatter, "\n{} upgrade  {before} {told}", marks.so_so())?;
         }
+        for copy in &self.copies {
+            let copy = copy.display();
+            write!(formatter, "\n{} copy     {copy}   from before an upgrade", marks.well())?;
+        }
+        Ok(())
     }
 }
 

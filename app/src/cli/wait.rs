@@ -133,10 +133,22 @@ fn of_replicas(object: &Value) -> Verdict {
 fn of_phase(status: &Value) -> Verdict {
     match status["phase"].as_str().unwrap_or_default() {
         "Running" | "Bound" | "Active" | "Succeeded" | "Ready" => Verdict::Done,
-        phase @ ("Failed" | "Error") => Verdict::Failed(format!("its phase is {phase}")),
+        phase @ ("Failed" | "Error") => Verdict::Failed(match not_so(status) {
+            Some(why) => format!("its phase is {phase}: {why}"),
+            None => format!("its phase is {phase}"),
+        }),
         "" => Verdict::Waits("it says nothing yet".to_owned()),
         phase => Verdict::Waits(format!("its phase is {phase}")),
     }
+}
+
+/// What a condition says that does not hold; that it is not ready is said only if nothing else is.
+fn not_so(status: &Value) -> Option<&str> {
+    let all = status["conditions"].as_array()?;
+    let message = |one: &&Value| one["status"] == "False" && one["message"] != "";
+    let (ready, others): (Vec<&Value>, Vec<&Value>) =
+        all.iter().filter(message).partition(|one| one["type"] == "Ready");
+    others.first().or(ready.first())?["message"].as_str()
 }
 
 fn of_state(status: &Value, why: &str) -> Verdict {
@@ -310,6 +322,10 @@ mod tests {
             "status": {"readyReplicas": 1, "updatedReplicas": 2, "replicas": 2}});
         assert_eq!(waits(few), "1 of 2 ready, 2 updated");
         assert_eq!(waits(json!({"kind": "Job"})), "it has not ended");
+        let machine = json!({"kind": "Wukong", "status": {"phase": "Error", "conditions": [
+            {"type": "Ready", "status": "False", "message": "it is not ready"},
+            {"type": "VolumesBound", "status": "False", "message": "no room"}]}});
+        assert_eq!(verdict(&machine), Verdict::Failed("its phase is Error: no room".to_owned()));
         // That it failed is believed only of what it is.
         let failed = |of: i64| {
             json!({"kind": "DynamoGraphDeployment", "metadata": {"generation": 2}, "status":

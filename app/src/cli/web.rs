@@ -59,7 +59,7 @@ impl Web {
         let usual = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
         plan.page = Some(self.web_listen.unwrap_or(usual));
         plan.databases = Databases::By(self.runtime.wanted(&plan.loaded));
-        let _traces = serving::start_log(context, plan.loaded.config.log_level, &plan.loaded)?;
+        let _traces = serving::start_log(context, &plan.loaded)?;
         start::serve(plan)
     }
 }

@@ -172,7 +172,8 @@ fn read_log(
         "error" => Some(LogLevel::Error),
         _ => None,
     })?;
-    let format = log.read("format", "text or json", |text| match text {
+    let format = log.read("format", "auto, text or json", |text| match text {
+        "auto" => Some(Format::Auto),
         "text" => Some(Format::Text),
         "json" => Some(Format::Json),
         _ => None,

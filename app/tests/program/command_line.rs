@@ -45,7 +45,7 @@ fn the_version_is_told_as_text_and_as_json() {
 #[test]
 fn every_shell_gets_completions_it_accepts() {
     let sandbox = Sandbox::new();
-    for shell in ["bash", "zsh", "fish", "elvish", "powershell"] {
+    for shell in ["bash", "zsh", "fish", "nushell", "elvish", "powershell"] {
         let ended = sandbox.run(&["completions", shell]);
         assert_eq!(ended.code, Some(0), "{ended:?}");
         assert!(
@@ -58,6 +58,21 @@ fn every_shell_gets_completions_it_accepts() {
     bash.args(["-n", "completions.bash"]).current_dir(sandbox.work());
     let ended = end(bash);
     assert_eq!((ended.code, ended.stderr.as_str()), (Some(0), ""));
+}
+
+#[test]
+fn help_about_all_lists_every_command_with_those_below_it() {
+    let sandbox = Sandbox::new();
+    let ended = sandbox.run(&["help", "--all"]);
+    assert_eq!(ended.code, Some(0), "{ended:?}");
+    for command in ["setpoint up ", "setpoint vm image add ", "setpoint train resume "] {
+        assert!(ended.stdout.contains(&format!("\n{command}")), "{command}: {}", ended.stdout);
+    }
+    assert!(!ended.stdout.contains("candidates"), "what people do not type is left out");
+    let listed = sandbox.run(&["help", "--all", "-o", "json"]).json();
+    let listed = listed.as_array().expect("a list");
+    assert!(listed.iter().any(|row| row["command"] == "setpoint serve chat"), "{listed:?}");
+    assert!(listed.iter().all(|row| row["about"] != ""), "each says what it is for: {listed:?}");
 }
 
 #[test]

@@ -188,5 +188,28 @@ fn the_log_can_be_json() {
     for line in stderr.lines() {
         let line: serde_json::Value = serde_json::from_str(line).expect("each line must be JSON");
         assert_eq!(line["level"], "INFO", "{line}");
+        for field in ["ts", "target", "msg"] {
+            assert!(line[field].is_string(), "{field}: {line}");
+        }
     }
+}
+
+#[test]
+fn the_log_is_json_where_no_person_reads_it_and_a_file_may_say_otherwise() {
+    let sandbox = Sandbox::new();
+    let is_json = |stderr: &str| stderr.lines().all(|line| line.starts_with('{'));
+    let (_, stderr) = sandbox.start(&["--store", "memory"]).stop();
+    assert!(!stderr.is_empty() && is_json(&stderr), "{stderr}");
+    let (_, stderr) = sandbox.start(&["--store", "memory", "--log-format", "text"]).stop();
+    assert!(stderr.contains(" INFO ") && !is_json(&stderr), "{stderr}");
+    let up = ["up", "--store", "memory", "--listen", "127.0.0.1:0", "--no-kubeconfig"];
+    assert_eq!(sandbox.run(&up).code, Some(0));
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+    let log = std::fs::read_to_string(sandbox.data().join("setpoint.log")).expect("a log");
+    assert!(log.contains(" INFO ") && !log.contains("\"ts\""), "people read this one: {log}");
+    sandbox.write(".config.yaml", "log: {format: json}\n");
+    assert_eq!(sandbox.run(&up).code, Some(0));
+    assert_eq!(sandbox.run(&["down"]).code, Some(0));
+    let all = std::fs::read_to_string(sandbox.data().join("setpoint.log")).expect("a log");
+    assert!(all[log.len()..].contains("\"ts\""), "{all}");
 }

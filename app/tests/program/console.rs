@@ -189,6 +189,12 @@ fn pages_are_for_everybody_and_nothing_else_is() {
     assert!(page.contains("Setpoint"), "{page}");
     assert_eq!(anonymous(&started, "/console/any/view?at=5").0, 200);
     assert_eq!(anonymous(&started, "/console/assets/none.js").0, 404);
+    let (code, page) = anonymous(&started, "/docs/training");
+    assert_eq!(code, 200, "{page}");
+    assert!(page.contains("<h1 id=\"training\">Training</h1>"), "{page}");
+    for (path, code) in [("/docs", 308), ("/docs/", 200), ("/docs/none", 404), ("/docsx", 403)] {
+        assert_eq!(anonymous(&started, path).0, code, "{path}");
+    }
     // A token of a session that nobody began, and one that is none, are refused alike.
     for token in ["setpoint-console-guess", "guess"] {
         let header = format!("Authorization: Bearer {token}\r\n");

@@ -79,6 +79,20 @@ fn the_version_is_checked_against_what_is_stored() {
     let told = check(&["-o", "json"]).json();
     assert_eq!((&told["running"], &told["format_found"]), (&told["version"], &1.into()), "{told}");
     assert_eq!(sandbox.run(&["down"]).code, Some(0));
+    // As if another version had left it.
+    let noted = sandbox.data().join("store.upgrades/version");
+    assert_eq!(fs::read_to_string(&noted).expect("it is noted"), told["version"]);
+    fs::write(&noted, "0.0.7").expect("a file");
+    assert_eq!(check(&["-o", "json"]).json()["upgrades_from"], "0.0.7");
+    let (_, log) = sandbox.start(&["--components", "api"]).stop();
+    let copy = sandbox.data().join("store.upgrades/v0.0.7");
+    assert!(log.contains("a copy is kept") && copy.join("0000000001.log").exists(), "{log}");
+    let told = check(&[]).stdout;
+    assert!(told.contains(&format!("{}   from before an upgrade", copy.display())), "{told}");
+    // The copy can be gone back to.
+    let store = sandbox.data().join("store");
+    fs::remove_dir_all(&store).and_then(|()| fs::rename(&copy, &store)).expect("a directory");
+    assert_eq!(sandbox.start(&["--components", "api"]).stop().0, Some(0));
     // As a later program would begin a file.
     let header = [b"SETPTLOG".as_slice(), &9u32.to_le_bytes(), &[0; 28]].concat();
     fs::write(sandbox.data().join("store/0000000099.log"), header).expect("a file");
@@ -103,6 +117,10 @@ fn pages_are_read_without_a_network() {
     let slip = sandbox.run(&["docs", "trainig"]);
     assert_eq!(slip.code, Some(5), "{slip:?}");
     assert!(slip.stderr.contains("did you mean `setpoint docs training`?"), "{slip:?}");
+    let started = sandbox.start(&["--store", "memory"]);
+    let opened = sandbox.run(&["docs", "--browser", "training", "-o", "json"]).json();
+    let url = format!("https://{}/docs/training", started.address());
+    assert!(opened["url"] == *url && opened["browser"] == false, "{opened}");
 }
 
 /// In a network of its own, which has nothing but the machine's own address.
@@ -214,6 +232,50 @@ fn a_unit_is_printed_written_and_removed() {
     assert!(made["note"].as_str().is_some_and(|it| it.contains("systemctl --user")), "{made}");
     assert_eq!(sandbox.run(&["service", "uninstall", "--user"]).code, Some(0));
     assert!(!unit.exists());
+    let words = ["service", "install", "--user", "--no-start", "--socket", "-o", "json"];
+    let made = sandbox.run(&words).json();
+    assert!(made["note"].as_str().is_some_and(|it| it.ends_with("setpoint.socket`")), "{made}");
+    let socket = unit.with_file_name("setpoint.socket");
+    let text = fs::read_to_string(&socket).expect("a unit");
+    assert!(text.contains("\nListenStream=127.0.0.1:6443\n"), "{text}");
+    assert!(fs::read_to_string(&unit).is_ok_and(|it| it.contains("Requires=setpoint.socket")));
+    assert_eq!(sandbox.run(&["service", "uninstall", "--user"]).code, Some(0));
+    assert!(!unit.exists() && !socket.exists());
+}
+
+/// As systemd starts a program: the listener is its third descriptor, and two variables say so.
+const ACTIVATE: &str = "
+import os, socket, sys
+listener = socket.create_server(('127.0.0.1', 0))
+print(listener.getsockname()[1], file=open(sys.argv[1], 'w'))
+os.dup2(listener.fileno(), 3)
+os.set_inheritable(3, True)
+os.environ.update(LISTEN_FDS='1', LISTEN_PID=str(os.getpid()))
+os.execv(sys.argv[2], sys.argv[2:])
+";
+
+#[test]
+fn a_listener_of_systemd_is_taken_over() {
+    let sandbox = Sandbox::new();
+    let mut program = sandbox.command(&[]);
+    program.arg("start").args(["--store", "memory", "--components", "api", "-o", "json"]);
+    let mut command = Command::new("python3");
+    command.args(["-c", ACTIVATE, "port"]).arg(program.get_program()).args(program.get_args());
+    command.current_dir(sandbox.work());
+    command.env_clear().envs(program.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    command.stdout(Stdio::piped());
+    let mut child = command.spawn().expect("python3 must run");
+    let mut line = String::new();
+    let stdout = child.stdout.take().expect("stdout is piped");
+    BufReader::new(stdout).read_line(&mut line).expect("it says when it is ready");
+    let port = fs::read_to_string(sandbox.work().join("port")).expect("a port");
+    let ready: serde_json::Value = serde_json::from_str(&line).expect("JSON");
+    assert_eq!(ready["listen"], format!("127.0.0.1:{}", port.trim()), "{ready}");
+    assert!(line.contains("systemd listens"), "{ready}");
+    let kubeconfig = sandbox.data().join("kubeconfig").display().to_string();
+    let asked = sandbox.kubectl(&["--kubeconfig", &kubeconfig, "get", "namespaces"], "");
+    assert_eq!(asked.code, Some(0), "{asked:?}");
+    child.kill().and_then(|()| child.wait()).expect("it can be ended");
 }
 
 #[test]

@@ -176,8 +176,39 @@ fn who_shows_nothing_may_ask_for_health_and_version_only() {
         assert_eq!(status, 403, "{path}: {body}");
         assert!(body.contains("system:anonymous"), "{path}: {body}");
     }
+    for path in ["/debug/tasks", "/debug"] {
+        assert_eq!(started.get_anonymously(path, "").0, 403, "{path}");
+    }
     let token = "Authorization: Bearer nonsense\r\n";
     assert_eq!(started.get_anonymously("/healthz", token).0, 401);
+}
+
+#[test]
+fn who_may_know_is_told_what_runs_in_the_process() {
+    let sandbox = Sandbox::new();
+    let started = sandbox.start(&["--store", "memory"]);
+    let ours = ["--kubeconfig", &sandbox.data().join("kubeconfig").display().to_string()];
+    let asked = [&ours[..], &["get", "--raw", "/debug/tasks"]].concat();
+    let told: serde_json::Value =
+        serde_json::from_str(&kubectl(&sandbox, &asked, "")).expect("JSON");
+    let find = |kind: &str, name: &str| {
+        let all = told["tasks"].as_array().expect("a list");
+        let found = all.iter().find(|task| task["kind"] == kind && task["name"] == name);
+        found.unwrap_or_else(|| panic!("{kind}/{name}: {told}")).clone()
+    };
+    assert_eq!(find("task", "api")["state"], "running");
+    assert_eq!(find("controller", "deployment-controller")["state"], "running");
+    assert_eq!(find("controller", "deployment-controller")["counts"]["waiting"], 0);
+    assert!(find("cache", "pods.v1")["counts"]["revision"].as_u64() > Some(0), "{told}");
+    assert!(find("requests", "watch")["counts"]["max"].as_u64() > Some(0), "{told}");
+    let role = "create clusterrole looks --verb=get --non-resource-url=/debug/tasks";
+    let role: Vec<&str> = role.split(' ').collect();
+    kubectl(&sandbox, &[&ours[..], &role].concat(), "");
+    let bind = ["create", "clusterrolebinding", "looks", "--clusterrole=looks", "--user=pat"];
+    kubectl(&sandbox, &[&ours[..], &bind].concat(), "");
+    let as_pat = [&asked[..], &["--as", "pat"]].concat();
+    assert!(kubectl(&sandbox, &as_pat, "").contains("deployment-controller"));
+    drop(started);
 }
 
 #[test]

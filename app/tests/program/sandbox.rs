@@ -231,6 +231,12 @@ impl Started {
 
     /// Asks over TLS, with headers of ours and no certificate; the server's must hold.
     pub fn get_anonymously(&self, path: &str, headers: &str) -> (u16, String) {
+        let (code, answer) = self.get_anonymously_with_head(path, headers);
+        (code, body_of(&answer).to_owned())
+    }
+
+    /// The same; the answer with its head.
+    pub fn get_anonymously_with_head(&self, path: &str, headers: &str) -> (u16, String) {
         let authority = Path::new(&text(&self.ready, "data_dir")).join("pki/ca.pem");
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_file(authority).expect("it must be PEM");
@@ -254,6 +260,17 @@ impl Started {
     pub fn wait(mut self) -> (Option<i32>, String) {
         let status = wait(&mut self.child);
         (status.code(), self.stderr.recv_timeout(DEADLINE).unwrap_or_default())
+    }
+
+    /// Presses Ctrl-C again and again, as slowly as a person, until it has ended.
+    pub fn interrupt_until_ended(mut self) -> (Option<i32>, String) {
+        let deadline = Instant::now() + DEADLINE;
+        while self.child.try_wait().expect("it can be waited for").is_none() {
+            assert!(Instant::now() < deadline, "the program must end");
+            self.signal("INT");
+            thread::sleep(Duration::from_millis(500));
+        }
+        self.wait()
     }
 
     pub fn stop(self) -> (Option<i32>, String) {
@@ -292,7 +309,8 @@ pub fn connect(data: &Path) -> std::io::Result<UnixStream> {
 pub fn get(data: &Path, path: &str) -> (u16, String) {
     let stream = connect(data).expect("the program must listen");
     stream.set_read_timeout(Some(DEADLINE)).expect("a timeout must be possible");
-    ask(stream, path, "")
+    let (code, answer) = ask(stream, path, "");
+    (code, body_of(&answer).to_owned())
 }
 
 fn ask(mut stream: impl Read + Write, path: &str, headers: &str) -> (u16, String) {
@@ -301,9 +319,12 @@ fn ask(mut stream: impl Read + Write, path: &str, headers: &str) -> (u16, String
     stream.write_all(request.as_bytes()).expect("the request must be sent");
     let mut answer = String::new();
     stream.read_to_string(&mut answer).expect("the answer must come");
-    let (head, body) = answer.split_once("\r\n\r\n").expect("the answer must have a head");
-    let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
-    (status.expect("the head must begin with a status"), body.to_owned())
+    let status = answer.split(' ').nth(1).and_then(|status| status.parse().ok());
+    (status.expect("the head must begin with a status"), answer)
+}
+
+fn body_of(answer: &str) -> &str {
+    answer.split_once("\r\n\r\n").expect("the answer must have a head").1
 }
 
 /// Every file below a directory, with what is in it.

@@ -107,6 +107,23 @@ fn a_graph_of_a_file_is_watched_shown_drawn_scaled_and_asked() {
     machine.until("get pods -o name", str::is_empty);
 }
 
+#[test]
+fn a_second_interruption_deletes_the_graph_that_the_command_made() {
+    let machine = machine();
+    let text = std::fs::read_to_string(machine.sandbox.work().join("graph.yaml")).expect("it is");
+    let ready = "readinessProbe: {exec: {command: ['true']}}";
+    let stuck = text.replace(ready, "readinessProbe: {exec: {command: ['false']}}");
+    machine.sandbox.write("stuck.yaml", &stuck);
+    let words = ["serve", "-f", "stuck.yaml", "--watch", "-o", "json"];
+    let started = machine.sandbox.start_command(&words);
+    machine.until("get dgd -o name", |names| !names.is_empty());
+    let (code, told) = started.interrupt_until_ended();
+    assert_eq!(code, Some(130), "{told}");
+    assert!(told.contains("Ctrl-C again within 3 s deletes it"), "{told}");
+    assert!(told.contains("graph played is deleted"), "{told}");
+    machine.until("get dgd -o name", str::is_empty);
+}
+
 /// Workers of another form that never serve: the old ones serve on, and both are drawn.
 fn an_update_is_drawn_with_both_forms(machine: &Machine) {
     let text = std::fs::read_to_string(machine.sandbox.work().join("graph.yaml")).expect("it is");

@@ -231,6 +231,23 @@ fn a_job_is_held_and_goes_on() {
 }
 
 #[test]
+fn a_second_interruption_holds_the_job_that_the_command_made() {
+    let machine = begin();
+    machine.sandbox.write("long.py", "import time\ntime.sleep(1000)\n");
+    let words = ["train", "long.py", "--name", "long", "--watch", "-o", "json"];
+    let started = machine.sandbox.start_command(&words);
+    assert_eq!(started.ready["name"], "long");
+    let ready = "get trainjob long -o jsonpath={.status.jobsStatus[0].ready}";
+    machine.until(ready, |ready| ready == "1");
+    let (code, told) = started.interrupt_until_ended();
+    assert_eq!(code, Some(130), "{told}");
+    assert!(told.contains("Ctrl-C again within 3 s holds it"), "{told}");
+    machine.until("get trainjob long -o jsonpath={.spec.suspend}", |held| held == "true");
+    machine.until("get pods -o name", str::is_empty);
+    machine.kubectl(&["delete", "trainjob", "long"], "");
+}
+
+#[test]
 fn a_trainer_reports_how_far_it_is() {
     let machine = begin();
     machine.sandbox.write("reports.py", REPORTS);

@@ -16,7 +16,9 @@ use crate::answer::Answer;
 use crate::console::Pages;
 use crate::extension::Extend;
 use crate::history::foresight::Foresee;
+use crate::request::trace::JoinTraces;
 use crate::status::Error;
+use crate::tasks::Task;
 
 /// Told by whoever runs the other components.
 pub trait Report: Send + Sync {
@@ -25,6 +27,9 @@ pub trait Report: Send + Sync {
 
     /// What they count, in the text form of metrics.
     fn metrics(&self) -> String;
+
+    /// What runs for as long as the process does.
+    fn tasks(&self) -> Vec<Task>;
 }
 
 /// A component that answers requests itself: its clients have credentials that are for it alone.
@@ -45,6 +50,8 @@ pub struct Beside {
     extensions: Arc<RwLock<Vec<Arc<dyn Extend>>>>,
     foresight: Arc<OnceLock<Arc<dyn Foresee>>>,
     pages: Arc<OnceLock<Box<dyn Pages>>>,
+    documentation: Arc<OnceLock<Box<dyn Pages>>>,
+    traces: Arc<OnceLock<Box<dyn JoinTraces>>>,
     is_leaving: Arc<AtomicBool>,
 }
 
@@ -105,6 +112,24 @@ impl Beside {
         self.pages.get().map(|pages| &**pages)
     }
 
+    /// Says who has the documentation; only the first counts.
+    pub fn set_documentation(&self, pages: impl Pages + 'static) {
+        let _ = self.documentation.set(Box::new(pages));
+    }
+
+    pub fn documentation(&self) -> Option<&dyn Pages> {
+        self.documentation.get().map(|pages| &**pages)
+    }
+
+    /// Says who collects spans; only the first counts.
+    pub fn set_traces(&self, traces: impl JoinTraces + 'static) {
+        let _ = self.traces.set(Box::new(traces));
+    }
+
+    pub fn traces(&self) -> Option<&dyn JoinTraces> {
+        self.traces.get().map(|traces| &**traces)
+    }
+
     /// Says who tells; only the first counts.
     pub fn set(&self, report: impl Report + 'static) {
         let _ = self.report.set(Box::new(report));
@@ -112,6 +137,10 @@ impl Beside {
 
     pub fn states(&self) -> Vec<(String, String)> {
         self.report.get().map(|report| report.states()).unwrap_or_default()
+    }
+
+    pub fn tasks(&self) -> Vec<Task> {
+        self.report.get().map(|report| report.tasks()).unwrap_or_default()
     }
 
     pub fn metrics(&self) -> String {

@@ -12,7 +12,7 @@ use http_body_util::{BodyExt, Limited};
 use serde_json::json;
 use store::{Environment, Store};
 use tokio::sync::watch;
-use tracing::{Instrument, Span, error};
+use tracing::{Instrument, debug, error};
 
 use crate::admission::policies::Policies;
 use crate::admission::resource_quota::Turns;
@@ -24,6 +24,7 @@ use crate::authenticate::authenticate;
 use crate::beside::{self, Beside};
 use crate::connected::Connected;
 use crate::console::{self, sessions::Sessions};
+use crate::docs;
 use crate::endpoints::reach::Reach;
 use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::extension;
@@ -47,13 +48,14 @@ use crate::request::negotiate::{Offer, negotiate};
 use crate::request::options::Options;
 use crate::request::path::{Path, Target};
 use crate::request::route::Route;
+use crate::request::trace::Trace;
 use crate::resources::Served;
 use crate::selectors::fields;
 use crate::status::Error;
 use crate::streams::handshake::Upgrade;
 use crate::traffic::{REQUEST_MAX, Traffic, WRITE_MAX, is_long_running};
 use crate::webhooks::client::Client;
-use crate::{ids, subresources, time, version};
+use crate::{ids, subresources, tasks, time, version};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
@@ -142,12 +144,18 @@ impl Server {
             counted.end(answer.code);
             return answer.into_response();
         }
+        if docs::is_for(self, parts.uri.path()) {
+            let answer = docs::answer(self, &parts);
+            counted.end(answer.code);
+            return finish(answer, wishes).await.into_response();
+        }
         if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
             let answer = beside::ask(&*responder, &parts, read_body(body).await).await;
             counted.end(answer.code);
             return finish(answer, wishes).await.into_response();
         }
         let heard = self.audit.hear(&parts, &route, self.environment.now());
+        let mut trace_header = None;
         let answer = match authenticate(self, &parts.headers, user) {
             Ok(identified) => {
                 if let Some(heard) = &heard {
@@ -161,17 +169,9 @@ impl Server {
                     carried,
                     heard: heard.clone(),
                 };
-                let is_long = route.is_long_running();
-                let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
-                let span = span_of(&parts, &asked);
-                let answer = self.answer(parts, body, route, asked).instrument(span);
-                let answer = AssertUnwindSafe(answer).catch_unwind();
-                let answer = if is_long {
-                    Ok(answer.await)
-                } else {
-                    tokio::time::timeout(limit, answer).await
-                };
-                answered(answer)
+                let trace = Trace::begin(&self.beside, &parts, &asked);
+                trace_header = trace.header();
+                self.answer_in_time(parts, body, (route, asked), trace).await
             }
             Err(error) => Err(error),
         };
@@ -181,10 +181,37 @@ impl Server {
         let mut answer = answer.unwrap_or_else(|error| Answer::failure(&error));
         counted.end(answer.code);
         answer = answer.with(HeaderName::from_static("audit-id"), id);
+        if let Some((name, value)) = trace_header {
+            answer = answer.with(name, value);
+        }
         for warning in warnings.take() {
             answer = answer.with(WARNING, format!("299 - {}", json!(warning)));
         }
         finish(answer, wishes).await.into_response()
+    }
+
+    /// Answers within the request's trace and its limit of time, whatever befalls it.
+    async fn answer_in_time<B>(
+        self: &Arc<Self>,
+        parts: Parts,
+        body: B,
+        (route, asked): (Route, Asked),
+        trace: Trace,
+    ) -> Result<Answer, Error>
+    where
+        B: http_body::Body<Data = Bytes> + Send + 'static,
+        B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+    {
+        let is_long = route.is_long_running();
+        let limit = if parts.method == Method::GET { REQUEST_MAX } else { WRITE_MAX };
+        let Trace { span, log, .. } = trace;
+        let answer = self.answer(parts, body, route, asked).instrument(span);
+        let answer = AssertUnwindSafe(answer.instrument(log.clone())).catch_unwind();
+        let answer = match is_long {
+            true => Ok(answer.await),
+            false => tokio::time::timeout(limit, answer).await,
+        };
+        log.in_scope(|| answered(answer))
     }
 
     /// Only what is served has counters of its own.
@@ -213,6 +240,8 @@ impl Server {
         B: http_body::Body<Data = Bytes> + Send + 'static,
         B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
     {
+        let (method, path) = (&parts.method, parts.uri.path());
+        debug!(request = &*asked.id, user = &*asked.user.name, %method, path, "asked");
         if length(&parts.uri) > URL_BYTES_MAX {
             return Err(Error::bad_request("the URL is too long"));
         }
@@ -282,12 +311,15 @@ impl Server {
             text.push_str(&self.audit.metrics());
             return Ok(open_metrics::answer(&parts.headers, text));
         }
+        if path == tasks::PATH {
+            return Ok(tasks::answer(&parts.headers, &self.traffic, &self.beside));
+        }
         if let Some(answer) = health::answer(&checked, path, query) {
             return Ok(answer);
         }
         match path {
             "/version" | "/version/" => Ok(Answer::value(200, &version::told())),
-            "/" => Ok(Answer::value(200, &json!({"paths": self.paths()}))),
+            "/" => Ok(Answer::value(200, &json!({"paths": discovery::paths(self)}))),
             _ => Ok(Answer::text(404, NO_PAGE)),
         }
     }
@@ -305,21 +337,6 @@ impl Server {
                 self.registry.now().has_group_version(group.unwrap_or_default(), version)
             }
         }
-    }
-
-    fn paths(&self) -> Vec<String> {
-        let mut paths = vec!["/api".to_owned(), "/api/v1".to_owned(), "/apis".to_owned()];
-        for (group, versions) in self.registry.now().groups() {
-            if group.is_empty() {
-                continue;
-            }
-            paths.push(format!("/apis/{group}"));
-            paths.extend(versions.iter().map(|version| format!("/apis/{group}/{version}")));
-        }
-        let others = ["/healthz", "/livez", "/metrics", "/openapi/v3", "/readyz", "/version"];
-        paths.extend(others.map(str::to_owned));
-        paths.sort();
-        paths
     }
 
     pub(crate) async fn authorize(
@@ -491,19 +508,6 @@ fn length(uri: &http::Uri) -> usize {
 
 fn header(headers: &HeaderMap, name: HeaderName) -> &str {
     headers.get(name).and_then(|value| value.to_str().ok()).unwrap_or_default()
-}
-
-/// For collectors of traces; costs nothing where there is none.
-fn span_of(parts: &Parts, asked: &Asked) -> Span {
-    tracing::info_span!(
-        target: "setpoint::spans",
-        "request",
-        otel.kind = "server",
-        http.request.method = parts.method.as_str(),
-        url.path = parts.uri.path(),
-        enduser.id = &*asked.user.name,
-        request.id = &*asked.id,
-    )
 }
 
 async fn read_body<B>(body: B) -> Result<Bytes, Error>

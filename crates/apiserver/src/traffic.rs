@@ -97,6 +97,10 @@ impl Lane {
         Ok(Permit { places: self.places.clone(), user: user.name.clone() })
     }
 
+    pub fn max(&self) -> usize {
+        self.max
+    }
+
     pub fn busy(&self) -> usize {
         lock(&self.places).busy
     }

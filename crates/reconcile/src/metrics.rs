@@ -33,7 +33,34 @@ struct Counts {
     restarts: u64,
 }
 
+/// What a controller counts that is of use at a glance.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Objects in its queue.
+    pub waiting: u64,
+    /// Objects of its kind.
+    pub objects: u64,
+    pub reconciles: u64,
+    pub failures: u64,
+    pub writes: u64,
+    pub restarts: u64,
+}
+
 impl Metrics {
+    /// By the controller.
+    pub fn tallies(&self) -> BTreeMap<&'static str, Tally> {
+        let controllers = self.controllers.lock().unwrap_or_else(PoisonError::into_inner);
+        let tally = |counts: &Counts| Tally {
+            waiting: counts.queue_depth as u64,
+            objects: counts.resources as u64,
+            reconciles: counts.total,
+            failures: counts.errors.values().sum(),
+            writes: counts.writes,
+            restarts: counts.restarts,
+        };
+        controllers.iter().map(|(name, counts)| (*name, tally(counts))).collect()
+    }
+
     pub fn with_prefix(prefix: &str) -> Metrics {
         Metrics { prefix: prefix.to_owned(), ..Metrics::default() }
     }

@@ -26,7 +26,7 @@ const READY_MAX: Duration = Duration::from_secs(60);
 const STOP_MAX: Duration = Duration::from_secs(15);
 const POLL: Duration = Duration::from_millis(10);
 /// Images of guests come from this very process, which is on this machine.
-const CONFIG: &str = "machines: {images: everything}\nlog: {level: info}\n";
+const CONFIG: &str = "machines: {images: everything}\nlog: {level: info, format: text}\n";
 const LOG_LINES_MAX: usize = 20;
 
 pub struct Cluster {

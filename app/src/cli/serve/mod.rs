@@ -31,7 +31,7 @@ Exit codes with --wait and --watch:
   0  it serves
   3  it does not serve within --timeout
   4  it failed, or its pods cannot start; why is shown
-  130  interrupted; the graph goes on";
+  130  Ctrl-C; the graph goes on, unless a second one within 3 s deletes what this command made";
 
 /// Serve models with a graph of components.
 #[derive(Args)]

@@ -5,10 +5,11 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, anyhow, bail};
+use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use inference::kinds::GRAPH;
 use inference::value::text;
+use reconcile::plan::Target;
 use reconcile::{Kind, Object};
 use serde_json::{Value, json};
 
@@ -17,7 +18,8 @@ use super::obstacles::Obstacles;
 use super::watch::{self, Watched};
 use crate::cli::Context;
 use crate::cli::apply::{self, DryRun, Manner, Validation};
-use crate::cli::exit::{self, Failure};
+use crate::cli::exit;
+use crate::cli::interrupted;
 use crate::cli::manifests;
 use crate::cli::wait::{Verdict, Waited, parse_duration, until_done, verdict};
 use crate::output;
@@ -114,13 +116,21 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
     let applied = applied.with_context(|| format!("could not make graph {name}"))?;
     let made = json!({"kind": GRAPH.kind, "name": name, "namespace": cluster.namespace});
     context.output.tell(&format!("graph {name} is made"), &made)?;
+    let is_new = before.generation.is_none();
     let obstacles = Obstacles::new(before.outdated(&applied));
     let hint = format!("setpoint serve show {name} -n {}", cluster.namespace);
     tokio::select! {
         ended = follow(cluster, (asked, &name, &hint), obstacles, context) => ended,
         _ = tokio::signal::ctrl_c() => {
-            let what = format!("interrupted; graph {name} goes on");
-            Err(anyhow!(Failure::new(exit::INTERRUPTED, what).hint(hint)))
+            interrupted::leave(&format!("graph {name}"), &hint);
+            // What was there before this command is not its to delete.
+            if is_new && interrupted::comes_again("deletes it").await {
+                let target = Target::of(kind, &applied);
+                let deleted = cluster.requests.delete(&target, &Default::default()).await;
+                deleted.with_context(|| format!("could not delete graph {name}"))?;
+                output::remark(format!("graph {name} is deleted"));
+            }
+            Ok(ExitCode::from(exit::INTERRUPTED))
         }
     }
 }

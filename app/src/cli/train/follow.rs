@@ -17,6 +17,7 @@ use super::failure::{Failure, Failures, never_began};
 use super::show::{reported, state};
 use crate::cli::Context;
 use crate::cli::exit;
+use crate::cli::interrupted;
 use crate::output::{self, Output};
 
 /// How often the job is looked at.
@@ -84,10 +85,12 @@ pub struct Manner {
     /// With the output of the ranks, on stdout; else only how it goes, on stderr.
     pub shows_output: bool,
     pub timeout: Option<Duration>,
+    /// Who made the job, and may cancel it.
+    pub is_ours: bool,
 }
 
 impl Manner {
-    pub const WITH_OUTPUT: Manner = Manner { shows_output: true, timeout: None };
+    pub const WITH_OUTPUT: Manner = Manner { shows_output: true, timeout: None, is_ours: false };
 }
 
 /// Shows everything until the job has ended, or until the user has seen enough.
@@ -110,6 +113,10 @@ pub async fn follow(
         _ = enough => {
             // Whoever read this may have been interrupted too.
             let _ = output.print(&Told::Gone { job: name, detached: true });
+            let does = "holds it, as `setpoint train stop` does";
+            if manner.is_ours && interrupted::comes_again(does).await {
+                cluster.suspend(name, true, context).await?;
+            }
             Ok(ExitCode::from(exit::INTERRUPTED))
         }
     }

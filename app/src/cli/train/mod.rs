@@ -30,7 +30,7 @@ Exit codes with --wait, --watch and logs -f:
     0  it completed
     3  it did not end within --timeout; it goes on
     4  it failed; the rank that failed, its exit code and its last lines are shown
-  130  Ctrl-C; it goes on
+  130  Ctrl-C; it goes on, unless a second one within 3 s holds what this command started
 
 With -o json, --watch and logs print one object a line, with one of: state, line, waits, failed.";
 

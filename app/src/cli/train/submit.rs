@@ -128,7 +128,8 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
     if !asked.watch && !asked.wait {
         return Ok(ExitCode::SUCCESS);
     }
-    let manner = follow::Manner { shows_output: asked.watch, timeout: asked.timeout };
+    let manner =
+        follow::Manner { shows_output: asked.watch, timeout: asked.timeout, is_ours: true };
     let namespace = made.name.namespace.to_string();
     follow::follow(&Cluster { namespace, ..cluster.clone() }, &name, manner, context).await
 }

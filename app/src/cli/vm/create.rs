@@ -1,5 +1,7 @@
 //! Makes machines, and keeps their disks.
 
+use std::process::ExitCode;
+
 use anyhow::{Context as _, Result, bail};
 use clap::Args;
 use machines::kinds::{DATA_VOLUME, WUKONG, WUKONG_SNAPSHOT};
@@ -42,7 +44,7 @@ pub struct Create {
     waiting: super::Waiting,
 }
 
-pub async fn create(cluster: &Cluster, create: &Create, context: &Context) -> Result<()> {
+pub async fn create(cluster: &Cluster, create: &Create, context: &Context) -> Result<ExitCode> {
     let image = match &create.image {
         Some(image) => Some(found(cluster, image).await?),
         None => None,
@@ -52,7 +54,9 @@ pub async fn create(cluster: &Cluster, create: &Create, context: &Context) -> Re
     let mut done = Done::new(&*create.name, "create", State::Asked);
     done.note = "see `setpoint vm ls`".to_owned();
     context.output.print(&done)?;
-    create.waiting.wait(cluster, WUKONG, &create.name).await
+    let delete = || async { Ok(context.output.print(&cluster.delete(&create.name).await?)?) };
+    let cancel = ("deletes it, with its disks", delete);
+    create.waiting.wait(cluster, (WUKONG, &create.name), cancel).await
 }
 
 /// An image as a Wukong says it: what was added goes by its name.

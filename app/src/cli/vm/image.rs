@@ -2,18 +2,20 @@
 
 use std::fmt;
 use std::path::Path;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
 use clap::Subcommand;
 use machines::kinds::DATA_VOLUME;
 use reconcile::conditions;
+use reconcile::plan::Target;
 use serde::Serialize;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::send;
-use crate::cli::Context;
+use crate::cli::{Context, exit, interrupted};
 use crate::output;
 
 /// How often it is asked how far it is.
@@ -53,24 +55,53 @@ impl fmt::Display for Progress {
     }
 }
 
-pub async fn perform(cluster: &Cluster, image: &Image, context: &Context) -> Result<()> {
-    match image {
-        Image::Add { name, from, size, checksum, storage_class } => {
-            let claim = claim(size, storage_class.as_deref());
-            let is_url = ["http://", "https://"].iter().any(|scheme| from.starts_with(scheme));
-            if !is_url {
-                return add_file(cluster, (name, claim), from, (checksum.as_deref(), context))
-                    .await;
+pub async fn perform(cluster: &Cluster, image: &Image, context: &Context) -> Result<ExitCode> {
+    let (name, from) = match image {
+        Image::Ls => return list(cluster, context).await.map(|()| ExitCode::SUCCESS),
+        Image::Add { name, from, .. } => (name, from),
+    };
+    tokio::select! {
+        added = add(cluster, image, context) => added.map(|()| ExitCode::SUCCESS),
+        _ = tokio::signal::ctrl_c() => {
+            match is_url(from) {
+                true => interrupted::leave(&format!("image {name}"), "setpoint vm image ls"),
+                false => output::remark(format!("{from} was not sent whole")),
             }
-            let mut source = json!({"url": from});
-            if let Some(checksum) = checksum {
-                source["checksum"] = json!(checksum);
+            if interrupted::comes_again("deletes what there is of it").await {
+                delete(cluster, name).await?;
             }
-            make(cluster, name, json!({"source": {"http": source}, "pvc": claim})).await?;
-            follow(cluster, name, "Succeeded", context).await
+            Ok(ExitCode::from(exit::INTERRUPTED))
         }
-        Image::Ls => list(cluster, context).await,
     }
+}
+
+fn is_url(from: &str) -> bool {
+    ["http://", "https://"].iter().any(|scheme| from.starts_with(scheme))
+}
+
+async fn add(cluster: &Cluster, image: &Image, context: &Context) -> Result<()> {
+    let Image::Add { name, from, size, checksum, storage_class } = image else { return Ok(()) };
+    let claim = claim(size, storage_class.as_deref());
+    if !is_url(from) {
+        return add_file(cluster, (name, claim), from, (checksum.as_deref(), context)).await;
+    }
+    let mut source = json!({"url": from});
+    if let Some(checksum) = checksum {
+        source["checksum"] = json!(checksum);
+    }
+    make(cluster, name, json!({"source": {"http": source}, "pvc": claim})).await?;
+    follow(cluster, name, "Succeeded", context).await
+}
+
+/// Deletes an image, if it came so far that there is one.
+async fn delete(cluster: &Cluster, name: &str) -> Result<()> {
+    let deleting = || format!("could not delete image {name}");
+    let found = cluster.requests.get(DATA_VOLUME, &cluster.name(name)).await;
+    let Some(found) = found.with_context(deleting)? else { return Ok(()) };
+    let target = Target::of(DATA_VOLUME, &found);
+    cluster.requests.delete(&target, &Default::default()).await.with_context(deleting)?;
+    output::remark(format!("image {name} is deleted"));
+    Ok(())
 }
 
 /// Makes a volume that waits for a file, and sends it.
@@ -188,7 +219,7 @@ async fn follow(cluster: &Cluster, name: &str, until: &str, context: &Context) -
             "Failed" => {
                 let why = conditions::find(status, "Running").map(|one| text(&one["message"]));
                 bail!(
-                    "the image was not brought in: {}; `kubectl delete dv {name}` takes it away",
+                    "the image was not brought in: {}; `setpoint delete dv {name}` takes it away",
                     why.unwrap_or_default()
                 );
             }

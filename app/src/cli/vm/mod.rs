@@ -22,7 +22,7 @@ use reconcile::Kind;
 use super::confirm::Consent;
 use super::connect::Target;
 use super::wait::{Waited, parse_duration, until_done, watch};
-use super::{Context, small_runtime};
+use super::{Context, exit, interrupted, small_runtime};
 use cluster::Cluster;
 
 const AFTER_HELP: &str = "\
@@ -36,7 +36,10 @@ Examples:
   setpoint vm snapshot web before      keeps its disks as they are
   setpoint vm clone web web-2          another with the same disks; the first must be stopped
   setpoint vm image add NAME FILE|URL  brings an image in, with progress
-  setpoint vm create db --image NAME   a machine from an image that was brought in";
+  setpoint vm create db --image NAME   a machine from an image that was brought in
+
+Ctrl-C ends the waiting (exit code 130), and what was asked for goes on; a second one within 3 s
+deletes the machine or image that `create` or `image add` makes, or stops what `start` starts.";
 
 /// Run virtual machines.
 #[derive(Args)]
@@ -151,18 +154,37 @@ struct Waiting {
 }
 
 impl Waiting {
-    async fn wait(&self, cluster: &Cluster, kind: Kind, name: &str) -> Result<()> {
+    /// Waits if that is asked for; with what the second of two Ctrl-C does, and how that is said.
+    async fn wait<F>(
+        &self,
+        cluster: &Cluster,
+        (kind, name): (Kind, &str),
+        (does, cancel): (&str, impl FnOnce() -> F),
+    ) -> Result<ExitCode>
+    where
+        F: Future<Output = Result<()>>,
+    {
         if !self.wait {
-            return Ok(());
+            return Ok(ExitCode::SUCCESS);
         }
-        let hint = format!("kubectl describe {} {name}", kind.kind.to_lowercase());
-        let waited = Waited { what: &format!("machine {name}"), timeout: self.timeout, hint };
+        let hint = format!("setpoint describe {} {name}", kind.kind.to_lowercase());
+        let what = format!("machine {name}");
+        let waited = Waited { what: &what, timeout: self.timeout, hint };
         let name = cluster.name(name);
         let look = || async {
             let found = cluster.requests.get(kind, &name).await;
             Ok(found.context("could not ask for the machine")?.map(|found| found.value.clone()))
         };
-        until_done(&waited, look).await
+        tokio::select! {
+            ended = until_done(&waited, look) => ended.map(|()| ExitCode::SUCCESS),
+            _ = tokio::signal::ctrl_c() => {
+                interrupted::leave(&what, "setpoint vm ls");
+                if interrupted::comes_again(does).await {
+                    cancel().await?;
+                }
+                Ok(ExitCode::from(exit::INTERRUPTED))
+            }
+        }
     }
 }
 
@@ -182,7 +204,7 @@ impl Vm {
         use serde_json::json;
         let cluster = Cluster::connect(&self.target()).await?;
         match &self.command {
-            Command::Create(create) => create::create(&cluster, create, context).await?,
+            Command::Create(create) => return create::create(&cluster, create, context).await,
             Command::Ls { watch: true } => {
                 return watch(context, || list::list(&cluster)).await;
             }
@@ -191,7 +213,12 @@ impl Vm {
             Command::Start { name, paused, waiting } => {
                 let done = cluster.ask_machine(name, "start", &json!({"paused": paused})).await?;
                 context.output.print(&done)?;
-                waiting.wait(&cluster, INSTANCE, &done.name).await?;
+                let stop = || async {
+                    let stopped = cluster.ask_machine(name, "stop", &json!({})).await?;
+                    Ok(context.output.print(&stopped)?)
+                };
+                let cancel = ("stops it again", stop);
+                return waiting.wait(&cluster, (INSTANCE, &done.name), cancel).await;
             }
             Command::Stop { name, grace_period } => {
                 let options = json!({"gracePeriod": grace_period});
@@ -231,7 +258,7 @@ impl Vm {
                 consent.ask(&format!("Machine {name} goes, with its disks."), name)?;
                 context.output.print(&cluster.delete(name).await?)?;
             }
-            Command::Image(image) => image::perform(&cluster, image, context).await?,
+            Command::Image(image) => return image::perform(&cluster, image, context).await,
         }
         Ok(ExitCode::SUCCESS)
     }

@@ -124,8 +124,8 @@ fn end(server: &Server, parts: &Parts) -> Result<Answer, Error> {
     }
 }
 
-/// What browsers are told of every answer below `/console`.
-fn guarded(answer: Answer) -> Answer {
+/// What browsers are told of every answer below `/console`, and of other pages for people.
+pub(crate) fn guarded(answer: Answer) -> Answer {
     let policy = HeaderName::from_static("cross-origin-opener-policy");
     answer
         .with(header::CONTENT_SECURITY_POLICY, POLICY)

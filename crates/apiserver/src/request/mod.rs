@@ -5,3 +5,4 @@ pub mod negotiate;
 pub mod options;
 pub mod path;
 pub mod route;
+pub mod trace;

@@ -1,12 +1,18 @@
 //! The log: what is written, and how. It goes to stderr; results go to stdout.
 
+mod json;
+
 use std::env;
+use std::fs::File;
 use std::io::{self, IsTerminal};
+use std::os::fd::AsFd;
+use std::os::unix::fs::MetadataExt;
 use std::sync::OnceLock;
 
 use anyhow::{Context, Result};
 use tracing_subscriber::EnvFilter;
 use tracing_subscriber::filter::Targets;
+use tracing_subscriber::fmt::format::JsonFields;
 use tracing_subscriber::layer::{Layer as _, SubscriberExt as _};
 use tracing_subscriber::reload;
 use tracing_subscriber::util::SubscriberInitExt as _;
@@ -14,6 +20,7 @@ use tracing_subscriber::util::SubscriberInitExt as _;
 use crate::config::LogLevel;
 use crate::kept_lines::Keeper;
 use crate::traces::{self, Traces};
+use json::Json;
 
 /// The first that is set says what to log.
 const VARIABLES: &[&str] = &["SETPOINT_LOG", "RUST_LOG"];
@@ -22,8 +29,10 @@ const QUIETER: &str = "h2=info,hyper=info,hyper_util=info,tower=info,mysql_async
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum Format {
-    /// For people.
+    /// Text where people read it: at a terminal and in systemd's journal; else JSON.
     #[default]
+    Auto,
+    /// For people.
     Text,
     /// For programs: one object per line.
     Json,
@@ -33,10 +42,36 @@ impl Format {
     /// As it is written on the command line.
     pub fn name(self) -> &'static str {
         match self {
+            Format::Auto => "auto",
             Format::Text => "text",
             Format::Json => "json",
         }
     }
+
+    /// The same, where people read the log whatever it goes to: that of a command which they typed,
+    /// and the file that `setpoint up` has written.
+    pub fn for_people(self) -> Format {
+        match self {
+            Format::Auto => Format::Text,
+            said => said,
+        }
+    }
+
+    fn is_json(self) -> bool {
+        match self {
+            Format::Auto => !io::stderr().is_terminal() && !is_journal(),
+            Format::Text => false,
+            Format::Json => true,
+        }
+    }
+}
+
+/// Whether stderr is the journal of systemd, which names it by device and inode.
+fn is_journal() -> bool {
+    let Ok(named) = env::var("JOURNAL_STREAM") else { return false };
+    let stderr = io::stderr().as_fd().try_clone_to_owned();
+    let found = stderr.and_then(|stderr| File::from(stderr).metadata());
+    found.is_ok_and(|found| named == format!("{}:{}", found.dev(), found.ino()))
 }
 
 /// Has the log follow another level of the file, where nothing else says what is logged.
@@ -75,10 +110,7 @@ pub fn start(options: &Options) -> Result<Option<Traces>> {
         }),
     };
     let is_plain = env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty());
-    let log = tracing_subscriber::fmt::layer()
-        .with_writer(io::stderr)
-        .with_target(false)
-        .with_ansi(io::stderr().is_terminal() && !is_plain);
+    let log = tracing_subscriber::fmt::layer().with_writer(io::stderr);
     // Spans for a collector are no lines of the log, and cost nothing where there is none.
     let no_spans = || format!("{}=off", traces::TARGET).parse();
     let (kept, kept_handle) = reload::Layer::new(filter()?.add_directive(no_spans()?));
@@ -98,9 +130,15 @@ pub fn start(options: &Options) -> Result<Option<Traces>> {
         tracing_opentelemetry::layer().with_tracer(traces.tracer()).with_filter(only)
     });
     let registry = tracing_subscriber::registry().with(spans).with(kept);
-    match options.format {
-        Format::Text => registry.with(log.with_filter(filter)).init(),
-        Format::Json => registry.with(log.json().flatten_event(true).with_filter(filter)).init(),
+    match options.format.is_json() {
+        true => {
+            let log = log.event_format(Json).fmt_fields(JsonFields::new()).with_ansi(false);
+            registry.with(log.with_filter(filter)).init();
+        }
+        false => {
+            let log = log.with_target(false).with_ansi(io::stderr().is_terminal() && !is_plain);
+            registry.with(log.with_filter(filter)).init();
+        }
     }
     Ok(traces)
 }
