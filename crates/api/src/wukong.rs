@@ -55,7 +55,7 @@ fn wukong() -> Value {
 
 fn snapshot() -> Value {
     let schema = object([
-        ("spec!", object([("wukongName!", text(1, 253))])),
+        ("spec!", object([("includeMemory", boolean()), ("wukongName!", text(1, 253))])),
         (
             "status",
             object([

@@ -30,6 +30,9 @@ pub struct Machine {
     /// As the guest sees it; the same each time it starts.
     pub uuid: String,
     pub processors: u32,
+    /// What it may get while it runs; not fewer than it starts with.
+    #[serde(default)]
+    pub processors_max: u32,
     pub memory_bytes: u64,
     pub disks: Vec<Disk>,
     /// What the guest is told when it first starts.
@@ -39,6 +42,10 @@ pub struct Machine {
     pub has_serial: bool,
     /// Nothing is executed before it is resumed.
     pub starts_paused: bool,
+    /// A file of memory that was kept, as which it goes on where it was instead of booting. It is
+    /// gone before the guest runs: with what the guest writes then, it would fit no more.
+    #[serde(default)]
+    pub goes_on_from: Option<PathBuf>,
 }
 
 /// A disk: a file without a format.

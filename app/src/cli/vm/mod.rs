@@ -116,7 +116,13 @@ enum Command {
         arguments: Vec<String>,
     },
     /// Keep the disks of a machine as they are.
-    Snapshot { name: String, snapshot: Option<String> },
+    Snapshot {
+        name: String,
+        snapshot: Option<String>,
+        /// Keep the memory of a machine that runs too: brought back, it goes on where it was.
+        #[arg(long)]
+        memory: bool,
+    },
     /// Make a machine with the same disks as another, which must not run.
     Clone {
         name: String,
@@ -220,8 +226,9 @@ impl Vm {
             Command::Ssh { name, login, arguments } => {
                 return connection::ssh(&cluster, name, login, arguments).await;
             }
-            Command::Snapshot { name, snapshot } => {
-                create::snapshot(&cluster, name, snapshot.as_deref(), context).await?;
+            Command::Snapshot { name, snapshot, memory } => {
+                let order = create::Snapshot { of: name, name: snapshot.as_deref(), memory: *memory };
+                create::snapshot(&cluster, order, context).await?;
             }
             Command::Clone { name, to, stopped } => {
                 let order = clone::Order { name, to, is_stopped: *stopped };

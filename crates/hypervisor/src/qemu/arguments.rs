@@ -123,8 +123,8 @@ fn general(all: &mut Arguments, machine: &Machine, given: &Given<'_>) {
     all.add("-machine", "q35,usb=off");
     all.add("-accel", accelerator.options());
     all.add("-cpu", accelerator.processor());
-    let count = machine.processors;
-    all.add("-smp", format!("{count},sockets={count},cores=1,threads=1"));
+    let (count, most) = (machine.processors, machine.processors.max(machine.processors_max));
+    all.add("-smp", format!("{count},sockets={most},cores=1,threads=1,maxcpus={most}"));
     all.add("-m", format!("{}M", machine.memory_bytes >> 20));
     all.flag("-nodefaults");
     all.flag("-no-user-config");
@@ -135,7 +135,7 @@ fn general(all: &mut Arguments, machine: &Machine, given: &Given<'_>) {
     all.add("-boot", "strict=on");
     all.add("-chardev", format!("socket,id=qmp,fd={},server=on,wait=off", given.monitor));
     all.add("-mon", "chardev=qmp,mode=control");
-    if machine.starts_paused {
+    if machine.starts_paused || machine.goes_on_from.is_some() {
         all.flag("-S");
     }
 }
@@ -230,14 +230,22 @@ pub fn network(interface: &str) -> String {
     format!("n{:016x}", fingerprint(interface))
 }
 
+/// What begins the names of the devices of interfaces.
+pub const CARD: &str = "un-";
+
+/// The name that QEMU knows the device of an interface by: told from a disk of the same name.
+pub fn card(interface: &str) -> String {
+    format!("{CARD}{interface}")
+}
+
 fn add_interface(all: &mut Arguments, interface: &Interface, (port, to): (&str, &str)) {
     let name = &interface.name;
     let id = network(name);
     all.add("-netdev", format!("{to},id={id}"));
     let mac = &interface.hardware_address;
     // No code from the card: it would try the network before the disk.
-    // Told from a disk of the same name.
-    let what = format!("virtio-net-pci,netdev={id},mac={mac},id=un-{name},bus={port},romfile=");
+    let device = card(name);
+    let what = format!("virtio-net-pci,netdev={id},mac={mac},id={device},bus={port},romfile=");
     all.add("-device", what);
 }
 
@@ -263,6 +271,7 @@ mod tests {
             name: "default_web,1".to_owned(),
             uuid: "6a1a24a1-4061-4607-8bf4-a3963d0c5895".to_owned(),
             processors: 2,
+            processors_max: 8,
             memory_bytes: 256 << 20,
             disks: vec![disk("root", Some(1)), disk("data", None)],
             seed: Some(crate::seed::Seed::default()),
@@ -273,6 +282,7 @@ mod tests {
             has_screen: true,
             has_serial: true,
             starts_paused: false,
+            goes_on_from: None,
         }
     }
 
@@ -292,7 +302,7 @@ mod tests {
         for part in [
             "-name guest=default_web,,1,debug-threads=on",
             "-machine q35,usb=off -accel tcg,tb-size=256 -cpu max \
-             -smp 2,sockets=2,cores=1,threads=1 -m 256M",
+             -smp 2,sockets=8,cores=1,threads=1,maxcpus=8 -m 256M",
             "-chardev socket,id=qmp,fd=7,server=on,wait=off",
             "-device virtserialport,id=qga0,chardev=qga,",
             "-add-fd fd=9,set=0,opaque=d",

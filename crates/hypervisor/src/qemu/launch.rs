@@ -6,6 +6,7 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::net::UnixStream;
 
@@ -13,7 +14,7 @@ use super::accelerator::Accelerator;
 use super::arguments::{self, Given, SEED};
 use super::record::{LOG, MONITOR, Record};
 use super::running::{Begun, Running};
-use super::{PACKAGE, PROGRAM, Qemu, disks};
+use super::{PACKAGE, PROGRAM, Qemu, disks, memory};
 use crate::confinement::{self, Groups, Limits};
 use crate::error::Error;
 use crate::machine::{Machine, Network};
@@ -73,7 +74,15 @@ async fn begin(order: &Order<'_>, record: Record, lock: File) -> Result<Arc<Runn
     let begun = Begun { machine, record, pid, process, child: Some(child) };
     // The process may end before it greets; then what it said is why.
     let running = Running::follow(begun, stream, order.listener.clone()).await;
-    running.map_err(|_| failed(order.path))
+    let running = running.map_err(|_| failed(order.path))?;
+    if let Some(file) = &order.machine.goes_on_from
+        && let Err(error) = memory::go_on(&running, file).await
+    {
+        running.stop(Duration::ZERO).await;
+        let _ = fs::remove_dir_all(order.path);
+        return Err(Error::DidNotStart { said: error.chain() });
+    }
+    Ok(running)
 }
 
 /// What a process is given.

@@ -8,7 +8,10 @@ pub mod accelerator;
 mod agent;
 pub mod arguments;
 mod disks;
+mod interfaces;
 mod launch;
+pub mod memory;
+mod processors;
 mod protocol;
 mod record;
 mod running;
@@ -27,9 +30,9 @@ use tokio::sync::OnceCell;
 use self::accelerator::Accelerator;
 use self::record::{MONITOR, RUN, Record};
 use self::running::{Begun, Running, lock};
-use crate::confinement::Groups;
+use crate::confinement::{Groups, Limits};
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Guest, Machine, State};
+use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, Network, State};
 use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet, bridge, system};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
@@ -105,6 +108,12 @@ impl Qemu {
         let stream = stream.map_err(Error::io("reach the monitor of a machine"))?;
         let begun = Begun { machine, record, pid, process: found, child: None };
         let running = Running::follow(begun, stream, self.listener.clone()).await?;
+        if running.machine.goes_on_from.as_ref().is_some_and(|file| file.exists()) {
+            // Whoever started it did not come to the end of it: it has executed nothing.
+            running.stop(Duration::ZERO).await;
+            return Ok(false);
+        }
+        running.let_go_on().await?;
         lock(&self.machines).insert(id.to_owned(), running);
         Ok(true)
     }
@@ -265,6 +274,41 @@ impl Hypervisor for Qemu {
         self.running(id)?.detach(disk).await
     }
 
+    async fn attach_interface(&self, id: &str, interface: &Interface) -> Result<(), Error> {
+        let running = self.running(id)?;
+        let Network::Bridge(bridge) = &interface.network else {
+            let why = "only interfaces on bridges can be added while a machine runs";
+            return Err(Error::Invalid(why.to_owned()));
+        };
+        let attached = running.attach_interface(interface, &self.directory, bridge).await;
+        // Nobody may be connected to what was made for it.
+        attached.inspect_err(|_| bridge::remove_unused(&self.directory))
+    }
+
+    async fn detach_interface(&self, id: &str, interface: &str) -> Result<(), Error> {
+        self.running(id)?.detach_interface(interface).await?;
+        bridge::remove_unused(&self.directory);
+        Ok(())
+    }
+
+    async fn interfaces(&self, id: &str) -> Result<Vec<String>, Error> {
+        self.running(id)?.interfaces().await
+    }
+
+    async fn add_processors(&self, id: &str, count: u32) -> Result<(), Error> {
+        let running = self.running(id)?;
+        running.add_processors(count).await?;
+        if let Some(groups) = &self.groups {
+            let machine = Machine { processors: count, ..running.machine.clone() };
+            let limits = Limits::of(&machine, self.accelerator().await);
+            // It has its group: what that bounds is all that changes.
+            if let Err(error) = groups.make(id, &limits) {
+                tracing::warn!(machine = id, %error, "a group bounds a machine as before");
+            }
+        }
+        Ok(())
+    }
+
     async fn resize(&self, id: &str, disk: &str, bytes: u64) -> Result<(), Error> {
         self.running(id)?.resize(disk, bytes).await
     }
@@ -273,8 +317,13 @@ impl Hypervisor for Qemu {
         self.running(id)?.size(disk).await
     }
 
-    async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<Quiet, Error> {
-        self.running(id)?.copy_disks(copies).await
+    async fn copy(
+        &self,
+        id: &str,
+        disks: &[Copied],
+        memory: Option<&Path>,
+    ) -> Result<Quiet, Error> {
+        self.running(id)?.copy(disks, memory).await
     }
 
     async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error> {

@@ -120,6 +120,16 @@ impl Running {
         self.monitor.execute(command, arguments).await
     }
 
+    /// A command that a file goes along with.
+    pub async fn execute_with(
+        &self,
+        command: &str,
+        arguments: Value,
+        file: File,
+    ) -> Result<Value, Error> {
+        self.monitor.execute_with(command, arguments, Some(file)).await
+    }
+
     /// Gives a file to the process, and says by which set it knows it.
     pub async fn give(&self, file: File, named: &str) -> Result<usize, Error> {
         let arguments = json!({"opaque": named});
@@ -307,6 +317,17 @@ impl Running {
         let guest = agent::ask(self.connect(AGENT).await?, self.pid).await;
         *known = Some((Instant::now(), guest.clone()));
         guest.map(Some).ok_or_else(silent)
+    }
+
+    /// Has the guest use the processors that it got: some wait to be told. One that has no agent
+    /// does so by itself, or not at all.
+    pub async fn use_processors(&self) {
+        let _turn = self.guest.lock().await;
+        if self.has_agent().await.unwrap_or(false)
+            && let Ok(stream) = self.connect(AGENT).await
+        {
+            agent::use_processors(stream, self.pid).await;
+        }
     }
 
     /// Has the guest write what it holds back, and hold its file systems still until they are

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use hypervisor::qemu::Qemu;
 use hypervisor::qemu::accelerator::Accelerator;
-use hypervisor::{Copied, End, Error, Hypervisor, Pause, Quiet, State, images};
+use hypervisor::{
+    Copied, End, Error, Hypervisor, Interface, Network, Pause, Quiet, State, images,
+};
 use tokio::io::AsyncReadExt;
 use tokio::time::Instant;
 
-use crate::console::{Console, Directory, bootable, disk, machine};
+use crate::console::{Console, Directory, bootable, disk, interface, machine};
 
 const MIB: u64 = 1 << 20;
 /// Where the guest writes: behind its kernel.
@@ -40,6 +42,9 @@ async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
     let write = format!("echo kept | dd of=/dev/vda bs=512 seek={BLOCK} conv=notrunc; sync");
     console.run(&write).await;
     is_copied_while_it_runs(&qemu, &directory).await;
+    let boot = is_kept_with_its_memory(&qemu, &directory, &mut console).await;
+    takes_another_interface(&qemu, &mut console).await;
+    gets_processors(&qemu, &directory, &mut console).await;
     drop((console, qemu));
 
     // Killed at the worst moment, it would not even have been written down which process it is.
@@ -60,7 +65,9 @@ async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
     let mut console = Console::open(&qemu, "one").await;
     let read = format!("dd if=/dev/vda bs=512 skip={BLOCK} count=1 2>/dev/null | head -c4");
     assert!(console.run(&read).await.contains("kept"));
+    drop(console);
     assert_eq!(qemu.stop("one", Duration::ZERO).await.unwrap(), End::Killed);
+    goes_on_where_it_was(&qemu, &directory, (&order, &boot)).await;
     qemu.remove("one").await.unwrap();
     assert_eq!(qemu.state("one").await, State::Absent);
     assert_eq!(qemu.ids(), [""; 0]);
@@ -150,15 +157,110 @@ async fn takes_another_disk(qemu: &Qemu, directory: &Directory, console: &mut Co
     console.run("until [ -e /dev/vdc ]; do sleep 0.1; done; cat /sys/block/vdc/size").await;
     qemu.detach("one", "data").await.unwrap();
     qemu.detach("one", "data").await.unwrap();
+    let said = qemu.detach("one", "root").await.unwrap_err().to_string();
+    assert_eq!(said, "the machine boots from the disk root: it stays while it runs");
     console.run("while [ -e /dev/vdc ]; do sleep 0.1; done").await;
+}
+
+/// An interface that comes and goes, and the bridge that it is on.
+async fn takes_another_interface(qemu: &Qemu, console: &mut Console) {
+    let bridge = format!("svh{}", std::process::id() % 1_000_000);
+    let network = Network::Bridge(bridge.clone());
+    let lan = Interface { name: "lan".to_owned(), ..interface("02:00:00:00:00:02", network) };
+    let own = Interface { network: Network::Own, ..lan.clone() };
+    assert!(qemu.attach_interface("one", &own).await.is_err(), "it has a network of its own");
+    qemu.attach_interface("one", &lan).await.unwrap();
+    qemu.attach_interface("one", &lan).await.unwrap();
+    assert_eq!(qemu.interfaces("one").await.unwrap(), ["default", "lan"]);
+    let seen = "until [ -e /sys/class/net/eth1 ]; do sleep 0.1; done";
+    let seen = console.run(&format!("{seen}; cat /sys/class/net/eth1/address")).await;
+    assert!(seen.contains("02:00:00:00:00:02"), "{seen}");
+    let place = std::path::Path::new("/sys/class/net").join(&bridge);
+    assert_eq!(std::fs::read_dir(place.join("brif")).unwrap().count(), 1);
+    qemu.detach_interface("one", "lan").await.unwrap();
+    qemu.detach_interface("one", "lan").await.unwrap();
+    console.run("while [ -e /sys/class/net/eth1 ]; do sleep 0.1; done").await;
+    assert!(!place.exists(), "nobody needs it any more");
+}
+
+/// Processors that come while the machine runs. What came is not where it would be after a restart.
+async fn gets_processors(qemu: &Qemu, directory: &Directory, console: &mut Console) {
+    qemu.add_processors("one", 1).await.unwrap();
+    qemu.add_processors("one", 2).await.unwrap();
+    qemu.add_processors("one", 2).await.unwrap();
+    console.run("until [ $(nproc) = 2 ]; do sleep 0.1; done").await;
+    let said = qemu.add_processors("one", 4).await.unwrap_err().to_string();
+    assert_eq!(said, "4 processors are more than the 3 it has room for");
+    let memory = directory.0.join("later.memory");
+    let said = qemu.copy("one", &[], Some(&memory)).await.unwrap_err().to_string();
+    assert!(said.contains("can be kept after a restart") && !memory.exists(), "{said}");
+}
+
+const COUNT: &str = "(i=0; while true; do i=$((i+1)); echo $i > /count; sleep 0.1; done) & true";
+
+/// Which boot of the guest it is.
+async fn boot(console: &mut Console) -> String {
+    let said = console.run("cat /proc/sys/kernel/random/boot_id").await;
+    let mut lines = said.lines().map(str::trim);
+    lines.find(|line| line.len() == 36 && line.contains('-')).expect("a boot").to_owned()
+}
+
+/// What a guest counted to.
+async fn count(console: &mut Console) -> u64 {
+    let said = console.run("cat /count").await;
+    let mut numbers = said.lines().filter_map(|line| line.trim().parse().ok());
+    numbers.next().unwrap_or_else(|| panic!("no number: {said}"))
+}
+
+/// Keeps disks and memory of one instant, at which the guest counts, and says which boot it is.
+async fn is_kept_with_its_memory(
+    qemu: &Qemu,
+    directory: &Directory,
+    console: &mut Console,
+) -> String {
+    console.run(COUNT).await;
+    console.run("until [ -e /count ]; do sleep 0.1; done").await;
+    let boot = boot(console).await;
+    let (to, memory) = (directory.0.join("kept.img"), directory.0.join("kept.memory"));
+    let copies = [Copied { disk: "root".to_owned(), to }];
+    assert_eq!(qemu.copy("one", &copies, Some(&memory)).await.unwrap(), Quiet::Kept);
+    assert_eq!(qemu.state("one").await, State::Running, "it goes on");
+    std::fs::write(directory.0.join("count"), count(console).await.to_string()).unwrap();
+    boot
+}
+
+/// A machine whose disks and memory are those of before goes on counting.
+async fn goes_on_where_it_was(
+    qemu: &Qemu,
+    directory: &Directory,
+    (order, boot): (&hypervisor::Machine, &str),
+) {
+    let memory = directory.0.join("kept.memory");
+    let mut order = order.clone();
+    order.disks[0].file = directory.0.join("kept.img");
+    let more = hypervisor::Machine { processors: 2, ..order.clone() };
+    let said = hypervisor::qemu::memory::fits(&memory, &more).unwrap_err();
+    assert_eq!(said, "the machine has other processors than when its memory was kept");
+    hypervisor::qemu::memory::fits(&memory, &order).unwrap();
+    order.goes_on_from = Some(memory.clone());
+    qemu.launch(&order).await.unwrap();
+    assert!(!memory.exists(), "it fits the disks no more");
+    assert_eq!(qemu.state("one").await, State::Running);
+    let mut console = Console::open(qemu, "one").await;
+    assert_eq!(self::boot(&mut console).await, boot, "the same boot");
+    let kept = std::fs::read_to_string(directory.0.join("count")).unwrap().parse::<u64>().unwrap();
+    let now = count(&mut console).await;
+    console.run(&format!("until [ $(cat /count) -gt {} ]; do sleep 0.1; done", now.max(kept))).await;
+    drop(console);
+    assert_eq!(qemu.stop("one", Duration::ZERO).await.unwrap(), End::Killed);
 }
 
 async fn is_copied_while_it_runs(qemu: &Qemu, directory: &Directory) {
     let to = directory.0.join("copy.img");
     let copies = [Copied { disk: "root".to_owned(), to: to.clone() }];
-    assert_eq!(qemu.copy_disks("one", &copies).await.unwrap(), Quiet::Frozen);
+    assert_eq!(qemu.copy("one", &copies, None).await.unwrap(), Quiet::Frozen);
     let mut bytes = [0; 4];
     std::fs::File::open(&to).unwrap().read_exact_at(&mut bytes, BLOCK * 512).unwrap();
     assert_eq!(&bytes, b"kept");
-    assert!(qemu.copy_disks("one", &copies).await.is_err(), "what is there is not written over");
+    assert!(qemu.copy("one", &copies, None).await.is_err(), "what is there is not written over");
 }

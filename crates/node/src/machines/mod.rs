@@ -108,6 +108,7 @@ pub async fn run(context: Context, options: Options) {
     context.cache(INSTANCE).reaches(1).await;
     context.cache(DATA_VOLUME).reaches(1).await;
     context.cache(SNAPSHOT).reaches(1).await;
+    context.cache(MACHINE).reaches(1).await;
     context.cache(POLICY).reaches(1).await;
     context.health.set(NAME, reconcile::health::State::Running);
     instance::end_orphans(&shared).await;

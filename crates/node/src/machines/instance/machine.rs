@@ -15,6 +15,8 @@ use super::super::volumes::{bytes, list, text};
 /// What a machine gets that says nothing.
 const MEMORY_BYTES: u64 = 2 << 30;
 const PROCESSORS_MAX: u64 = 512;
+/// What an instance may get while it runs, as whoever made it says.
+const PROCESSORS_MAX_ANNOTATION: &str = "setpoint.dev/processors-max";
 
 /// What an instance refers to.
 #[derive(Default)]
@@ -49,6 +51,10 @@ pub fn machine(instance: &Object, found: &References) -> Result<Machine, String>
         name: format!("{}_{}", name.namespace, name.name),
         uuid: uuid.to_owned(),
         processors: processors(&domain["cpu"])?,
+        processors_max: instance
+            .annotation(PROCESSORS_MAX_ANNOTATION)
+            .and_then(|most| most.parse().ok())
+            .unwrap_or(0),
         memory_bytes: memory(domain),
         disks: disks(spec, found)?,
         seed: seed(instance, found)?,
@@ -56,6 +62,7 @@ pub fn machine(instance: &Object, found: &References) -> Result<Machine, String>
         has_screen: devices["autoattachGraphicsDevice"] != false,
         has_serial: devices["autoattachSerialConsole"] != false,
         starts_paused: spec["startStrategy"] == "Paused",
+        goes_on_from: None,
     })
 }
 
@@ -184,6 +191,10 @@ fn interfaces(instance: &Object, found: &References) -> Result<Vec<Interface>, S
         check_name(name)?;
         let mut devices = list(&devices["interfaces"]).iter();
         let device = devices.find(|device| device["name"] == name).unwrap_or(&Value::Null);
+        // One that is to go while the machine runs is there no more.
+        if device["state"] == "absent" {
+            continue;
+        }
         let hardware_address = match text(&device["macAddress"]) {
             "" => hardware_address(instance, name),
             address => address.to_ascii_lowercase().replace('-', ":"),
@@ -202,6 +213,15 @@ fn interfaces(instance: &Object, found: &References) -> Result<Vec<Interface>, S
         all.push(Interface { name: name.to_owned(), hardware_address, network });
     }
     Ok(all)
+}
+
+/// What has to come and to go so that a machine that runs has the interfaces that it should. That
+/// to the network of pods is as it was at the start.
+pub fn to_plug(has: &[String], wanted: &[Interface]) -> (Vec<Interface>, Vec<String>) {
+    let is_on_bridge = |one: &&Interface| matches!(one.network, Network::Bridge(_));
+    let come = wanted.iter().filter(is_on_bridge).filter(|one| !has.contains(&one.name));
+    let gone = has.iter().filter(|name| wanted.iter().all(|one| one.name != **name));
+    (come.cloned().collect(), gone.cloned().collect())
 }
 
 fn is_hardware_address(text: &str) -> bool {
@@ -288,6 +308,20 @@ mod tests {
         assert_eq!(made.interfaces[0].network, Network::Own);
         assert_eq!(made.interfaces[1].hardware_address, "02:ab:00:00:00:01");
         assert_eq!(made.interfaces[1].network, Network::Bridge("br-lan".to_owned()));
+    }
+
+    #[test]
+    fn interfaces_come_and_go_by_name() {
+        let spec = json!({"domain": {"devices": {"interfaces": [{"name": "old", "state": "absent"}]}},
+            "networks": [{"name": "default", "pod": {}}, {"name": "lan", "multus": {}},
+                {"name": "old", "multus": {}}]});
+        let wanted = machine(&instance(spec), &found()).unwrap().interfaces;
+        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (come, gone) = to_plug(&named(&["default", "old"]), &wanted);
+        assert_eq!(come, [wanted[1].clone()]);
+        assert_eq!(gone, ["old"]);
+        let (come, gone) = to_plug(&named(&["lan"]), &wanted);
+        assert_eq!((come, gone), (Vec::new(), Vec::new()), "that of pods does not come");
     }
 
     #[test]

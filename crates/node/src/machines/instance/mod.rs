@@ -24,7 +24,7 @@ use super::held::{Hold, Purpose};
 use super::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, SECRET};
 use super::looks::Looks;
 use super::volumes::{self, list, text};
-use super::{MANAGER, Shared};
+use super::{MANAGER, Shared, snapshot};
 
 /// How often a guest that answers is asked about itself.
 const GUEST: Duration = Duration::from_secs(60);
@@ -112,10 +112,17 @@ async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, Failure> {
     if !is_wanted {
         return Ok(Wake::OnChange);
     }
-    let (machine, _hold) = match prepare(shared, instance).await {
+    let (mut machine, _hold) = match prepare(shared, instance).await {
         Ok(prepared) => prepared,
         Err(failure) => return fail(shared, instance, failure).await,
     };
+    match snapshot::memory_for(shared, instance, &machine) {
+        Ok(memory) => machine.goes_on_from = memory,
+        Err(why) => {
+            let message = format!("The machine boots instead of going on where it was: {why}");
+            notice(shared, instance, Notice::warning("MemoryNotRestored", message)).await;
+        }
+    }
     match shared.options.hypervisor.launch(&machine).await {
         Ok(()) | Err(Error::AlreadyRuns { .. }) => {
             let started = Notice::normal("Started", "VirtualMachineInstance started.");
@@ -173,11 +180,14 @@ async fn keep(shared: &Shared, instance: &Object, pause: Option<Pause>) -> Resul
         }
     };
     let machine = machine::machine(instance, &found);
-    if instance.value["status"]["phase"] == "Running"
-        && !instance.is_terminating()
-        && let Err(failure) = plug(shared, instance, &found).await
-    {
-        return fail(shared, instance, failure).await;
+    if instance.value["status"]["phase"] == "Running" && !instance.is_terminating() {
+        let mut made = plug(shared, instance, &found).await;
+        if let (Ok(()), Ok(machine)) = (&made, &machine) {
+            made = extend(shared, machine).await;
+        }
+        if let Err(failure) = made {
+            return fail(shared, instance, failure).await;
+        }
     }
     tell(shared, instance, (("Running", ""), pause, machine.as_ref().ok())).await
 }
@@ -216,6 +226,21 @@ async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<
         }
     }
     Ok(())
+}
+
+/// Has interfaces come and go, and processors come.
+async fn extend(shared: &Shared, machine: &Machine) -> Result<(), Failure> {
+    let (hypervisor, id) = (&shared.options.hypervisor, machine.id.as_str());
+    let has = hypervisor.interfaces(id).await.map_err(|error| error.chain())?;
+    let (come, gone) = machine::to_plug(&has, &machine.interfaces);
+    for interface in &come {
+        hypervisor.attach_interface(id, interface).await.map_err(|error| error.chain())?;
+    }
+    for name in &gone {
+        hypervisor.detach_interface(id, name).await.map_err(|error| error.chain())?;
+    }
+    let added = hypervisor.add_processors(id, machine.processors).await;
+    added.map_err(|error| error.chain().into())
 }
 
 async fn tell(
