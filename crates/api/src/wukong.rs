@@ -135,6 +135,7 @@ fn user() -> Value {
 fn disk() -> Value {
     object([
         ("boot", boolean()),
+        ("cloneType", choice(&["full", "linked"])),
         ("image", string()),
         ("name!", name()),
         ("size!", amount()),

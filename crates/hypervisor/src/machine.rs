@@ -48,11 +48,14 @@ pub struct Machine {
     pub goes_on_from: Option<PathBuf>,
 }
 
-/// A disk: a file without a format.
+/// A disk: a file without a format, or one that holds what differs from another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     pub name: String,
     pub file: PathBuf,
+    /// What the file holds the differences to (`images::link`), which nobody may write.
+    #[serde(default)]
+    pub base: Option<PathBuf>,
     /// The lowest is booted from first.
     pub boot_order: Option<u32>,
     pub is_read_only: bool,

@@ -131,6 +131,10 @@ enum Command {
         /// The copy is not started.
         #[arg(long)]
         stopped: bool,
+        /// The copy holds only what differs: made at once, and the other can neither run nor go
+        /// while it is there.
+        #[arg(long)]
+        linked: bool,
     },
     /// Take a machine away, with its disks.
     #[command(visible_alias = "rm")]
@@ -230,8 +234,9 @@ impl Vm {
                 let order = create::Snapshot { of: name, name: snapshot.as_deref(), memory: *memory };
                 create::snapshot(&cluster, order, context).await?;
             }
-            Command::Clone { name, to, stopped } => {
-                let order = clone::Order { name, to, is_stopped: *stopped };
+            Command::Clone { name, to, stopped, linked } => {
+                let order =
+                    clone::Order { name, to, is_stopped: *stopped, is_linked: *linked };
                 clone::clone(&cluster, order, context).await?;
             }
             Command::Delete { name, consent } => {

@@ -31,8 +31,16 @@ pub struct Given<'a> {
     /// Of the interfaces that are connected to bridges, in their order.
     pub taps: &'a [RawFd],
     /// The contents of the disks in their order, and of the seed if there is one.
-    pub disks: &'a [RawFd],
+    pub disks: &'a [Contents<RawFd>],
 }
+
+/// What a disk is read from: its file, and that of its base if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents<T> {
+    pub file: T,
+    pub base: Option<T>,
+}
+
 
 pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Error> {
     check(machine)?;
@@ -40,11 +48,18 @@ pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Er
     general(&mut all, machine, given);
     consoles(&mut all, machine);
     let mut ports = Ports::default();
-    for (disk, (set, file)) in all_disks(machine).iter().zip(given.disks.iter().enumerate()) {
+    let mut sets = 0..;
+    for (disk, files) in all_disks(machine).iter().zip(given.disks) {
         let port = ports.next(&mut all);
         let of = node(&disk.name);
-        all.add("-add-fd", format!("fd={file},set={set},opaque={of}"));
-        add_disk(&mut all, disk, (&port, set));
+        let mut give = |file: RawFd| {
+            let set: usize = sets.next().unwrap_or_default();
+            all.add("-add-fd", format!("fd={file},set={set},opaque={of}"));
+            set
+        };
+        let file = give(files.file);
+        let sets = Contents { file, base: files.base.map(give) };
+        add_disk(&mut all, disk, (&port, sets));
     }
     let mut taps = given.taps.iter().copied();
     for interface in &machine.interfaces {
@@ -173,6 +188,7 @@ fn seed_disk() -> Disk {
         // No disk that is asked for can be called so.
         name: SEED.to_owned(),
         file: Path::new(SEED).to_owned(),
+        base: None,
         boot_order: None,
         is_read_only: true,
         media: Media::Disk,
@@ -197,18 +213,27 @@ pub fn fingerprint(text: &str) -> u64 {
         .fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// What QEMU is told of the contents of a disk that it was given as a descriptor of this set: it
-/// may not be able to open the file itself.
-pub fn contents(disk: &Disk, set: usize) -> serde_json::Value {
-    let file = format!("/dev/fdset/{set}");
-    serde_json::json!({
+/// What QEMU is told of the contents of a disk that it was given as descriptors of these sets: it
+/// may not be able to open the files itself. What is a base is said here, never by the file.
+pub fn contents(disk: &Disk, sets: Contents<usize>) -> serde_json::Value {
+    let file = |set: usize| {
+        let name = format!("/dev/fdset/{set}");
+        serde_json::json!({"driver": "file", "filename": name, "locking": "on"})
+    };
+    let mut told = serde_json::json!({
         "driver": "raw", "node-name": node(&disk.name), "read-only": disk.is_read_only,
-        "discard": "unmap", "file": {"driver": "file", "filename": file, "locking": "on"},
-    })
+        "discard": "unmap", "file": file(sets.file),
+    });
+    if let Some(base) = sets.base {
+        told["driver"] = "qcow2".into();
+        told["backing"] =
+            serde_json::json!({"driver": "raw", "read-only": true, "file": file(base)});
+    }
+    told
 }
 
-fn add_disk(all: &mut Arguments, disk: &Disk, (port, set): (&str, usize)) {
-    all.add("-blockdev", contents(disk, set).to_string());
+fn add_disk(all: &mut Arguments, disk: &Disk, (port, sets): (&str, Contents<usize>)) {
+    all.add("-blockdev", contents(disk, sets).to_string());
     let boot = disk.boot_order.map(|order| format!(",bootindex={order}")).unwrap_or_default();
     let (node, device) = (node(&disk.name), device(&disk.name));
     match disk.media {
@@ -257,6 +282,7 @@ mod tests {
         let disk = |name: &str, boot_order| Disk {
             name: name.to_owned(),
             file: Path::new("/d").join(name).join("disk,1.img"),
+            base: None,
             boot_order,
             is_read_only: false,
             media: Media::Disk,
@@ -286,14 +312,37 @@ mod tests {
         }
     }
 
-    fn line(machine: &Machine) -> String {
-        let given = Given {
-            accelerator: Accelerator::Software,
-            monitor: 7,
-            taps: &[8],
-            disks: &[9, 10, 11],
-        };
+    const DISKS: [Contents<RawFd>; 3] = [
+        Contents { file: 9, base: None },
+        Contents { file: 10, base: None },
+        Contents { file: 11, base: None },
+    ];
+
+    fn line_with(machine: &Machine, disks: &[Contents<RawFd>]) -> String {
+        let accelerator = Accelerator::Software;
+        let given = Given { accelerator, monitor: 7, taps: &[8], disks };
         arguments(machine, &given).unwrap().join(" ")
+    }
+
+    fn line(machine: &Machine) -> String {
+        line_with(machine, &DISKS)
+    }
+
+    #[test]
+    fn the_base_of_a_disk_is_said_and_only_read() {
+        let mut disks = DISKS;
+        disks[0].base = Some(12);
+        let line = line_with(&machine(), &disks);
+        for part in [
+            "-add-fd fd=9,set=0,opaque=d",
+            "-add-fd fd=12,set=1,opaque=d",
+            "-add-fd fd=10,set=2,opaque=d",
+            r#""driver":"qcow2""#,
+            r#""backing":{"driver":"raw","file":{"driver":"file","filename":"/dev/fdset/1","#,
+            r#""locking":"on"},"read-only":true}"#,
+        ] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
     }
 
     #[test]
@@ -339,7 +388,7 @@ mod tests {
             accelerator: Accelerator::Software,
             monitor: 7,
             taps: &[8],
-            disks: &[9, 10, 11],
+            disks: &DISKS,
         };
         let refused = |change: fn(&mut Machine)| {
             let mut machine = machine();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::arguments::{contents, device, node};
+use super::arguments::{Contents, contents, device, node};
 use super::memory::Held;
 use super::running::Running;
 use crate::error::Error;
@@ -22,10 +22,19 @@ const DETACH_MAX: Duration = Duration::from_secs(20);
 const COPY_MAX: Duration = Duration::from_secs(3_600);
 
 /// Opens a disk as its machine uses it.
-pub fn open(disk: &Disk, directory: &Path) -> Result<File, Error> {
+pub fn open(disk: &Disk, directory: &Path) -> Result<Contents<File>, Error> {
     let path = directory.join(&disk.file);
     let access = if disk.is_read_only { Access::Read } else { Access::Write };
-    images::open(&path, access).map_err(Error::io(format!("open the disk {}", disk.name)))
+    let doing = || Error::io(format!("open the disk {}", disk.name));
+    let file = images::open(&path, access).map_err(doing())?;
+    let base = match &disk.base {
+        Some(base) => {
+            images::check_link(&file).map_err(doing())?;
+            Some(images::open(base, Access::Read).map_err(doing())?)
+        }
+        None => None,
+    };
+    Ok(Contents { file, base })
 }
 
 impl Running {
@@ -93,9 +102,14 @@ impl Running {
         Ok(())
     }
 
-    async fn add_contents(&self, disk: &Disk, file: File) -> Result<(), Error> {
-        let set = self.give(file, &node(&disk.name)).await?;
-        let added = self.execute("blockdev-add", contents(disk, set)).await;
+    async fn add_contents(&self, disk: &Disk, files: Contents<File>) -> Result<(), Error> {
+        let file = self.give(files.file, &node(&disk.name)).await?;
+        let base = match files.base {
+            Some(base) => Some(self.give(base, &node(&disk.name)).await?),
+            None => None,
+        };
+        let sets = Contents { file, base };
+        let added = self.execute("blockdev-add", contents(disk, sets)).await;
         if added.is_err() {
             self.take_back(&node(&disk.name)).await;
         }
@@ -194,11 +208,12 @@ impl Running {
         let target = Disk {
             name: name.to_owned(),
             file: copy.to.clone(),
+            base: None,
             boot_order: None,
             is_read_only: false,
             media: Media::Disk,
         };
-        self.add_contents(&target, file).await
+        self.add_contents(&target, Contents { file, base: None }).await
     }
 
     /// The instant is when the copies begin: what is written later is kept from them.

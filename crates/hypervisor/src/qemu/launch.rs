@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 use super::accelerator::Accelerator;
-use super::arguments::{self, Given, SEED};
+use super::arguments::{self, Contents, Given, SEED};
 use super::record::{LOG, MONITOR, Record};
 use super::running::{Begun, Running};
 use super::{PACKAGE, PROGRAM, Qemu, disks, memory};
@@ -90,10 +90,10 @@ struct Files {
     lock: File,
     monitor: UnixListener,
     taps: Vec<File>,
-    disks: Vec<File>,
+    disks: Vec<Contents<File>>,
 }
 
-fn open_disks(path: &Path, machine: &Machine) -> Result<Vec<File>, Error> {
+fn open_disks(path: &Path, machine: &Machine) -> Result<Vec<Contents<File>>, Error> {
     arguments::all_disks(machine).iter().map(|disk| disks::open(disk, path)).collect()
 }
 
@@ -124,7 +124,12 @@ fn spawn(order: &Order<'_>, run: &Path, files: &Files) -> Result<Child, Error> {
     let missing = Error::NotInstalled { program: PROGRAM, package: PACKAGE };
     let program = Qemu::find_program().ok_or(missing)?;
     let numbers = |files: &[File]| files.iter().map(AsRawFd::as_raw_fd).collect::<Vec<RawFd>>();
-    let (taps, disks) = (numbers(&files.taps), numbers(&files.disks));
+    let taps = numbers(&files.taps);
+    let disks = files.disks.iter().map(|disk| Contents {
+        file: disk.file.as_raw_fd(),
+        base: disk.base.as_ref().map(AsRawFd::as_raw_fd),
+    });
+    let disks: Vec<Contents<RawFd>> = disks.collect();
     let monitor = files.monitor.as_raw_fd();
     let given = Given { accelerator: order.accelerator, monitor, taps: &taps, disks: &disks };
     let mut command = Command::new(program);
@@ -137,7 +142,9 @@ fn spawn(order: &Order<'_>, run: &Path, files: &Files) -> Result<Child, Error> {
     if let Some(user) = &user {
         confinement::give(run, user).map_err(doing())?;
     }
-    let inherited = [&[files.lock.as_raw_fd(), monitor], &taps[..], &disks[..]].concat();
+    let of_disks = disks.iter().flat_map(|disk| [Some(disk.file), disk.base]).flatten();
+    let of_disks: Vec<RawFd> = of_disks.collect();
+    let inherited = [&[files.lock.as_raw_fd(), monitor], &taps[..], &of_disks[..]].concat();
     system::detach(&mut command, Detached { inherited, doors: doors(order), user });
     command.spawn().map_err(doing())
 }

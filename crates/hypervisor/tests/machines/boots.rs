@@ -237,7 +237,11 @@ async fn goes_on_where_it_was(
 ) {
     let memory = directory.0.join("kept.memory");
     let mut order = order.clone();
-    order.disks[0].file = directory.0.join("kept.img");
+    // What it writes is beside the copy, which stays as it is.
+    let (base, link) = (directory.0.join("kept.img"), directory.0.join("link.qcow2"));
+    images::link(&link, 96 * MIB).unwrap();
+    order.disks[0].file = link;
+    order.disks[0].base = Some(base.clone());
     let more = hypervisor::Machine { processors: 2, ..order.clone() };
     let said = hypervisor::qemu::memory::fits(&memory, &more).unwrap_err();
     assert_eq!(said, "the machine has other processors than when its memory was kept");
@@ -251,8 +255,18 @@ async fn goes_on_where_it_was(
     let kept = std::fs::read_to_string(directory.0.join("count")).unwrap().parse::<u64>().unwrap();
     let now = count(&mut console).await;
     console.run(&format!("until [ $(cat /count) -gt {} ]; do sleep 0.1; done", now.max(kept))).await;
+    let read = format!("dd if=/dev/vda bs=512 skip={BLOCK} count=1 2>/dev/null | head -c4");
+    assert!(console.run(&read).await.contains("kept"), "it has what its base has");
+    let write = format!("echo link | dd of=/dev/vda bs=512 seek={BLOCK} conv=notrunc; sync");
+    console.run(&write).await;
+    let other = hypervisor::Machine { id: "base".to_owned(), ..machine("base", &base, "") };
+    let said = qemu.launch(&other).await.unwrap_err().to_string();
+    assert!(said.contains("lock"), "nobody writes a base: {said}");
     drop(console);
     assert_eq!(qemu.stop("one", Duration::ZERO).await.unwrap(), End::Killed);
+    let mut bytes = [0; 4];
+    std::fs::File::open(&base).unwrap().read_exact_at(&mut bytes, BLOCK * 512).unwrap();
+    assert_eq!(&bytes, b"kept", "the base is as it was");
 }
 
 async fn is_copied_while_it_runs(qemu: &Qemu, directory: &Directory) {

@@ -77,7 +77,7 @@ pub fn machine(id: &str, disk: &Path, told: &str) -> Machine {
 
 pub fn disk(name: &str, file: &Path, boot_order: Option<u32>) -> Disk {
     let (name, file) = (name.to_owned(), file.to_owned());
-    Disk { name, file, boot_order, is_read_only: false, media: Media::Disk }
+    Disk { name, file, base: None, boot_order, is_read_only: false, media: Media::Disk }
 }
 
 pub fn interface(address: &str, network: Network) -> Interface {

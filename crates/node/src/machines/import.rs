@@ -16,12 +16,14 @@ use super::held::Purpose;
 use super::instance::machine::claim_of;
 use super::kinds::{CLAIM, DATA_VOLUME, INSTANCE};
 use super::upload::{TAKEN, taken};
-use super::volumes::{self, Claimed, list, text};
+use super::volumes::{self, Claimed, LINKED_TO, list, text};
 
 const PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
 const PROGRESS: &str = "cdi.kubevirt.io/storage.populator.progress";
 const RESTARTS: &str = "cdi.kubevirt.io/storage.pod.restarts";
 const MESSAGE: &str = "cdi.kubevirt.io/storage.condition.running.message";
+/// Whether what is made of a claim has all of it, or is linked to it.
+const CLONE_TYPE: &str = "setpoint.dev/clone-type";
 /// How often it is said how far it is.
 const TELL: Duration = Duration::from_secs(2);
 /// In parts of which progress is counted.
@@ -32,6 +34,8 @@ enum From {
     Image(Source, Option<String>),
     Nowhere,
     Claim(Name),
+    /// What differs from a claim: nothing yet.
+    Link(Name),
     /// Somebody sends it; the checksum once it was taken.
     Sender(Option<String>),
 }
@@ -103,7 +107,11 @@ fn source(shared: &Shared, volume: &Object, claim: &Object) -> Result<From, Stri
                  the DataVolume in {namespace}"
             ));
         }
-        return Ok(From::Claim(Name::new(own.clone(), text(&source["pvc"]["name"]))));
+        let of = Name::new(own.clone(), text(&source["pvc"]["name"]));
+        return Ok(match volume.annotation(CLONE_TYPE) {
+            Some("linked") => From::Link(of),
+            _ => From::Claim(of),
+        });
     }
     if source["upload"].is_object() {
         return Ok(From::Sender(claim.annotation(TAKEN).map(str::to_owned)));
@@ -117,13 +125,12 @@ async fn fill(shared: &Arc<Shared>, claimed: &Claimed, from: From) -> Result<(),
     let (disk, bytes) = (claimed.disk.clone(), claimed.bytes);
     match from {
         From::Nowhere => images::blank(&disk, bytes).map_err(Unfilled::of),
+        From::Link(base) => link(shared, claimed, &base).await,
         From::Claim(source) => {
-            let node = &shared.options.node;
-            let found = volumes::find(&shared.context, &source, node).await;
-            let found = found.map_err(Unfilled::Yet)?;
-            if let Some(user) = user_of(shared, &source) {
-                let why = format!("PVC {source} is in use by VirtualMachineInstance {user}");
-                return Err(Unfilled::Yet(why.into()));
+            let found = idle_source(shared, &source).await?;
+            if found.base.is_some() {
+                let why = format!("PVC {source} is a linked clone: clone what it is linked to");
+                return Err(Unfilled::For(why));
             }
             let hold = shared.held.take([found.disk.as_path()].into_iter(), Purpose::Copy);
             let _hold = hold.map_err(|why| Unfilled::Yet(why.into()))?;
@@ -148,6 +155,44 @@ async fn fill(shared: &Arc<Shared>, claimed: &Claimed, from: From) -> Result<(),
             bring_in(shared, &claimed.claim, order).await
         }
     }
+}
+
+/// A claim that nobody writes, to be copied or linked to.
+async fn idle_source(shared: &Shared, source: &Name) -> Result<Claimed, Unfilled> {
+    let found = volumes::find(&shared.context, source, &shared.options.node).await;
+    let found = found.map_err(Unfilled::Yet)?;
+    match user_of(shared, source) {
+        None => Ok(found),
+        Some(user) => {
+            let why = format!("PVC {source} is in use by VirtualMachineInstance {user}");
+            Err(Unfilled::Yet(why.into()))
+        }
+    }
+}
+
+/// Makes what a claim holds the differences to another, of which nobody may be writing. That it is
+/// linked is said before it is, so that whoever would write the other hears of it.
+async fn link(shared: &Shared, claimed: &Claimed, base: &Name) -> Result<(), Unfilled> {
+    let found = idle_source(shared, base).await?;
+    if found.base.is_some() {
+        let why = format!("PVC {base} is a linked clone itself: nothing can be linked to it");
+        return Err(Unfilled::For(why));
+    }
+    if !found.disk.exists() {
+        return Err(Unfilled::Yet(format!("PVC {base} is not filled yet").into()));
+    }
+    let hold = shared.held.take([found.disk.as_path()].into_iter(), Purpose::Copy);
+    let _hold = hold.map_err(|why| Unfilled::Yet(why.into()))?;
+    let _idle = Idle::hold(&found.disk).map_err(Unfilled::of)?;
+    let length = std::fs::metadata(&found.disk).map_or(0, |file| file.len());
+    if length > claimed.bytes {
+        return Err(Unfilled::of(Fault::TooLarge { image: length, available: claimed.bytes }));
+    }
+    let linked = json!({LINKED_TO: *base.name});
+    annotate(shared, &claimed.claim, linked).await.map_err(Unfilled::Yet)?;
+    let linked = volumes::find(&shared.context, &claimed.claim.name, &shared.options.node).await;
+    let linked = linked.map_err(Unfilled::Yet)?;
+    images::link(&linked.disk, claimed.bytes).map_err(Unfilled::of)
 }
 
 /// Whose machine runs with a claim.

@@ -231,6 +231,9 @@ async fn put_back(
 ) -> Result<(), Failure> {
     let _hold = shared.held.take(files(disks), Purpose::Own)?;
     let _still = still(disks)?;
+    for (_, claimed) in disks {
+        volumes::check_writable(&shared.context, &claimed.claim.name).await?;
+    }
     // Memory of before fits none of what is put back.
     forget_memory(shared, &machine.uid)?;
     let laid = |claimed: &Claimed| claimed.disk.with_extension("restored");
@@ -311,6 +314,13 @@ async fn disks(shared: &Shared, machine: &Object) -> Result<Vec<Volume>, Failure
         check_name(text(&volume["name"]))?;
         let claim = Name::new(machine.name.namespace.clone(), claim);
         let claimed = volumes::find(&shared.context, &claim, &shared.options.node).await?;
+        if claimed.base.is_some() {
+            return Err(format!(
+                "the disk {} is a linked clone, of which no snapshots are kept: use a full clone",
+                text(&volume["name"])
+            )
+            .into());
+        }
         disks.push((text(&volume["name"]).to_owned(), claimed));
     }
     Ok(disks)

@@ -23,6 +23,8 @@ const PROCESSORS_MAX_ANNOTATION: &str = "setpoint.dev/processors-max";
 pub struct References {
     /// The file of each volume that is a claim.
     pub files: BTreeMap<String, PathBuf>,
+    /// What the files hold the differences to, where they do.
+    pub bases: BTreeMap<String, PathBuf>,
     /// How long each is to be.
     pub bytes: BTreeMap<String, u64>,
     /// The texts of secrets that tell a machine how to start, by the name of the secret.
@@ -105,6 +107,7 @@ pub fn disk(spec: &Value, volume: &Value, found: &References) -> Result<Disk, St
     Ok(Disk {
         name: name.to_owned(),
         file: file.clone(),
+        base: found.bases.get(name).cloned(),
         boot_order: order,
         is_read_only: is_cdrom || volume["persistentVolumeClaim"]["readOnly"] == true,
         media: if is_cdrom { Media::Cdrom } else { Media::Disk },

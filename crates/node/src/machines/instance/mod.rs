@@ -152,7 +152,18 @@ async fn prepare<'a>(
     let machine = machine::machine(instance, &found)?;
     let disks = machine.disks.iter().map(|disk| disk.file.as_path());
     let hold = shared.held.take(disks, Purpose::Own)?;
-    for disk in machine.disks.iter().filter(|disk| !disk.is_read_only) {
+    for volume in list(&instance.value["spec"]["volumes"]) {
+        let mut writable = machine.disks.iter().filter(|disk| !disk.is_read_only);
+        if let Some(claim) = claim_of(volume)
+            && writable.any(|disk| volume["name"] == disk.name.as_str())
+        {
+            let claim = Name::new(instance.name.namespace.clone(), claim);
+            volumes::check_writable(&shared.context, &claim).await?;
+        }
+    }
+    // One that is linked to another grows while the machine runs.
+    let whole = machine.disks.iter().filter(|disk| disk.base.is_none());
+    for disk in whole.filter(|disk| !disk.is_read_only) {
         let wanted = found.bytes.get(&disk.name).copied().unwrap_or(0);
         images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?;
     }
@@ -206,7 +217,10 @@ async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<
         if disk.is_read_only {
             continue;
         }
-        let length = images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?;
+        let length = match disk.base {
+            None => images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?,
+            Some(_) => wanted,
+        };
         // The file may have grown before, and the guest not been told.
         let seen = match hypervisor.disk_bytes(id, name).await {
             Ok(seen) => seen,
@@ -344,8 +358,11 @@ async fn references(shared: &Shared, instance: &Object) -> Result<References, Fa
                 return Err(format!("PVC {claim} is not filled yet").into());
             }
             // A claim that nobody fills is an empty disk.
-            images::blank(&claimed.disk, claimed.bytes).map_err(|fault| fault.to_string())?;
+            if claimed.base.is_none() {
+                images::blank(&claimed.disk, claimed.bytes).map_err(|fault| fault.to_string())?;
+            }
             found.bytes.insert(name.clone(), claimed.bytes);
+            found.bases.extend(claimed.base.map(|base| (name.clone(), base)));
             found.files.insert(name, claimed.disk);
         }
         for reference in ["secretRef", "networkDataSecretRef"] {
