@@ -192,6 +192,12 @@ fn tells_of_itself_and_lets_in(machine: &Machine, pid: u64) {
     let figures = ["processorMilliseconds", "memoryBytes", "readBytes"];
     let figures = figures.map(|field| used[0][field].as_u64().unwrap_or(0));
     assert!(figures.iter().all(|figure| *figure > 0), "{used}");
+    assert!(used[0]["receivedBytes"].is_u64() && used[0]["sentBytes"].is_u64(), "{used}");
+    // That a program plays its processors is said if and only if one does.
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let is_played = String::from_utf8_lossy(&line).contains("\0-accel\0tcg");
+    let is_said = conditions.iter().any(|one| one["type"] == "SoftwareEmulation");
+    assert_eq!(is_said, is_played, "{status}");
     let key = machine.sandbox.work().join("key").display().to_string();
     let quiet = ["-i", &key, "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes"];
     let words =

@@ -6,6 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -38,6 +40,46 @@ fn serve(directory: PathBuf) -> String {
         }
     });
     format!("http://{address}")
+}
+
+/// Serves one image. Who asks first gets half of it and then nothing; that it came so far is told.
+fn serve_haltingly(bytes: Vec<u8>) -> (String, Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut halted = Vec::new();
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4_096]);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", bytes.len());
+            let _ = stream.write_all(head.as_bytes());
+            match halted.is_empty() {
+                true => {
+                    let _ = stream.write_all(&bytes[..bytes.len() / 2]);
+                    halted.push(stream);
+                    let _ = tell.send(());
+                }
+                false => drop(stream.write_all(&bytes)),
+            }
+        }
+    });
+    (format!("http://{address}/image"), told)
+}
+
+/// The program is killed while it reads an image: the next begins again, and counts that.
+fn one_that_was_cut_short_is_begun_again(machine: &mut Machine, raw: &[u8]) {
+    let (url, halted) = serve_haltingly(raw.to_vec());
+    let source = json!({"http": {"url": url}});
+    machine.kubectl(&["apply", "-f", "-"], &volume("halted", source).to_string());
+    halted.recv_timeout(Duration::from_secs(60)).expect("it is asked for");
+    phase(machine, "halted", "ImportInProgress");
+    machine.restart();
+    phase(machine, "halted", "Succeeded");
+    let count = "get dv halted -o jsonpath={.status.restartCount}";
+    assert_eq!(machine.until(count, |_| true), "1");
+    let found = std::fs::read(disk(machine, "halted")).expect("a disk");
+    assert!(found[..2 * MIB] == *raw, "it is whole");
 }
 
 /// Images of every sort, good and bad.
@@ -92,7 +134,7 @@ fn phase(machine: &Machine, name: &str, phase: &str) {
 
 #[test]
 fn images_are_sent_read_and_copied_and_are_whole() {
-    let machine = start("machines: {images: everything}\n");
+    let mut machine = start("machines: {images: everything}\n");
     let place = machine.sandbox.work();
     let raw = images(&place);
     let file = place.join("qcow2").display().to_string();
@@ -126,6 +168,7 @@ fn images_are_sent_read_and_copied_and_are_whole() {
     assert_eq!(listed.json().as_array().map(Vec::len), Some(4), "{listed:?}");
     wrong_files_are_refused(&machine);
     asked_for_by_those_who_may(&machine);
+    one_that_was_cut_short_is_begun_again(&mut machine, &raw);
 }
 
 fn wrong_files_are_refused(machine: &Machine) {

@@ -8,6 +8,7 @@
 
 pub mod bridge;
 pub mod confinement;
+mod device;
 pub mod error;
 pub mod images;
 pub mod machine;

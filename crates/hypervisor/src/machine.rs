@@ -83,6 +83,8 @@ pub enum Network {
     Own,
     /// A bridge of this machine, made if there is none.
     Bridge(String),
+    /// A device of this machine, which it shares with others: each has an address of its own there.
+    Device(String),
 }
 
 /// What a machine does.
@@ -152,6 +154,9 @@ pub struct GuestInterface {
     pub name: String,
     pub hardware_address: String,
     pub addresses: Vec<IpAddr>,
+    /// Since it was set up.
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
 }
 
 /// What a machine uses.
@@ -161,5 +166,8 @@ pub struct Figures {
     pub memory_bytes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
+    /// Received and sent over all interfaces, as the guest last said; one without an agent does
+    /// not say.
+    pub network_bytes: Option<(u64, u64)>,
     pub pid: u32,
 }

@@ -175,6 +175,8 @@ fn interface(value: &Value) -> GuestInterface {
         name: word(&value["name"]),
         hardware_address: word(&value["hardware-address"]).to_ascii_lowercase(),
         addresses: addresses.collect(),
+        received_bytes: value["statistics"]["rx-bytes"].as_u64().unwrap_or(0),
+        sent_bytes: value["statistics"]["tx-bytes"].as_u64().unwrap_or(0),
     }
 }
 
@@ -199,6 +201,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_guest_says_what_it_is() {
         let interfaces = r#"{"return": [{"name": "eth0", "hardware-address": "02:AB:00:00:00:01",
+            "statistics": {"rx-bytes": 7, "tx-bytes": 8},
             "ip-addresses": [{"ip-address": "10.0.2.2"}, {"ip-address": "not one"}]}]}"#
             .replace('\n', " ");
         let guest = told(vec![
@@ -214,6 +217,7 @@ mod tests {
         assert_eq!(guest.system, GuestSystem::default());
         let found = &guest.interfaces[0];
         assert_eq!(found.hardware_address, "02:ab:00:00:00:01");
+        assert_eq!((found.received_bytes, found.sent_bytes), (7, 8));
         assert_eq!(found.addresses, ["10.0.2.2".parse::<std::net::IpAddr>().unwrap()]);
     }
 

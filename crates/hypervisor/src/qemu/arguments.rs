@@ -28,7 +28,7 @@ pub struct Given<'a> {
     pub accelerator: Accelerator,
     /// A socket that listens: commands arrive there.
     pub monitor: RawFd,
-    /// Of the interfaces that are connected to bridges, in their order.
+    /// Of the interfaces that are connected to bridges and devices, in their order.
     pub taps: &'a [RawFd],
     /// The contents of the disks in their order, and of the seed if there is one.
     pub disks: &'a [Contents<RawFd>],
@@ -66,8 +66,8 @@ pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Er
         let port = ports.next(&mut all);
         let network = match &interface.network {
             Network::Own => format!("user,{OWN_NETWORK}"),
-            Network::Bridge(_) => {
-                let tap = taps.next().expect("every interface on a bridge was given a tap");
+            Network::Bridge(_) | Network::Device(_) => {
+                let tap = taps.next().expect("every interface of this machine was given a tap");
                 format!("tap,fd={tap},vhost=off")
             }
         };

@@ -5,8 +5,8 @@ use std::path::Path;
 use serde_json::json;
 
 use super::arguments::{CARD, card, network};
+use super::launch;
 use super::running::Running;
-use crate::bridge;
 use crate::error::Error;
 use crate::machine::{INTERFACES_MAX, Interface, is_name};
 
@@ -20,12 +20,11 @@ impl Running {
         Ok(names)
     }
 
-    /// Connects an interface to a bridge.
+    /// Connects an interface to what it is to be on.
     pub async fn attach_interface(
         &self,
         interface: &Interface,
         directory: &Path,
-        bridge: &str,
     ) -> Result<(), Error> {
         let name = &interface.name;
         if !is_name(name) {
@@ -42,7 +41,9 @@ impl Running {
         let (port, id) = (self.free_port().await?, network(name));
         // Left from an attempt that was cut short.
         let _ = self.execute("netdev_del", json!({"id": id})).await;
-        let tap = bridge::connect(directory, bridge)?;
+        let none = || "only interfaces on bridges and devices can be added while a machine runs";
+        let tap = launch::connect_one(directory, &self.machine.id, interface)?;
+        let tap = tap.ok_or_else(|| Error::Invalid(none().to_owned()))?;
         self.execute_with("getfd", json!({"fdname": id}), tap).await?;
         let added = self.execute("netdev_add", json!({"type": "tap", "id": id, "fd": id})).await;
         if added.is_err() {

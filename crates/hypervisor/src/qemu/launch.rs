@@ -17,9 +17,9 @@ use super::running::{Begun, Running};
 use super::{PACKAGE, PROGRAM, Qemu, disks, memory};
 use crate::confinement::{self, Groups, Limits};
 use crate::error::Error;
-use crate::machine::{Machine, Network};
+use crate::machine::{Interface, Machine, Network};
 use crate::system::Detached;
-use crate::{Listener, bridge, seed, system};
+use crate::{Listener, bridge, device, seed, system};
 
 pub struct Order<'a> {
     pub machine: &'a Machine,
@@ -109,15 +109,26 @@ fn failed(path: &Path) -> Error {
     Error::DidNotStart { said }
 }
 
-/// Connects the interfaces that are on bridges, in their order.
+/// Connects the interfaces that are on bridges and devices, in their order.
 fn connect(directory: &Path, machine: &Machine) -> Result<Vec<File>, Error> {
     let mut taps = Vec::new();
     for interface in &machine.interfaces {
-        if let Network::Bridge(bridge) = &interface.network {
-            taps.push(bridge::connect(directory, bridge)?);
-        }
+        taps.extend(connect_one(directory, &machine.id, interface)?);
     }
     Ok(taps)
+}
+
+/// Connects an interface, if it is to be.
+pub fn connect_one(
+    directory: &Path,
+    id: &str,
+    interface: &Interface,
+) -> Result<Option<File>, Error> {
+    match &interface.network {
+        Network::Own => Ok(None),
+        Network::Bridge(bridge) => bridge::connect(directory, bridge).map(Some),
+        Network::Device(of) => device::connect(directory, (id, of), interface).map(Some),
+    }
 }
 
 fn spawn(order: &Order<'_>, run: &Path, files: &Files) -> Result<Child, Error> {

@@ -32,8 +32,8 @@ use self::record::{MONITOR, RUN, Record};
 use self::running::{Begun, Running, lock};
 use crate::confinement::{Groups, Limits};
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, Network, State};
-use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet, bridge, system};
+use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, State};
+use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet, bridge, device, system};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 pub const PACKAGE: &str = "qemu-system-x86";
@@ -79,7 +79,7 @@ impl Qemu {
                 Err(error) => tracing::warn!(machine = id, error = error.chain(), "not adopted"),
             }
         }
-        bridge::remove_unused(directory);
+        qemu.remove_unused();
         Ok(qemu)
     }
 
@@ -139,6 +139,12 @@ impl Qemu {
         *self.accelerator.get_or_init(|| find).await
     }
 
+    /// Takes away what was made to connect machines that do not run.
+    fn remove_unused(&self) {
+        bridge::remove_unused(&self.directory);
+        device::remove_unused(&self.directory, |id| self.is_locked(id));
+    }
+
     /// Whether a process of a machine lives, known or not.
     fn is_locked(&self, id: &str) -> bool {
         let record = Record::open(&self.path(id));
@@ -196,7 +202,7 @@ impl Hypervisor for Qemu {
         });
         let running = running.await.inspect_err(|_| {
             // What it was connected to it is not any more.
-            bridge::remove_unused(&self.directory);
+            self.remove_unused();
         })?;
         lock(&self.machines).insert(machine.id.clone(), running);
         Ok(())
@@ -217,7 +223,7 @@ impl Hypervisor for Qemu {
             return state;
         }
         lock(&self.machines).remove(id);
-        bridge::remove_unused(&self.directory);
+        self.remove_unused();
         self.left(id)
     }
 
@@ -237,7 +243,7 @@ impl Hypervisor for Qemu {
         };
         let end = running.stop(grace).await;
         lock(&self.machines).remove(id);
-        bridge::remove_unused(&self.directory);
+        self.remove_unused();
         Ok(end)
     }
 
@@ -250,7 +256,7 @@ impl Hypervisor for Qemu {
         if let Some(groups) = &self.groups {
             groups.remove(id);
         }
-        bridge::remove_unused(&self.directory);
+        self.remove_unused();
         fs::remove_dir_all(&record.path).map_err(Error::io("forget a machine"))
     }
 
@@ -276,18 +282,18 @@ impl Hypervisor for Qemu {
 
     async fn attach_interface(&self, id: &str, interface: &Interface) -> Result<(), Error> {
         let running = self.running(id)?;
-        let Network::Bridge(bridge) = &interface.network else {
-            let why = "only interfaces on bridges can be added while a machine runs";
-            return Err(Error::Invalid(why.to_owned()));
-        };
-        let attached = running.attach_interface(interface, &self.directory, bridge).await;
-        // Nobody may be connected to what was made for it.
-        attached.inspect_err(|_| bridge::remove_unused(&self.directory))
+        let attached = running.attach_interface(interface, &self.directory).await;
+        attached.inspect_err(|_| {
+            // Nobody is connected to what was made for it.
+            device::disconnect(&self.directory, id, &interface.name);
+            self.remove_unused();
+        })
     }
 
     async fn detach_interface(&self, id: &str, interface: &str) -> Result<(), Error> {
         self.running(id)?.detach_interface(interface).await?;
-        bridge::remove_unused(&self.directory);
+        device::disconnect(&self.directory, id, interface);
+        self.remove_unused();
         Ok(())
     }
 

@@ -9,7 +9,7 @@ use hypervisor::qemu::accelerator::Accelerator;
 use hypervisor::{
     Copied, End, Error, Hypervisor, Interface, Network, Pause, Quiet, State, images,
 };
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
 use crate::console::{Console, Directory, bootable, disk, interface, machine};
@@ -35,6 +35,7 @@ async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
     tells_of_itself(&qemu).await;
     has_a_user_of_its_own(pid);
     is_reached_at_its_ports(&qemu).await;
+    is_watched_by_two(&qemu).await;
     at_most_one_guest(&qemu, &order).await;
     pauses(&qemu).await;
     grows(&qemu, &root, &mut console).await;
@@ -44,6 +45,7 @@ async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
     is_copied_while_it_runs(&qemu, &directory).await;
     let boot = is_kept_with_its_memory(&qemu, &directory, &mut console).await;
     takes_another_interface(&qemu, &mut console).await;
+    shares_a_device(&qemu, &mut console).await;
     gets_processors(&qemu, &directory, &mut console).await;
     drop((console, qemu));
 
@@ -116,6 +118,38 @@ async fn is_reached_at_its_ports(qemu: &Qemu) {
     assert_eq!(&greeting, b"SSH-2.0-");
 }
 
+/// Two who look at the screen, and who both say that they share it, both see it.
+async fn is_watched_by_two(qemu: &Qemu) {
+    let mut viewers = Vec::new();
+    for _ in 0..2 {
+        let mut stream = qemu.screen("one").await.unwrap();
+        let mut version = [0; 12];
+        stream.read_exact(&mut version).await.unwrap();
+        assert_eq!(&version, b"RFB 003.008\n");
+        stream.write_all(&version).await.unwrap();
+        let mut kinds = [0; 2];
+        stream.read_exact(&mut kinds).await.unwrap();
+        assert_eq!(kinds, [1, 1], "who gets here is let in");
+        // Without a password, and shared.
+        stream.write_all(&[1]).await.unwrap();
+        stream.read_exact(&mut [0; 4]).await.unwrap();
+        stream.write_all(&[1]).await.unwrap();
+        let mut screen = [0; 24];
+        stream.read_exact(&mut screen).await.unwrap();
+        let name = u32::from_be_bytes([screen[20], screen[21], screen[22], screen[23]]);
+        stream.read_exact(&mut vec![0; name as usize]).await.unwrap();
+        viewers.push(stream);
+    }
+    for viewer in &mut viewers {
+        // One pixel, as it is now.
+        viewer.write_all(&[3, 0, 0, 0, 0, 0, 0, 1, 0, 1]).await.unwrap();
+        let mut first = [0xff];
+        let read = viewer.read_exact(&mut first);
+        tokio::time::timeout(ANSWER_MAX, read).await.expect("a picture in time").unwrap();
+        assert_eq!(first, [0], "it is shown something");
+    }
+}
+
 async fn at_most_one_guest(qemu: &Qemu, order: &hypervisor::Machine) {
     let again = qemu.launch(order).await;
     assert!(matches!(again, Err(Error::AlreadyRuns { .. })), "{again:?}");
@@ -181,6 +215,39 @@ async fn takes_another_interface(qemu: &Qemu, console: &mut Console) {
     qemu.detach_interface("one", "lan").await.unwrap();
     console.run("while [ -e /sys/class/net/eth1 ]; do sleep 0.1; done").await;
     assert!(!place.exists(), "nobody needs it any more");
+}
+
+/// An interface on a device of this machine, here one whose other end answers.
+async fn shares_a_device(qemu: &Qemu, console: &mut Console) {
+    let number = std::process::id() % 1_000_000;
+    let (device, far) = (format!("svq{number}"), format!("svr{number}"));
+    let ip = |words: &str| {
+        let words = words.replace("NEAR", &device).replace("FAR", &far);
+        let done = std::process::Command::new("ip").args(words.split(' ')).status();
+        assert!(done.unwrap().success(), "ip {words}");
+    };
+    ip("link add NEAR type veth peer name FAR");
+    ip("address add 10.79.0.1/24 dev FAR");
+    ip("link set NEAR up");
+    ip("link set FAR up");
+    let network = Network::Device(device.clone());
+    let lan = Interface { name: "lan".to_owned(), ..interface("02:00:00:00:00:03", network) };
+    let count = || {
+        let all = std::fs::read_dir("/sys/class/net").unwrap().flatten();
+        let above = format!("lower_{device}");
+        all.filter(|entry| entry.path().join(&above).exists()).count()
+    };
+    qemu.attach_interface("one", &lan).await.unwrap();
+    assert_eq!(count(), 1);
+    console.run("until [ -e /sys/class/net/eth1 ]; do sleep 0.1; done").await;
+    console.run("ip link set eth1 up; ip address add 10.79.0.2/24 dev eth1").await;
+    console.run("until ping -c1 -W1 10.79.0.1; do true; done").await;
+    qemu.detach_interface("one", "lan").await.unwrap();
+    assert_eq!(count(), 0, "nothing is left of it");
+    let gone = Interface { network: Network::Device("svnone".to_owned()), ..lan };
+    let said = qemu.attach_interface("one", &gone).await.unwrap_err().to_string();
+    assert_eq!(said, "there is no interface svnone on this node");
+    ip("link delete NEAR");
 }
 
 /// Processors that come while the machine runs. What came is not where it would be after a restart.

@@ -1,8 +1,8 @@
 //! Fills the claims of DataVolumes that are on this node, and says how far it is in annotations of
 //! the claim, as CDI's workers do.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hypervisor::images::{self, Fault, Idle, Import, Source};
@@ -60,12 +60,23 @@ pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
         Ok(from) => from,
         Err(why) => return end(&shared, &claimed.claim, Err(Unfilled::For(why))).await,
     };
-    annotate(&shared, &claimed.claim, json!({PHASE: "Running"})).await?;
+    let mut begun = json!({PHASE: "Running"});
+    if !matches!(from, From::Sender(_)) {
+        let is_ours = !lock(&shared.filling).insert(claimed.claim.uid.clone());
+        if let (false, Some("Running")) = (is_ours, claimed.claim.annotation(PHASE)) {
+            // Whoever filled it before is gone: it is begun again.
+            begun[RESTARTS] = json!(restarts(&claimed.claim));
+        }
+    }
+    annotate(&shared, &claimed.claim, begun).await?;
     if matches!(from, From::Sender(None)) {
         // That it was sent is a change of the claim.
         return Ok(Wake::OnChange);
     }
     let filled = fill(&shared, &claimed, from).await;
+    if !matches!(filled, Err(Unfilled::Yet(_))) {
+        lock(&shared.filling).remove(&claimed.claim.uid);
+    }
     end(&shared, &claimed.claim, filled).await
 }
 
@@ -247,13 +258,22 @@ async fn end(
         }
         Err(Unfilled::Yet(failure @ Failure::Server(_))) => return Err(failure),
         Err(Unfilled::Yet(failure)) => {
-            let restarts = claim.annotation(RESTARTS).and_then(|count| count.parse::<u64>().ok());
-            let restarts = restarts.unwrap_or(0).saturating_add(1).to_string();
-            annotate(shared, claim, json!({RESTARTS: restarts, MESSAGE: failure.said()})).await?;
+            let told = json!({RESTARTS: restarts(claim), MESSAGE: failure.said()});
+            annotate(shared, claim, told).await?;
             return Err(failure);
         }
     }
     Ok(Wake::OnChange)
+}
+
+/// How often a claim was begun again, with this time.
+fn restarts(claim: &Object) -> String {
+    let count = claim.annotation(RESTARTS).and_then(|count| count.parse::<u64>().ok());
+    count.unwrap_or(0).saturating_add(1).to_string()
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn annotate(shared: &Shared, claim: &Object, annotations: Value) -> Result<(), Failure> {

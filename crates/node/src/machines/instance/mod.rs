@@ -385,8 +385,8 @@ async fn references(shared: &Shared, instance: &Object) -> Result<References, Fa
         let attachment = context.get_live(ATTACHMENT, &of).await?;
         let none = || format!("NetworkAttachmentDefinition {of} is not found");
         let attachment = attachment.ok_or_else(none)?;
-        let bridge = machine::bridge_of(text(&attachment.value["spec"]["config"]))?;
-        found.bridges.insert(text(&network["name"]).to_owned(), bridge);
+        let of = machine::network_of(text(&attachment.value["spec"]["config"]))?;
+        found.networks.insert(text(&network["name"]).to_owned(), of);
     }
     Ok(found)
 }
