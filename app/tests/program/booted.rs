@@ -414,7 +414,8 @@ fn goes_on_where_it_was(machine: &Machine, mut console: Console) {
     machine.until("get vmi -o name", str::is_empty);
     let back = r#"{"spec": {"restoreFromSnapshot": "moment"}}"#;
     machine.kubectl(&["patch", "wukong", "w", "--type=merge", "-p", back], "");
-    machine.until("get vmrestore w-restore-moment -o jsonpath={.status.complete}", |it| it == "true");
+    machine
+        .until("get vmrestore w-restore-moment -o jsonpath={.status.complete}", |it| it == "true");
     machine.sandbox.run(&["vm", "start", "w"]);
     let status = "get vm w-vm -o jsonpath={.status.printableStatus}";
     machine.until(status, |it| it == "Running");

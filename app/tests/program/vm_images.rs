@@ -95,6 +95,21 @@ fn images(directory: &Path) -> Vec<u8> {
     raw
 }
 
+/// What a registry has of an image with a disk in it, as files.
+fn layers(directory: &Path) {
+    let make = "mkdir -p disk v2/vm/disk/blobs v2/vm/disk/manifests; cp qcow2 disk/disk.qcow2; \
+        tar -czf layer --owner=107 --group=107 disk/disk.qcow2; \
+        sum=sha256:$(sha256sum < layer | cut -d' ' -f1); \
+        printf '{\"layers\": [{\"digest\": \"%s\", \"size\": %s}]}' $sum $(stat -c %s layer) > manifest; \
+        mv layer v2/vm/disk/blobs/$sum; \
+        own=sha256:$(sha256sum < manifest | cut -d' ' -f1); \
+        mv manifest v2/vm/disk/manifests/$own; \
+        printf '{\"manifests\": [{\"digest\": \"%s\", \"platform\": {\"architecture\": \"%s\"}}]}' \
+            $own $(dpkg --print-architecture) > v2/vm/disk/manifests/1";
+    let done = Command::new("sh").args(["-ec", make]).current_dir(directory).status();
+    assert!(done.expect("a shell").success());
+}
+
 fn start(config: &str) -> Machine {
     let sandbox = Sandbox::new();
     sandbox.write(".config.yaml", config);
@@ -149,14 +164,17 @@ fn images_are_sent_read_and_copied_and_are_whole() {
     assert_eq!(lines.last().expect("lines")["progress"], "100.0%");
     let url = serve(place.clone());
     let packed = json!({"http": {"url": format!("{url}/raw.xz")}});
+    layers(&place);
+    let registry = url.replace("http://", "docker://");
     let all = [
+        volume("pulled", json!({"registry": {"url": format!("{registry}/vm/disk:1")}})),
         volume("read", packed),
         volume("copied", json!({"pvc": {"name": "sent"}})),
         volume("empty", json!({"blank": {}})),
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
     machine.kubectl(&["apply", "-f", "-"], &list.to_string());
-    for name in ["read", "copied", "empty", "sent"] {
+    for name in ["pulled", "read", "copied", "empty", "sent"] {
         phase(&machine, name, "Succeeded");
         let found = std::fs::read(disk(&machine, name)).expect("a disk");
         assert_eq!(found.len(), 3 * MIB, "{name}");
@@ -165,7 +183,7 @@ fn images_are_sent_read_and_copied_and_are_whole() {
         assert!(found[..2 * MIB] == **expected, "{name} holds something else");
     }
     let listed = machine.sandbox.run(&["vm", "image", "ls", "-o", "json"]);
-    assert_eq!(listed.json().as_array().map(Vec::len), Some(4), "{listed:?}");
+    assert_eq!(listed.json().as_array().map(Vec::len), Some(5), "{listed:?}");
     wrong_files_are_refused(&machine);
     asked_for_by_those_who_may(&machine);
     one_that_was_cut_short_is_begun_again(&mut machine, &raw);

@@ -103,12 +103,8 @@ pub trait Hypervisor: Send + Sync {
 
     /// Copies the disks of a machine that runs, all as they are at one instant, into files that do
     /// not exist yet; and its memory as it is then, if there is a file for it.
-    async fn copy(
-        &self,
-        id: &str,
-        disks: &[Copied],
-        memory: Option<&Path>,
-    ) -> Result<Quiet, Error>;
+    async fn copy(&self, id: &str, disks: &[Copied], memory: Option<&Path>)
+    -> Result<Quiet, Error>;
 
     /// The serial console. Who had it before loses it.
     async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error>;

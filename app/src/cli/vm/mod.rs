@@ -231,12 +231,12 @@ impl Vm {
                 return connection::ssh(&cluster, name, login, arguments).await;
             }
             Command::Snapshot { name, snapshot, memory } => {
-                let order = create::Snapshot { of: name, name: snapshot.as_deref(), memory: *memory };
+                let order =
+                    create::Snapshot { of: name, name: snapshot.as_deref(), memory: *memory };
                 create::snapshot(&cluster, order, context).await?;
             }
             Command::Clone { name, to, stopped, linked } => {
-                let order =
-                    clone::Order { name, to, is_stopped: *stopped, is_linked: *linked };
+                let order = clone::Order { name, to, is_stopped: *stopped, is_linked: *linked };
                 clone::clone(&cluster, order, context).await?;
             }
             Command::Delete { name, consent } => {

@@ -14,6 +14,7 @@ mod link;
 mod open;
 mod qcow2;
 mod receive;
+mod registry;
 
 pub use address::Reach;
 pub use copy::{blank, copy, grow};

@@ -41,7 +41,6 @@ pub struct Contents<T> {
     pub base: Option<T>,
 }
 
-
 pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Error> {
     check(machine)?;
     let mut all = Arguments::default();
@@ -384,12 +383,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let given = Given {
-            accelerator: Accelerator::Software,
-            monitor: 7,
-            taps: &[8],
-            disks: &DISKS,
-        };
+        let given =
+            Given { accelerator: Accelerator::Software, monitor: 7, taps: &[8], disks: &DISKS };
         let refused = |change: fn(&mut Machine)| {
             let mut machine = machine();
             change(&mut machine);

@@ -233,12 +233,7 @@ impl Hypervisor for Simulated {
         Ok(std::fs::metadata(file.ok_or_else(none)?).map_or(0, |found| found.len()))
     }
 
-    async fn copy(
-        &self,
-        id: &str,
-        _: &[Copied],
-        memory: Option<&Path>,
-    ) -> Result<Quiet, Error> {
+    async fn copy(&self, id: &str, _: &[Copied], memory: Option<&Path>) -> Result<Quiet, Error> {
         self.change(id, |_, _| if memory.is_some() { Quiet::Kept } else { Quiet::Unasked })
     }
 

@@ -6,9 +6,7 @@ use std::time::Duration;
 
 use hypervisor::qemu::Qemu;
 use hypervisor::qemu::accelerator::Accelerator;
-use hypervisor::{
-    Copied, End, Error, Hypervisor, Interface, Network, Pause, Quiet, State, images,
-};
+use hypervisor::{Copied, End, Error, Hypervisor, Interface, Network, Pause, Quiet, State, images};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::time::Instant;
 
@@ -321,7 +319,9 @@ async fn goes_on_where_it_was(
     assert_eq!(self::boot(&mut console).await, boot, "the same boot");
     let kept = std::fs::read_to_string(directory.0.join("count")).unwrap().parse::<u64>().unwrap();
     let now = count(&mut console).await;
-    console.run(&format!("until [ $(cat /count) -gt {} ]; do sleep 0.1; done", now.max(kept))).await;
+    console
+        .run(&format!("until [ $(cat /count) -gt {} ]; do sleep 0.1; done", now.max(kept)))
+        .await;
     let read = format!("dd if=/dev/vda bs=512 skip={BLOCK} count=1 2>/dev/null | head -c4");
     assert!(console.run(&read).await.contains("kept"), "it has what its base has");
     let write = format!("echo link | dd of=/dev/vda bs=512 seek={BLOCK} conv=notrunc; sync");

@@ -37,7 +37,10 @@ pub fn judge(request: &Value, claims: &[Value]) -> Option<String> {
     });
     let links: Vec<&str> = links.map(|claim| text(&claim["metadata"]["name"])).collect();
     (!links.is_empty()).then(|| {
-        format!("its disk is the base of linked clones: delete what uses {} first", links.join(", "))
+        format!(
+            "its disk is the base of linked clones: delete what uses {} first",
+            links.join(", ")
+        )
     })
 }
 

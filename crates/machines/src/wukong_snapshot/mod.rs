@@ -77,11 +77,8 @@ impl Reconciler for Controller {
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        let mut found = Observed {
-            add_ons: self.add_ons,
-            bridges: self.bridges,
-            ..Observed::default()
-        };
+        let mut found =
+            Observed { add_ons: self.add_ons, bridges: self.bridges, ..Observed::default() };
         if is_over(&object.value["status"]) || object.is_terminating() {
             return Ok(found);
         }

@@ -105,6 +105,17 @@ fn source(shared: &Shared, volume: &Object, claim: &Object) -> Result<From, Stri
         let http = Source::Http { url, reach: shared.options.reach };
         return Ok(From::Image(http, checksum.map(str::to_owned)));
     }
+    if source["registry"].is_object() {
+        let secret = text(&source["registry"]["secretRef"]);
+        if !secret.is_empty() {
+            return Err(format!(
+                "spec.source.registry.secretRef: this node reads images that anybody may read: \
+                 leave {secret} out"
+            ));
+        }
+        let url = text(&source["registry"]["url"]).to_owned();
+        return Ok(From::Image(Source::Registry { url, reach: shared.options.reach }, None));
+    }
     if source["blank"].is_object() {
         return Ok(From::Nowhere);
     }

@@ -35,7 +35,10 @@ pub async fn find(context: &Context, name: &Name, node: &str) -> Result<Claimed,
     let base = Name::new(name.namespace.clone(), base);
     let base = find_whole(context, &base, node).await?;
     if base.claim.annotation(LINKED_TO).is_some() {
-        let why = format!("PVC {} is a linked clone itself: nothing can be linked to it", base.claim.name);
+        let why = format!(
+            "PVC {} is a linked clone itself: nothing can be linked to it",
+            base.claim.name
+        );
         return Err(why.into());
     }
     found.disk.set_file_name(LINK);

@@ -23,8 +23,14 @@ const MACHINES: [u8; 16] = [
     0x6a, 0x1a, 0x24, 0xa1, 0x40, 0x61, 0x46, 0x07, 0x8b, 0xf4, 0xa3, 0x96, 0x3d, 0x0c, 0x58, 0x95,
 ];
 /// What of a template may change while its instance runs.
-const LIVE: [&str; 6] =
-    ["affinity", "networks", "nodeSelector", "terminationGracePeriodSeconds", "tolerations", "volumes"];
+const LIVE: [&str; 6] = [
+    "affinity",
+    "networks",
+    "nodeSelector",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "volumes",
+];
 /// What of `domain` is judged by rules of its own.
 const JUDGED: [(&str, &[&str]); 2] =
     [("cpu", &["cores", "maxSockets", "sockets", "threads"]), ("memory", &["guest", "maxGuest"])];
@@ -103,8 +109,7 @@ fn fingerprint(machine: &Object) -> String {
     for volume in fixed.iter_mut().filter(|volume| volume["cloudInitNoCloud"].is_object()) {
         take(volume, "cloudInitNoCloud", &TOLD_OF_NETWORKS);
     }
-    let text =
-        json!([spec, fixed, fixed_disks, fixed_networks, fixed_interfaces]).to_string();
+    let text = json!([spec, fixed, fixed_disks, fixed_networks, fixed_interfaces]).to_string();
     let digest = digest::digest(&digest::SHA256, text.as_bytes());
     digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
 }
@@ -162,9 +167,9 @@ pub fn needs_restart(machine: &Object, instance: &Object) -> Option<&'static str
     let bytes = |of: &Value| amounts::Quantity::parse(text(&of["memory"]["guest"])).ok();
     match () {
         () if count < before => Some("Reduction of CPU socket count requires a restart"),
-        () if count > most.unwrap_or(before).max(before) => Some(
-            "CPU sockets updated in template spec to a value higher than what's available",
-        ),
+        () if count > most.unwrap_or(before).max(before) => {
+            Some("CPU sockets updated in template spec to a value higher than what's available")
+        }
         () if bytes(wanted) != bytes(has) => Some(
             "memory updated in template spec. Memory-hotplug is only available for migratable VMs",
         ),

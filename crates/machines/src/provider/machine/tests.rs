@@ -187,7 +187,8 @@ fn what_cannot_change_while_it_runs_needs_a_restart() {
         "domain": {"devices": {"disks": [{"name": "x"}]}}});
     let (patch, why) = follows(json!({"domain": {}}), plugged);
     assert_eq!((&patch["volumes"], why.as_str()), (&volumes, ""), "it is plugged in");
-    let (patch, why) = follows(json!({"domain": {}}), json!({"domain": {"machine": {"type": "x"}}}));
+    let (patch, why) =
+        follows(json!({"domain": {}}), json!({"domain": {"machine": {"type": "x"}}}));
     assert_eq!(why, "a non-live-updatable field was changed in the template spec");
     assert_eq!(patch, Value::Null);
     let memory = |guest: &str| json!({"domain": {"memory": {"guest": guest}}});

@@ -334,7 +334,8 @@ mod tests {
             "networks": [{"name": "default", "pod": {}}, {"name": "lan", "multus": {}},
                 {"name": "old", "multus": {}}]});
         let wanted = machine(&instance(spec), &found()).unwrap().interfaces;
-        let named = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let named =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
         let (come, gone) = to_plug(&named(&["default", "old"]), &wanted);
         assert_eq!(come, [wanted[1].clone()]);
         assert_eq!(gone, ["old"]);

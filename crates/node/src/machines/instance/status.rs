@@ -148,7 +148,9 @@ fn interfaces(machine: &Machine, guest: Option<&Guest>) -> Vec<Value> {
             "infoSource": "domain"});
         let address = match interface.network {
             Network::Own => Some(OWN_ADDRESS.to_owned()),
-            Network::Bridge(_) | Network::Device(_) => static_address(&told, &interface.hardware_address),
+            Network::Bridge(_) | Network::Device(_) => {
+                static_address(&told, &interface.hardware_address)
+            }
         };
         if let Some(address) = address {
             shown["ipAddress"] = json!(address);
