@@ -1,8 +1,8 @@
 //! Disks of machines: brought in from elsewhere, made, copied and grown.
 //!
-//! A disk is a file without a format; one that is linked to another holds what differs. What is brought in is never trusted: its size and checksum
-//! are checked, what would read other files is refused, and until all is well the disk does not
-//! exist under its name.
+//! A disk is a file without a format; one that is linked to another holds what differs. What is
+//! brought in is never trusted: its size and checksum are checked, what would read other files is
+//! refused, and until all is well the disk does not exist under its name.
 
 mod address;
 mod copy;

@@ -1,5 +1,5 @@
-//! The disks of a machine that runs: they come and go, grow, and are copied, with its memory or without. QEMU is given each as
-//! an open file, under the name of its contents.
+//! The disks of a machine that runs: they come and go, grow, and are copied, with its memory or
+//! without. QEMU is given each as an open file, under the name of its contents.
 
 use std::fs::File;
 use std::path::Path;

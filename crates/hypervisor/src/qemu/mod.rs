@@ -304,7 +304,7 @@ impl Hypervisor for Qemu {
     async fn add_processors(&self, id: &str, count: u32) -> Result<(), Error> {
         let running = self.running(id)?;
         running.add_processors(count).await?;
-        if let Some(groups) = &self.groups {
+        if let Some(groups) = self.groups.as_ref().filter(|_| count > running.machine.processors) {
             let machine = Machine { processors: count, ..running.machine.clone() };
             let limits = Limits::of(&machine, self.accelerator().await);
             // It has its group: what that bounds is all that changes.

@@ -283,6 +283,15 @@ async fn lay_memory(shared: &Shared, machine: &str, place: &Path) -> Result<(), 
     Ok(())
 }
 
+/// Forgets memory that the machine of an instance could not take up.
+pub fn drop_memory(shared: &Shared, instance: &Object) {
+    if let Some(owner) = instance.controller()
+        && let Err(failure) = forget_memory(shared, owner)
+    {
+        tracing::warn!(machine = %instance.name, why = failure.said(), "memory is kept");
+    }
+}
+
 /// The memory that a machine is to go on from when it starts, if there is some.
 ///
 /// # Errors

@@ -330,7 +330,8 @@ mod tests {
 
     #[test]
     fn interfaces_come_and_go_by_name() {
-        let spec = json!({"domain": {"devices": {"interfaces": [{"name": "old", "state": "absent"}]}},
+        let absent = json!([{"name": "old", "state": "absent"}]);
+        let spec = json!({"domain": {"devices": {"interfaces": absent}},
             "networks": [{"name": "default", "pod": {}}, {"name": "lan", "multus": {}},
                 {"name": "old", "multus": {}}]});
         let wanted = machine(&instance(spec), &found()).unwrap().interfaces;

@@ -133,10 +133,16 @@ async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, Failure> {
         // Another still has its disks, or it cannot be helped here.
         Err(error @ (Error::DidNotStart { .. } | Error::Invalid(_))) => {
             let why = error.chain();
-            match why.contains("Failed to get \"write\" lock") {
-                true => fail(shared, instance, why.into()).await,
-                false => finish(shared, instance, ("Failed", &why)).await,
+            if why.contains("Failed to get \"write\" lock") {
+                return fail(shared, instance, why.into()).await;
             }
+            if machine.goes_on_from.is_some() {
+                // What could not be taken up once would keep the machine from starting for ever.
+                snapshot::drop_memory(shared, instance);
+                let message = format!("The machine boots the next time: {why}");
+                notice(shared, instance, Notice::warning("MemoryNotRestored", message)).await;
+            }
+            finish(shared, instance, ("Failed", &why)).await
         }
         Err(error) => fail(shared, instance, error.chain().into()).await,
     }

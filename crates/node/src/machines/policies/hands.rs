@@ -427,8 +427,8 @@ mod tests {
         });
     }
 
-    /// Whoever begins is killed at each of its steps; whoever comes after it finishes, and in the end
-    /// all is as it was.
+    /// Whoever begins is killed at each of its steps; whoever comes after it finishes, and in the
+    /// end all is as it was.
     #[test]
     fn who_is_killed_between_two_steps_does_not_cut_the_node_off() {
         let place = Place::new("killed");
