@@ -35,6 +35,8 @@ impl Machines for Here {
                     "memoryBytes": figures.memory_bytes,
                     "readBytes": figures.read_bytes,
                     "writtenBytes": figures.written_bytes,
+                    "receivedBytes": figures.network_bytes.map(|(received, _)| received),
+                    "sentBytes": figures.network_bytes.map(|(_, sent)| sent),
                 })))
             }
             MachineRequest::Upload { namespace, name } => {

@@ -192,6 +192,12 @@ fn tells_of_itself_and_lets_in(machine: &Machine, pid: u64) {
     let figures = ["processorMilliseconds", "memoryBytes", "readBytes"];
     let figures = figures.map(|field| used[0][field].as_u64().unwrap_or(0));
     assert!(figures.iter().all(|figure| *figure > 0), "{used}");
+    assert!(used[0]["receivedBytes"].is_u64() && used[0]["sentBytes"].is_u64(), "{used}");
+    // That a program plays its processors is said if and only if one does.
+    let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    let is_played = String::from_utf8_lossy(&line).contains("\0-accel\0tcg");
+    let is_said = conditions.iter().any(|one| one["type"] == "SoftwareEmulation");
+    assert_eq!(is_said, is_played, "{status}");
     let key = machine.sandbox.work().join("key").display().to_string();
     let quiet = ["-i", &key, "-o", "BatchMode=yes", "-o", "IdentitiesOnly=yes"];
     let words =
@@ -241,6 +247,8 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     console.write_on_disk("before");
     tells_of_itself_and_lets_in(machine, pid);
 
+    takes_a_network_and_processors(machine, &mut console);
+
     // A disk that grows is seen to.
     let larger = r#"[{"op": "replace", "path": "/spec/disks/0/size", "value": "96Mi"}]"#;
     machine.kubectl(&["patch", "wukong", "w", "--type=json", "-p", larger], "");
@@ -259,6 +267,81 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     machine.kubectl(&["delete", "wukong", "w", "--timeout=60s"], "");
     machine.until("get wukong,vm,vmi,dv,pvc -o name", str::is_empty);
     assert_eq!(processes(machine), [0; 0]);
+}
+
+/// What a Wukong asks for while its machine runs is in the guest without a restart, or is said to
+/// need one.
+fn takes_a_network_and_processors(machine: &Machine, console: &mut Console) {
+    let bridge = format!("svb{}", std::process::id() % 1_000_000);
+    let change = |spec: Value| {
+        let patch = json!({"spec": spec}).to_string();
+        machine.kubectl(&["patch", "wukong", "w", "--type=merge", "-p", &patch], "");
+    };
+    let lan = json!({"name": "lan", "type": "bridge", "bridgeName": bridge,
+        "ipConfig": {"mode": "static", "address": "10.78.0.1/24"}});
+    change(json!({"networks": [{"name": "default"}, lan], "cpu": 2}));
+    console.run("until [ -e /sys/class/net/eth1 ]; do sleep 0.1; done");
+    console.run("until [ $(nproc) = 2 ]; do sleep 0.1; done");
+    let told = "get wukong w -o jsonpath={.status.networks[1]}";
+    let told = machine.until(told, |told| told.contains("10.78.0.1"));
+    let told: Value = serde_json::from_str(&told).expect("JSON");
+    let seen = console.run("cat /sys/class/net/eth1/address");
+    assert!(seen.contains(told["macAddress"].as_str().expect("an address")), "{seen}: {told}");
+    let required = "get vm w-vm -o \
+        jsonpath={.status.conditions[?(@.type==\"RestartRequired\")].message}";
+    assert_eq!(machine.until(required, |_| true), "");
+    change(json!({"networks": [{"name": "default"}]}));
+    console.run("while [ -e /sys/class/net/eth1 ]; do sleep 0.1; done");
+    let place = Path::new("/sys/class/net").join(&bridge);
+    let began = Instant::now();
+    while place.exists() {
+        assert!(began.elapsed() < BOOT_MAX, "the bridge stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    change(json!({"memory": "168Mi"}));
+    machine.until(required, |why| why.starts_with("memory updated in template spec"));
+}
+
+/// Another that holds what differs: made at once, and its base stays as it is.
+fn is_linked(machine: &Machine) {
+    let done = machine.sandbox.run(&["vm", "clone", "w", "link", "--linked"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    machine.until("get dv link-root -o jsonpath={.status.phase}", |phase| phase == "Succeeded");
+    let mut console = Console::open(machine, "link");
+    assert!(console.read_from_disk().contains("after"), "it has what the other has");
+    console.write_on_disk("linked");
+    assert!(console.read_from_disk().contains("linked"));
+    let seen = console.run("cat /seed/meta-data; cat /sys/class/net/eth0/address");
+    assert!(seen.contains("link-vm"), "{seen}");
+    let of = |name: &str, field: &str| {
+        let words = format!("get {name} -o jsonpath={{{field}}}");
+        machine.until(&words, |it| !it.is_empty())
+    };
+    let identity = of("vmi link-vm", ".spec.domain.firmware.uuid");
+    let address = of("vmi link-vm", ".status.interfaces[0].mac");
+    assert!(seen.contains(&identity) && seen.contains(&address), "{seen}");
+    let other = of("vm w-vm", ".spec.template.spec.domain.devices.interfaces[0].macAddress");
+    assert_ne!(address, other);
+    let place = machine.sandbox.work().join("volumes");
+    let files = std::fs::read_dir(place).into_iter().flatten().flatten();
+    let links = files.filter(|entry| entry.path().join("disk.qcow2").exists()).count();
+    assert_eq!(links, 1, "it is a file of differences");
+    drop(console);
+    // Its base neither goes nor is written.
+    for what in ["wukong/w", "pvc/w-root", "dv/w-root"] {
+        let ended = machine.run(&["delete", what, "--wait=false"], "");
+        assert_ne!(ended.code, Some(0), "{ended:?}");
+        assert!(ended.stderr.contains("is the base of linked clones"), "{ended:?}");
+    }
+    assert_eq!(machine.sandbox.run(&["vm", "start", "w"]).code, Some(0));
+    let why = "get vmi w-vm -o \
+        jsonpath={.status.conditions[?(@.type==\"Synchronized\")].message}";
+    machine.until(why, |why| why.contains("is the base of linked clones (link-root)"));
+    assert_eq!(machine.sandbox.run(&["vm", "stop", "w"]).code, Some(0));
+    let done = machine.sandbox.run(&["vm", "delete", "link"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    machine.until("get wukong,vm,vmi,pvc -o name", |names| !names.contains("link"));
+    machine.until("get vmi -o name", str::is_empty);
 }
 
 /// Another with the same disks, which has them for itself.
@@ -298,6 +381,7 @@ fn keeps_and_brings_back(machine: &Machine, mut console: Console) {
     let listed = machine.sandbox.run(&["vm", "ls"]);
     assert!(listed.stdout.contains("w     Stopped"), "{listed:?}");
     is_cloned(machine);
+    is_linked(machine);
     let back = r#"{"spec": {"restoreFromSnapshot": "kept"}}"#;
     machine.kubectl(&["patch", "wukong", "w", "--type=merge", "-p", back], "");
     machine.until("get vmrestore -o jsonpath={.items[0].status.complete}", |it| it == "true");
@@ -307,4 +391,35 @@ fn keeps_and_brings_back(machine: &Machine, mut console: Console) {
     machine.until(status, |it| it == "Running");
     let mut console = Console::open(machine, "w");
     assert!(console.read_from_disk().contains("before"));
+    goes_on_where_it_was(machine, console);
+}
+
+/// A snapshot with memory: what runs in the guest goes on, in the same boot of it.
+fn goes_on_where_it_was(machine: &Machine, mut console: Console) {
+    console.run("(i=0; while true; do i=$((i+1)); echo $i > /count; sleep 0.1; done) & true");
+    console.run("until [ -e /count ]; do sleep 0.1; done");
+    let boot = "cat /proc/sys/kernel/random/boot_id";
+    let id = |said: &str| {
+        let mut lines = said.lines().map(str::trim);
+        lines.find(|line| line.len() == 36 && line.contains('-')).expect("a boot").to_owned()
+    };
+    let before = id(&console.run(boot));
+    let done = machine.sandbox.run(&["vm", "snapshot", "w", "moment", "--memory"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    let kept = "get wukongsnapshot moment -o jsonpath={.status}";
+    machine.until(kept, |status| status.contains("Succeeded"));
+    drop(console);
+    let done = machine.sandbox.run(&["vm", "stop", "w", "--grace-period", "0"]);
+    assert_eq!(done.code, Some(0), "{done:?}");
+    machine.until("get vmi -o name", str::is_empty);
+    let back = r#"{"spec": {"restoreFromSnapshot": "moment"}}"#;
+    machine.kubectl(&["patch", "wukong", "w", "--type=merge", "-p", back], "");
+    machine
+        .until("get vmrestore w-restore-moment -o jsonpath={.status.complete}", |it| it == "true");
+    machine.sandbox.run(&["vm", "start", "w"]);
+    let status = "get vm w-vm -o jsonpath={.status.printableStatus}";
+    machine.until(status, |it| it == "Running");
+    let mut console = Console::open(machine, "w");
+    assert_eq!(id(&console.run(boot)), before, "it did not boot");
+    console.run("n=$(cat /count); until [ $(cat /count) -gt $n ]; do sleep 0.1; done");
 }

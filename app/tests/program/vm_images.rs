@@ -6,6 +6,8 @@ use std::io::{Read, Write};
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 use serde_json::{Value, json};
 
@@ -40,6 +42,46 @@ fn serve(directory: PathBuf) -> String {
     format!("http://{address}")
 }
 
+/// Serves one image. Who asks first gets half of it and then nothing; that it came so far is told.
+fn serve_haltingly(bytes: Vec<u8>) -> (String, Receiver<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let address = listener.local_addr().expect("an address");
+    let (tell, told) = channel();
+    std::thread::spawn(move || {
+        let mut halted = Vec::new();
+        for stream in listener.incoming() {
+            let Ok(mut stream) = stream else { return };
+            let _ = stream.read(&mut [0; 4_096]);
+            let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", bytes.len());
+            let _ = stream.write_all(head.as_bytes());
+            match halted.is_empty() {
+                true => {
+                    let _ = stream.write_all(&bytes[..bytes.len() / 2]);
+                    halted.push(stream);
+                    let _ = tell.send(());
+                }
+                false => drop(stream.write_all(&bytes)),
+            }
+        }
+    });
+    (format!("http://{address}/image"), told)
+}
+
+/// The program is killed while it reads an image: the next begins again, and counts that.
+fn one_that_was_cut_short_is_begun_again(machine: &mut Machine, raw: &[u8]) {
+    let (url, halted) = serve_haltingly(raw.to_vec());
+    let source = json!({"http": {"url": url}});
+    machine.kubectl(&["apply", "-f", "-"], &volume("halted", source).to_string());
+    halted.recv_timeout(Duration::from_secs(60)).expect("it is asked for");
+    phase(machine, "halted", "ImportInProgress");
+    machine.restart();
+    phase(machine, "halted", "Succeeded");
+    let count = "get dv halted -o jsonpath={.status.restartCount}";
+    assert_eq!(machine.until(count, |_| true), "1");
+    let found = std::fs::read(disk(machine, "halted")).expect("a disk");
+    assert!(found[..2 * MIB] == *raw, "it is whole");
+}
+
 /// Images of every sort, good and bad.
 fn images(directory: &Path) -> Vec<u8> {
     let mut raw = vec![0; 2 * MIB];
@@ -51,6 +93,21 @@ fn images(directory: &Path) -> Vec<u8> {
     let done = Command::new("sh").args(["-ec", make]).current_dir(directory).status();
     assert!(done.expect("a shell").success());
     raw
+}
+
+/// What a registry has of an image with a disk in it, as files.
+fn layers(directory: &Path) {
+    let make = "mkdir -p disk v2/vm/disk/blobs v2/vm/disk/manifests; cp qcow2 disk/disk.qcow2; \
+        tar -czf layer --owner=107 --group=107 disk/disk.qcow2; \
+        sum=sha256:$(sha256sum < layer | cut -d' ' -f1); \
+        printf '{\"layers\": [{\"digest\": \"%s\", \"size\": %s}]}' $sum $(stat -c %s layer) > manifest; \
+        mv layer v2/vm/disk/blobs/$sum; \
+        own=sha256:$(sha256sum < manifest | cut -d' ' -f1); \
+        mv manifest v2/vm/disk/manifests/$own; \
+        printf '{\"manifests\": [{\"digest\": \"%s\", \"platform\": {\"architecture\": \"%s\"}}]}' \
+            $own $(dpkg --print-architecture) > v2/vm/disk/manifests/1";
+    let done = Command::new("sh").args(["-ec", make]).current_dir(directory).status();
+    assert!(done.expect("a shell").success());
 }
 
 fn start(config: &str) -> Machine {
@@ -92,7 +149,7 @@ fn phase(machine: &Machine, name: &str, phase: &str) {
 
 #[test]
 fn images_are_sent_read_and_copied_and_are_whole() {
-    let machine = start("machines: {images: everything}\n");
+    let mut machine = start("machines: {images: everything}\n");
     let place = machine.sandbox.work();
     let raw = images(&place);
     let file = place.join("qcow2").display().to_string();
@@ -107,14 +164,17 @@ fn images_are_sent_read_and_copied_and_are_whole() {
     assert_eq!(lines.last().expect("lines")["progress"], "100.0%");
     let url = serve(place.clone());
     let packed = json!({"http": {"url": format!("{url}/raw.xz")}});
+    layers(&place);
+    let registry = url.replace("http://", "docker://");
     let all = [
+        volume("pulled", json!({"registry": {"url": format!("{registry}/vm/disk:1")}})),
         volume("read", packed),
         volume("copied", json!({"pvc": {"name": "sent"}})),
         volume("empty", json!({"blank": {}})),
     ];
     let list = json!({"apiVersion": "v1", "kind": "List", "items": all});
     machine.kubectl(&["apply", "-f", "-"], &list.to_string());
-    for name in ["read", "copied", "empty", "sent"] {
+    for name in ["pulled", "read", "copied", "empty", "sent"] {
         phase(&machine, name, "Succeeded");
         let found = std::fs::read(disk(&machine, name)).expect("a disk");
         assert_eq!(found.len(), 3 * MIB, "{name}");
@@ -123,9 +183,10 @@ fn images_are_sent_read_and_copied_and_are_whole() {
         assert!(found[..2 * MIB] == **expected, "{name} holds something else");
     }
     let listed = machine.sandbox.run(&["vm", "image", "ls", "-o", "json"]);
-    assert_eq!(listed.json().as_array().map(Vec::len), Some(4), "{listed:?}");
+    assert_eq!(listed.json().as_array().map(Vec::len), Some(5), "{listed:?}");
     wrong_files_are_refused(&machine);
     asked_for_by_those_who_may(&machine);
+    one_that_was_cut_short_is_begun_again(&mut machine, &raw);
 }
 
 fn wrong_files_are_refused(machine: &Machine) {

@@ -55,7 +55,7 @@ fn wukong() -> Value {
 
 fn snapshot() -> Value {
     let schema = object([
-        ("spec!", object([("wukongName!", text(1, 253))])),
+        ("spec!", object([("includeMemory", boolean()), ("wukongName!", text(1, 253))])),
         (
             "status",
             object([
@@ -135,6 +135,7 @@ fn user() -> Value {
 fn disk() -> Value {
     object([
         ("boot", boolean()),
+        ("cloneType", choice(&["full", "linked"])),
         ("image", string()),
         ("name!", name()),
         ("size!", amount()),

@@ -8,6 +8,7 @@
 
 pub mod bridge;
 pub mod confinement;
+mod device;
 pub mod error;
 pub mod images;
 pub mod machine;
@@ -16,6 +17,7 @@ pub mod seed;
 pub mod simulated;
 mod system;
 
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -81,6 +83,18 @@ pub trait Hypervisor: Send + Sync {
     /// Takes a disk away from a machine that runs.
     async fn detach(&self, id: &str, disk: &str) -> Result<(), Error>;
 
+    /// Adds an interface on a bridge to a machine that runs.
+    async fn attach_interface(&self, id: &str, interface: &Interface) -> Result<(), Error>;
+
+    /// Takes an interface away from a machine that runs.
+    async fn detach_interface(&self, id: &str, interface: &str) -> Result<(), Error>;
+
+    /// The names of the interfaces that a machine that runs has.
+    async fn interfaces(&self, id: &str) -> Result<Vec<String>, Error>;
+
+    /// Gives a machine that runs more processors, up to what it may have. It never gets fewer.
+    async fn add_processors(&self, id: &str, count: u32) -> Result<(), Error>;
+
     /// Lets the guest see that the file of a disk has grown.
     async fn resize(&self, id: &str, disk: &str, bytes: u64) -> Result<(), Error>;
 
@@ -88,8 +102,9 @@ pub trait Hypervisor: Send + Sync {
     async fn disk_bytes(&self, id: &str, disk: &str) -> Result<u64, Error>;
 
     /// Copies the disks of a machine that runs, all as they are at one instant, into files that do
-    /// not exist yet.
-    async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<Quiet, Error>;
+    /// not exist yet; and its memory as it is then, if there is a file for it.
+    async fn copy(&self, id: &str, disks: &[Copied], memory: Option<&Path>)
+    -> Result<Quiet, Error>;
 
     /// The serial console. Who had it before loses it.
     async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error>;
@@ -127,6 +142,8 @@ pub enum Quiet {
     Frozen,
     /// There was nobody in it to be asked.
     Unasked,
+    /// Its memory was copied as well: it need not know.
+    Kept,
 }
 
 /// How machines are run.

@@ -30,6 +30,9 @@ pub struct Machine {
     /// As the guest sees it; the same each time it starts.
     pub uuid: String,
     pub processors: u32,
+    /// What it may get while it runs; not fewer than it starts with.
+    #[serde(default)]
+    pub processors_max: u32,
     pub memory_bytes: u64,
     pub disks: Vec<Disk>,
     /// What the guest is told when it first starts.
@@ -39,13 +42,20 @@ pub struct Machine {
     pub has_serial: bool,
     /// Nothing is executed before it is resumed.
     pub starts_paused: bool,
+    /// A file of memory that was kept, as which it goes on where it was instead of booting. It is
+    /// gone before the guest runs: with what the guest writes then, it would fit no more.
+    #[serde(default)]
+    pub goes_on_from: Option<PathBuf>,
 }
 
-/// A disk: a file without a format.
+/// A disk: a file without a format, or one that holds what differs from another.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
     pub name: String,
     pub file: PathBuf,
+    /// What the file holds the differences to (`images::link`), which nobody may write.
+    #[serde(default)]
+    pub base: Option<PathBuf>,
     /// The lowest is booted from first.
     pub boot_order: Option<u32>,
     pub is_read_only: bool,
@@ -73,6 +83,8 @@ pub enum Network {
     Own,
     /// A bridge of this machine, made if there is none.
     Bridge(String),
+    /// A device of this machine, which it shares with others: each has an address of its own there.
+    Device(String),
 }
 
 /// What a machine does.
@@ -142,6 +154,9 @@ pub struct GuestInterface {
     pub name: String,
     pub hardware_address: String,
     pub addresses: Vec<IpAddr>,
+    /// Since it was set up.
+    pub received_bytes: u64,
+    pub sent_bytes: u64,
 }
 
 /// What a machine uses.
@@ -151,5 +166,8 @@ pub struct Figures {
     pub memory_bytes: u64,
     pub read_bytes: u64,
     pub written_bytes: u64,
+    /// Received and sent over all interfaces, as the guest last said; one without an agent does
+    /// not say.
+    pub network_bytes: Option<(u64, u64)>,
     pub pid: u32,
 }

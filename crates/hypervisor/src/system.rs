@@ -2,8 +2,9 @@
 #![expect(unsafe_code, reason = "std has neither pidfds nor interfaces")]
 
 use std::fs::{self, File};
-use std::io::{self, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -321,4 +322,76 @@ pub fn join_bridge(bridge: &str, interface: &str) -> io::Result<()> {
     let mut request = Request::new(bridge)?;
     request.value[..4].copy_from_slice(&index.value[..4]);
     control(socket.as_raw_fd(), JOIN_BRIDGE, &mut request)
+}
+
+/// Makes an interface on a device that several share, which is a file besides.
+pub fn add_shared(name: &str, device: &str, address: [u8; 6]) -> io::Result<()> {
+    const BRIDGED: u32 = 4;
+    let mode = attribute(1, &BRIDGED.to_ne_bytes());
+    let info = [attribute(1, b"macvtap"), attribute(2, &mode)].concat();
+    let attributes = [
+        attribute(1, &address),
+        attribute(3, &[name.as_bytes(), b"\0"].concat()),
+        attribute(5, &index_of(device)?.to_ne_bytes()),
+        attribute(18, &info),
+    ];
+    const CREATE_ALONE: u16 = 0x600;
+    ask_for_link(16, CREATE_ALONE, 0, &attributes.concat())
+}
+
+pub fn remove_interface(name: &str) -> io::Result<()> {
+    ask_for_link(17, 0, index_of(name)?, &[])
+}
+
+fn index_of(name: &str) -> io::Result<u32> {
+    let mut request = Request::new(name)?;
+    control(socket()?.as_raw_fd(), libc::SIOCGIFINDEX, &mut request)?;
+    let [a, b, c, d, ..] = request.value;
+    Ok(u32::from_ne_bytes([a, b, c, d]))
+}
+
+/// A part of a message to the kernel, whose length is a multiple of four.
+fn attribute(kind: u16, value: &[u8]) -> Vec<u8> {
+    let length = u16::try_from(value.len() + 4).unwrap_or(u16::MAX);
+    let mut made = [&length.to_ne_bytes()[..], &kind.to_ne_bytes(), value].concat();
+    made.resize(made.len().next_multiple_of(4), 0);
+    made
+}
+
+/// Sends a message about an interface to the kernel, and waits for its answer.
+fn ask_for_link(kind: u16, flags: u16, index: u32, attributes: &[u8]) -> io::Result<()> {
+    const REQUEST_ANSWERED: u16 = 5;
+    let family = libc::SOCK_RAW | libc::SOCK_CLOEXEC;
+    // SAFETY: the call takes numbers and answers with a descriptor that is ours, or -1.
+    let made = unsafe { libc::socket(libc::AF_NETLINK, family, libc::NETLINK_ROUTE) };
+    check(made)?;
+    // SAFETY: it was just opened and nobody else has it.
+    let mut kernel = unsafe { File::from_raw_fd(made) };
+    let length = u32::try_from(32 + attributes.len()).unwrap_or(u32::MAX);
+    let mut message = length.to_ne_bytes().to_vec();
+    message.extend(kind.to_ne_bytes());
+    message.extend((flags | REQUEST_ANSWERED).to_ne_bytes());
+    // The number of the message and of whom it is from, and no family or type.
+    message.extend([0; 12]);
+    message.extend(index.to_ne_bytes());
+    message.extend([0; 8]);
+    message.extend(attributes);
+    kernel.write_all(&message)?;
+    let mut answer = [0; 4_096];
+    let read = kernel.read(&mut answer)?;
+    let said = answer.get(16..20).filter(|_| read >= 20).unwrap_or(&[0xff; 4]);
+    match i32::from_ne_bytes([said[0], said[1], said[2], said[3]]) {
+        0 => Ok(()),
+        error => Err(io::Error::from_raw_os_error(error.saturating_neg())),
+    }
+}
+
+/// Makes a file that is the device of a number, as `12:3`.
+pub fn make_node(path: &Path, number: &str) -> io::Result<()> {
+    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "not a number of a device");
+    let (major, minor) = number.split_once(':').ok_or_else(wrong)?;
+    let (Ok(major), Ok(minor)) = (major.parse(), minor.parse()) else { return Err(wrong()) };
+    let path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_| wrong())?;
+    // SAFETY: the path ends with a zero, and lives until the call returns.
+    check(unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(major, minor)) })
 }

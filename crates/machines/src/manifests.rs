@@ -22,11 +22,12 @@ pub fn add_ons() -> Vec<Value> {
 }
 
 /// What a cluster has whose machines are ours: the definitions of the add-ons, who stands in for
-/// them, and who may use them.
+/// them, who may use them, and what asks before a disk goes that others are linked to.
 pub fn provider() -> Vec<Value> {
     // Whoever finds a definition begins.
     let mut all = roles::add_ons();
     all.extend(add_ons());
+    all.push(webhooks::of_bases());
     all
 }
 

@@ -205,8 +205,7 @@ fn provider_rules() -> Value {
 fn launcher_rules() -> Value {
     let write = ["get", "list", "patch", "watch"];
     json!([
-        rule("kubevirt.io", &["virtualmachines"], &["get", "patch"]),
-        rule("kubevirt.io", &["virtualmachineinstances"], &write),
+        rule("kubevirt.io", &["virtualmachines", "virtualmachineinstances"], &write),
         rule("kubevirt.io", &["virtualmachines/status"], &["patch"]),
         rule("kubevirt.io", &["virtualmachineinstances/status"], &["update"]),
         rule("cdi.kubevirt.io", &["datavolumes"], &READ),

@@ -16,10 +16,11 @@ pub struct Order<'a> {
     pub name: &'a str,
     pub to: &'a str,
     pub is_stopped: bool,
+    pub is_linked: bool,
 }
 
 pub async fn clone(cluster: &Cluster, order: Order<'_>, context: &Context) -> Result<()> {
-    let Order { name, to, is_stopped } = order;
+    let Order { name, to, .. } = order;
     let found = cluster.requests.get(WUKONG, &cluster.name(name)).await;
     let found = found.with_context(|| format!("could not ask for machine {name}"))?;
     let Some(found) = found else {
@@ -31,7 +32,7 @@ pub async fn clone(cluster: &Cluster, order: Order<'_>, context: &Context) -> Re
         // Disks that are written to while they are read would be of no instant.
         bail!("{name} runs: stop it first with `setpoint vm stop {name}`");
     }
-    let (copy, note) = copy(&found, to, is_stopped);
+    let (copy, note) = copy(&found, &order);
     let made = cluster.requests.create(WUKONG, &copy).await;
     made.with_context(|| format!("could not make machine {to}"))?;
     let done = Done { note, ..Done::new(to, "clone", State::Asked) };
@@ -40,7 +41,7 @@ pub async fn clone(cluster: &Cluster, order: Order<'_>, context: &Context) -> Re
 }
 
 /// Another of a machine, and what its user should know.
-fn copy(of: &Object, to: &str, is_stopped: bool) -> (Value, String) {
+fn copy(of: &Object, order: &Order<'_>) -> (Value, String) {
     let mut spec = of.value["spec"].clone();
     for field in ["restoreFromSnapshot", "osImage"] {
         drop(spec.as_object_mut().and_then(|spec| spec.remove(field)));
@@ -49,6 +50,7 @@ fn copy(of: &Object, to: &str, is_stopped: bool) -> (Value, String) {
         let mut disk = disk.clone();
         let claim = format!("{}-{}", of.name.name, text(&disk["name"]));
         disk["image"] = json!(format!("{CLAIM_SCHEME}{claim}"));
+        disk["cloneType"] = json!(if order.is_linked { "linked" } else { "full" });
         disk
     });
     spec["disks"] = disks.collect();
@@ -62,7 +64,7 @@ fn copy(of: &Object, to: &str, is_stopped: bool) -> (Value, String) {
             }
         }
     }
-    if is_stopped {
+    if order.is_stopped {
         spec["startStrategy"]["autoStart"] = json!(false);
         if let Some(strategy) = spec["startStrategy"].as_object_mut() {
             strategy.remove("runStrategy");
@@ -73,7 +75,7 @@ fn copy(of: &Object, to: &str, is_stopped: bool) -> (Value, String) {
         false => format!("it asks for an address by DHCP on {}", released.join(", ")),
     };
     let copy = json!({"apiVersion": WUKONG.api_version(), "kind": WUKONG.kind,
-        "metadata": {"namespace": &*of.name.namespace, "name": to}, "spec": spec});
+        "metadata": {"namespace": &*of.name.namespace, "name": order.to}, "spec": spec});
     (copy, note)
 }
 
@@ -92,7 +94,11 @@ mod tests {
                     {"mode": "static", "address": "10.1.2.3/24"}}],
                 "startStrategy": {"autoStart": true, "runStrategy": "Always"}},
             "status": {"phase": "Stopped"}}));
-        let (made, note) = copy(&of, "web-2", true);
+        let order = Order { name: "web", to: "web-2", is_stopped: true, is_linked: false };
+        let (made, note) = copy(&of, &order);
+        let (linked, _) = copy(&of, &Order { is_linked: true, ..order });
+        let how = |made: &Value| made["spec"]["disks"][1]["cloneType"].clone();
+        assert_eq!((how(&made), how(&linked)), (json!("full"), json!("linked")));
         assert_eq!(made["metadata"], json!({"namespace": "a", "name": "web-2"}));
         assert_eq!(made["spec"]["disks"][0]["image"], "pvc://web-root");
         assert_eq!(made["spec"]["disks"][1]["image"], "pvc://web-data");

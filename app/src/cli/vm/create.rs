@@ -99,12 +99,15 @@ fn wukong(cluster: &Cluster, create: &Create, image: Option<String>) -> Value {
         "metadata": {"namespace": cluster.namespace, "name": create.name}, "spec": spec})
 }
 
-pub async fn snapshot(
-    cluster: &Cluster,
-    name: &str,
-    snapshot: Option<&str>,
-    context: &Context,
-) -> Result<()> {
+/// A snapshot that is asked for.
+pub struct Snapshot<'a> {
+    pub of: &'a str,
+    pub name: Option<&'a str>,
+    pub memory: bool,
+}
+
+pub async fn snapshot(cluster: &Cluster, order: Snapshot<'_>, context: &Context) -> Result<()> {
+    let Snapshot { of: name, name: snapshot, memory } = order;
     let found = cluster.requests.get(WUKONG, &cluster.name(name)).await;
     if found.with_context(|| format!("could not ask for machine {name}"))?.is_none() {
         bail!("there is no Wukong {name:?} in {}; see `setpoint vm ls`", cluster.namespace)
@@ -114,8 +117,11 @@ pub async fn snapshot(
         Some(snapshot) => metadata["name"] = json!(snapshot),
         None => metadata["generateName"] = json!(format!("{name}-")),
     }
-    let object = json!({"apiVersion": WUKONG_SNAPSHOT.api_version(),
+    let mut object = json!({"apiVersion": WUKONG_SNAPSHOT.api_version(),
         "kind": WUKONG_SNAPSHOT.kind, "metadata": metadata, "spec": {"wukongName": name}});
+    if memory {
+        object["spec"]["includeMemory"] = json!(true);
+    }
     let made = cluster.requests.create(WUKONG_SNAPSHOT, &object).await;
     let made = made.with_context(|| format!("could not ask for a snapshot of {name}"))?;
     context.output.print(&Done::new(&*made.name.name, "snapshot", State::Asked))?;

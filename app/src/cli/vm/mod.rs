@@ -119,7 +119,13 @@ enum Command {
         arguments: Vec<String>,
     },
     /// Keep the disks of a machine as they are.
-    Snapshot { name: String, snapshot: Option<String> },
+    Snapshot {
+        name: String,
+        snapshot: Option<String>,
+        /// Keep the memory of a machine that runs too: brought back, it goes on where it was.
+        #[arg(long)]
+        memory: bool,
+    },
     /// Make a machine with the same disks as another, which must not run.
     Clone {
         name: String,
@@ -128,6 +134,10 @@ enum Command {
         /// The copy is not started.
         #[arg(long)]
         stopped: bool,
+        /// The copy holds only what differs: made at once, and the other can neither run nor go
+        /// while it is there.
+        #[arg(long)]
+        linked: bool,
     },
     /// Take a machine away, with its disks.
     #[command(visible_alias = "rm")]
@@ -247,11 +257,13 @@ impl Vm {
             Command::Ssh { name, login, arguments } => {
                 return connection::ssh(&cluster, name, login, arguments).await;
             }
-            Command::Snapshot { name, snapshot } => {
-                create::snapshot(&cluster, name, snapshot.as_deref(), context).await?;
+            Command::Snapshot { name, snapshot, memory } => {
+                let order =
+                    create::Snapshot { of: name, name: snapshot.as_deref(), memory: *memory };
+                create::snapshot(&cluster, order, context).await?;
             }
-            Command::Clone { name, to, stopped } => {
-                let order = clone::Order { name, to, is_stopped: *stopped };
+            Command::Clone { name, to, stopped, linked } => {
+                let order = clone::Order { name, to, is_stopped: *stopped, is_linked: *linked };
                 clone::clone(&cluster, order, context).await?;
             }
             Command::Delete { name, consent } => {

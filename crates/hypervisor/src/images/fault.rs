@@ -10,7 +10,7 @@ pub enum Fault {
         #[source]
         source: io::Error,
     },
-    #[error("{0:?} is not a URL that images can be read from: http and https are")]
+    #[error("{0:?} is not a URL that images can be read from: http, https and docker are")]
     Url(String),
     #[error("{host} is at {address}, where images are not read from")]
     Forbidden { host: String, address: String },
@@ -18,6 +18,8 @@ pub enum Fault {
     Unreachable { url: String, why: String },
     #[error("{url} answered with {status}")]
     Status { url: String, status: u16 },
+    #[error("{url} answered with 401: only images that anybody may read are read")]
+    Unauthorized { url: String, challenge: String },
     #[error("the checksum is {found}, not {wanted}")]
     Checksum { wanted: String, found: String },
     #[error("{0:?} is not a checksum: sha256:…, sha512:… and sha1:… are")]

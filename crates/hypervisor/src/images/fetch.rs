@@ -53,13 +53,29 @@ impl Download {
 }
 
 pub async fn open(url: &str, reach: Reach) -> Result<Download, Fault> {
+    open_with(url, reach, &[]).await
+}
+
+/// A header and what it says.
+pub type Header = (&'static str, String);
+
+/// The same, with headers. Whoever is led to instead does not get them: they may be secrets.
+pub async fn open_with(url: &str, reach: Reach, headers: &[Header]) -> Result<Download, Fault> {
     let mut url = parse(url)?;
+    let mut headers = headers;
     for _ in 0..=REDIRECTS_MAX {
-        let (answer, connection) = get(&url, reach).await?;
+        let (answer, connection) = get(&url, reach, headers).await?;
         let status = answer.status();
         if status.is_redirection() {
             url = follow(&url, answer.headers().get(http::header::LOCATION))?;
+            headers = &[];
             continue;
+        }
+        if status == http::StatusCode::UNAUTHORIZED {
+            let challenge = answer.headers().get(http::header::WWW_AUTHENTICATE);
+            let challenge = challenge.and_then(|text| text.to_str().ok()).unwrap_or_default();
+            let challenge = challenge.to_owned();
+            return Err(Fault::Unauthorized { url: url.to_string(), challenge });
         }
         if !status.is_success() {
             let status = status.as_u16();
@@ -98,7 +114,11 @@ fn follow(from: &Uri, location: Option<&http::HeaderValue>) -> Result<Uri, Fault
     }
 }
 
-async fn get(url: &Uri, reach: Reach) -> Result<(http::Response<Incoming>, JoinSet<()>), Fault> {
+async fn get(
+    url: &Uri,
+    reach: Reach,
+    headers: &[Header],
+) -> Result<(http::Response<Incoming>, JoinSet<()>), Fault> {
     let unreachable = |why: String| Fault::Unreachable { url: url.to_string(), why };
     let host = url.host().unwrap_or_default().trim_matches(['[', ']']).to_owned();
     let is_safe = url.scheme_str() == Some("https");
@@ -108,11 +128,14 @@ async fn get(url: &Uri, reach: Reach) -> Result<(http::Response<Incoming>, JoinS
     let stream = connect.map_err(|_| unreachable("it took too long".to_owned()))?;
     let stream = stream.map_err(|error| unreachable(error.to_string()))?;
     let path = url.path_and_query().map_or("/", http::uri::PathAndQuery::as_str);
-    let request = http::Request::get(path)
+    let mut request = http::Request::get(path)
         .header("host", url.authority().map_or(host.as_str(), |authority| authority.as_str()))
-        .header("user-agent", "setpoint")
-        .body(Empty::<Bytes>::new())
-        .map_err(|error| unreachable(error.to_string()))?;
+        .header("user-agent", "setpoint");
+    for (name, value) in headers {
+        request = request.header(*name, value);
+    }
+    let request =
+        request.body(Empty::<Bytes>::new()).map_err(|error| unreachable(error.to_string()))?;
     let mut connection = JoinSet::new();
     let mut sender = match is_safe {
         true => {

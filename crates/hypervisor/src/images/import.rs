@@ -14,6 +14,7 @@ use super::fault::Fault;
 use super::format::{Format, HEAD_BYTES, detect};
 use super::open::{Access, open};
 use super::receive::{Received, receive};
+use super::registry;
 use crate::system;
 
 /// What is read may be larger than the disk by what formats need for themselves.
@@ -45,6 +46,11 @@ pub enum Source {
     },
     /// A file of this machine.
     File(PathBuf),
+    /// An image of a registry of containers, which has the disk in it: `docker://…`.
+    Registry {
+        url: String,
+        reach: Reach,
+    },
 }
 
 /// Told how far it is, from 0 to 1.
@@ -59,7 +65,14 @@ pub async fn import(order: Import, progress: Progress) -> Result<(), Fault> {
         return Err(Fault::TooLarge { image: order.bytes, available: DISK_BYTES_MAX });
     }
     let done = async {
-        let received = receive(&order, progress).await?;
+        let received = match &order.source {
+            Source::Registry { url, reach } => {
+                let to = (order.disk.as_path(), order.bytes);
+                registry::receive(url, *reach, to, &progress).await?;
+                Received::Image
+            }
+            _ => receive(&order, progress).await?,
+        };
         let (disk, bytes) = (order.disk.clone(), order.bytes);
         let finished = tokio::task::spawn_blocking(move || match received {
             Received::Image => unpack(&beside(&disk, PART), &disk, bytes),
@@ -68,7 +81,7 @@ pub async fn import(order: Import, progress: Progress) -> Result<(), Fault> {
         finished.await.map_err(|error| Fault::Broken(error.to_string()))?
     };
     let done = done.await;
-    for suffix in [PART, UNPACKED, CONVERTED] {
+    for suffix in [PART, UNPACKED, CONVERTED, registry::LAYER] {
         let _ = fs::remove_file(beside(&order.disk, suffix));
     }
     done

@@ -56,7 +56,7 @@ pub async fn receive(order: &Import, progress: Progress) -> Result<Received, Fau
                 }
             })
         }
-        Source::Http { url, reach } => {
+        Source::Http { url, reach } | Source::Registry { url, reach } => {
             let mut download = fetch::open(url, *reach).await?;
             taking.of = download.length;
             taking.check(download.length.unwrap_or(0))?;

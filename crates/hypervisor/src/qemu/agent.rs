@@ -22,6 +22,7 @@ const ANSWERS_MAX: Duration = Duration::from_secs(10);
 const CHARACTERS_MAX: usize = 128;
 const INTERFACES_MAX: usize = 32;
 const ADDRESSES_MAX: usize = 16;
+const PROCESSORS_MAX: usize = 512;
 
 /// Asks a guest about itself; `None` if nobody answers as an agent would.
 pub async fn ask<S>(stream: S, number: u32) -> Option<Guest>
@@ -72,6 +73,22 @@ where
     }
 }
 
+/// Has the guest use all processors that it sees.
+pub async fn use_processors<S>(stream: S, number: u32)
+where
+    S: AsyncRead + AsyncWrite + Unpin,
+{
+    let Some(mut talk) = begin(stream, number).await else { return };
+    let seen = talk.ask("guest-get-vcpus").await;
+    let idle = list(&seen).iter().filter(|one| one["online"] == false);
+    let idle = idle.filter_map(|one| one["logical-id"].as_u64()).take(PROCESSORS_MAX);
+    let wanted: Vec<Value> =
+        idle.map(|number| json!({"logical-id": number, "online": true})).collect();
+    if !wanted.is_empty() {
+        talk.ask_with("guest-set-vcpus", json!({"vcpus": wanted})).await;
+    }
+}
+
 /// Begins to talk to an agent: what was said to somebody before is not an answer to us.
 async fn begin<S>(stream: S, number: u32) -> Option<Talk<S>>
 where
@@ -110,9 +127,13 @@ impl<S: AsyncRead + AsyncWrite + Unpin> Talk<S> {
 
     /// What is answered; nothing if it is refused, nonsense, or late.
     async fn ask(&mut self, command: &str) -> Value {
+        self.ask_with(command, Value::Null).await
+    }
+
+    async fn ask_with(&mut self, command: &str, arguments: Value) -> Value {
         let until = self.until.min(Instant::now() + ANSWER_MAX);
         let asked = async {
-            self.say(command, Value::Null).await?;
+            self.say(command, arguments).await?;
             self.line().await
         };
         let answer = timeout_at(until, asked).await.ok().flatten();
@@ -154,6 +175,8 @@ fn interface(value: &Value) -> GuestInterface {
         name: word(&value["name"]),
         hardware_address: word(&value["hardware-address"]).to_ascii_lowercase(),
         addresses: addresses.collect(),
+        received_bytes: value["statistics"]["rx-bytes"].as_u64().unwrap_or(0),
+        sent_bytes: value["statistics"]["tx-bytes"].as_u64().unwrap_or(0),
     }
 }
 
@@ -178,6 +201,7 @@ mod tests {
     #[tokio::test(start_paused = true)]
     async fn a_guest_says_what_it_is() {
         let interfaces = r#"{"return": [{"name": "eth0", "hardware-address": "02:AB:00:00:00:01",
+            "statistics": {"rx-bytes": 7, "tx-bytes": 8},
             "ip-addresses": [{"ip-address": "10.0.2.2"}, {"ip-address": "not one"}]}]}"#
             .replace('\n', " ");
         let guest = told(vec![
@@ -193,6 +217,7 @@ mod tests {
         assert_eq!(guest.system, GuestSystem::default());
         let found = &guest.interfaces[0];
         assert_eq!(found.hardware_address, "02:ab:00:00:00:01");
+        assert_eq!((found.received_bytes, found.sent_bytes), (7, 8));
         assert_eq!(found.addresses, ["10.0.2.2".parse::<std::net::IpAddr>().unwrap()]);
     }
 

@@ -28,10 +28,17 @@ pub struct Given<'a> {
     pub accelerator: Accelerator,
     /// A socket that listens: commands arrive there.
     pub monitor: RawFd,
-    /// Of the interfaces that are connected to bridges, in their order.
+    /// Of the interfaces that are connected to bridges and devices, in their order.
     pub taps: &'a [RawFd],
     /// The contents of the disks in their order, and of the seed if there is one.
-    pub disks: &'a [RawFd],
+    pub disks: &'a [Contents<RawFd>],
+}
+
+/// What a disk is read from: its file, and that of its base if it has one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Contents<T> {
+    pub file: T,
+    pub base: Option<T>,
 }
 
 pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Error> {
@@ -40,19 +47,26 @@ pub fn arguments(machine: &Machine, given: &Given<'_>) -> Result<Vec<String>, Er
     general(&mut all, machine, given);
     consoles(&mut all, machine);
     let mut ports = Ports::default();
-    for (disk, (set, file)) in all_disks(machine).iter().zip(given.disks.iter().enumerate()) {
+    let mut sets = 0..;
+    for (disk, files) in all_disks(machine).iter().zip(given.disks) {
         let port = ports.next(&mut all);
         let of = node(&disk.name);
-        all.add("-add-fd", format!("fd={file},set={set},opaque={of}"));
-        add_disk(&mut all, disk, (&port, set));
+        let mut give = |file: RawFd| {
+            let set: usize = sets.next().unwrap_or_default();
+            all.add("-add-fd", format!("fd={file},set={set},opaque={of}"));
+            set
+        };
+        let file = give(files.file);
+        let sets = Contents { file, base: files.base.map(give) };
+        add_disk(&mut all, disk, (&port, sets));
     }
     let mut taps = given.taps.iter().copied();
     for interface in &machine.interfaces {
         let port = ports.next(&mut all);
         let network = match &interface.network {
             Network::Own => format!("user,{OWN_NETWORK}"),
-            Network::Bridge(_) => {
-                let tap = taps.next().expect("every interface on a bridge was given a tap");
+            Network::Bridge(_) | Network::Device(_) => {
+                let tap = taps.next().expect("every interface of this machine was given a tap");
                 format!("tap,fd={tap},vhost=off")
             }
         };
@@ -123,8 +137,8 @@ fn general(all: &mut Arguments, machine: &Machine, given: &Given<'_>) {
     all.add("-machine", "q35,usb=off");
     all.add("-accel", accelerator.options());
     all.add("-cpu", accelerator.processor());
-    let count = machine.processors;
-    all.add("-smp", format!("{count},sockets={count},cores=1,threads=1"));
+    let (count, most) = (machine.processors, machine.processors.max(machine.processors_max));
+    all.add("-smp", format!("{count},sockets={most},cores=1,threads=1,maxcpus={most}"));
     all.add("-m", format!("{}M", machine.memory_bytes >> 20));
     all.flag("-nodefaults");
     all.flag("-no-user-config");
@@ -135,7 +149,7 @@ fn general(all: &mut Arguments, machine: &Machine, given: &Given<'_>) {
     all.add("-boot", "strict=on");
     all.add("-chardev", format!("socket,id=qmp,fd={},server=on,wait=off", given.monitor));
     all.add("-mon", "chardev=qmp,mode=control");
-    if machine.starts_paused {
+    if machine.starts_paused || machine.goes_on_from.is_some() {
         all.flag("-S");
     }
 }
@@ -173,6 +187,7 @@ fn seed_disk() -> Disk {
         // No disk that is asked for can be called so.
         name: SEED.to_owned(),
         file: Path::new(SEED).to_owned(),
+        base: None,
         boot_order: None,
         is_read_only: true,
         media: Media::Disk,
@@ -197,18 +212,27 @@ pub fn fingerprint(text: &str) -> u64 {
         .fold(offset, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3))
 }
 
-/// What QEMU is told of the contents of a disk that it was given as a descriptor of this set: it
-/// may not be able to open the file itself.
-pub fn contents(disk: &Disk, set: usize) -> serde_json::Value {
-    let file = format!("/dev/fdset/{set}");
-    serde_json::json!({
+/// What QEMU is told of the contents of a disk that it was given as descriptors of these sets: it
+/// may not be able to open the files itself. What is a base is said here, never by the file.
+pub fn contents(disk: &Disk, sets: Contents<usize>) -> serde_json::Value {
+    let file = |set: usize| {
+        let name = format!("/dev/fdset/{set}");
+        serde_json::json!({"driver": "file", "filename": name, "locking": "on"})
+    };
+    let mut told = serde_json::json!({
         "driver": "raw", "node-name": node(&disk.name), "read-only": disk.is_read_only,
-        "discard": "unmap", "file": {"driver": "file", "filename": file, "locking": "on"},
-    })
+        "discard": "unmap", "file": file(sets.file),
+    });
+    if let Some(base) = sets.base {
+        told["driver"] = "qcow2".into();
+        told["backing"] =
+            serde_json::json!({"driver": "raw", "read-only": true, "file": file(base)});
+    }
+    told
 }
 
-fn add_disk(all: &mut Arguments, disk: &Disk, (port, set): (&str, usize)) {
-    all.add("-blockdev", contents(disk, set).to_string());
+fn add_disk(all: &mut Arguments, disk: &Disk, (port, sets): (&str, Contents<usize>)) {
+    all.add("-blockdev", contents(disk, sets).to_string());
     let boot = disk.boot_order.map(|order| format!(",bootindex={order}")).unwrap_or_default();
     let (node, device) = (node(&disk.name), device(&disk.name));
     match disk.media {
@@ -230,14 +254,22 @@ pub fn network(interface: &str) -> String {
     format!("n{:016x}", fingerprint(interface))
 }
 
+/// What begins the names of the devices of interfaces.
+pub const CARD: &str = "un-";
+
+/// The name that QEMU knows the device of an interface by: told from a disk of the same name.
+pub fn card(interface: &str) -> String {
+    format!("{CARD}{interface}")
+}
+
 fn add_interface(all: &mut Arguments, interface: &Interface, (port, to): (&str, &str)) {
     let name = &interface.name;
     let id = network(name);
     all.add("-netdev", format!("{to},id={id}"));
     let mac = &interface.hardware_address;
     // No code from the card: it would try the network before the disk.
-    // Told from a disk of the same name.
-    let what = format!("virtio-net-pci,netdev={id},mac={mac},id=un-{name},bus={port},romfile=");
+    let device = card(name);
+    let what = format!("virtio-net-pci,netdev={id},mac={mac},id={device},bus={port},romfile=");
     all.add("-device", what);
 }
 
@@ -249,6 +281,7 @@ mod tests {
         let disk = |name: &str, boot_order| Disk {
             name: name.to_owned(),
             file: Path::new("/d").join(name).join("disk,1.img"),
+            base: None,
             boot_order,
             is_read_only: false,
             media: Media::Disk,
@@ -263,6 +296,7 @@ mod tests {
             name: "default_web,1".to_owned(),
             uuid: "6a1a24a1-4061-4607-8bf4-a3963d0c5895".to_owned(),
             processors: 2,
+            processors_max: 8,
             memory_bytes: 256 << 20,
             disks: vec![disk("root", Some(1)), disk("data", None)],
             seed: Some(crate::seed::Seed::default()),
@@ -273,17 +307,41 @@ mod tests {
             has_screen: true,
             has_serial: true,
             starts_paused: false,
+            goes_on_from: None,
         }
     }
 
-    fn line(machine: &Machine) -> String {
-        let given = Given {
-            accelerator: Accelerator::Software,
-            monitor: 7,
-            taps: &[8],
-            disks: &[9, 10, 11],
-        };
+    const DISKS: [Contents<RawFd>; 3] = [
+        Contents { file: 9, base: None },
+        Contents { file: 10, base: None },
+        Contents { file: 11, base: None },
+    ];
+
+    fn line_with(machine: &Machine, disks: &[Contents<RawFd>]) -> String {
+        let accelerator = Accelerator::Software;
+        let given = Given { accelerator, monitor: 7, taps: &[8], disks };
         arguments(machine, &given).unwrap().join(" ")
+    }
+
+    fn line(machine: &Machine) -> String {
+        line_with(machine, &DISKS)
+    }
+
+    #[test]
+    fn the_base_of_a_disk_is_said_and_only_read() {
+        let mut disks = DISKS;
+        disks[0].base = Some(12);
+        let line = line_with(&machine(), &disks);
+        for part in [
+            "-add-fd fd=9,set=0,opaque=d",
+            "-add-fd fd=12,set=1,opaque=d",
+            "-add-fd fd=10,set=2,opaque=d",
+            r#""driver":"qcow2""#,
+            r#""backing":{"driver":"raw","file":{"driver":"file","filename":"/dev/fdset/1","#,
+            r#""locking":"on"},"read-only":true}"#,
+        ] {
+            assert!(line.contains(part), "{part} is not in {line}");
+        }
     }
 
     #[test]
@@ -292,7 +350,7 @@ mod tests {
         for part in [
             "-name guest=default_web,,1,debug-threads=on",
             "-machine q35,usb=off -accel tcg,tb-size=256 -cpu max \
-             -smp 2,sockets=2,cores=1,threads=1 -m 256M",
+             -smp 2,sockets=8,cores=1,threads=1,maxcpus=8 -m 256M",
             "-chardev socket,id=qmp,fd=7,server=on,wait=off",
             "-device virtserialport,id=qga0,chardev=qga,",
             "-add-fd fd=9,set=0,opaque=d",
@@ -325,12 +383,8 @@ mod tests {
 
     #[test]
     fn what_cannot_be_is_refused() {
-        let given = Given {
-            accelerator: Accelerator::Software,
-            monitor: 7,
-            taps: &[8],
-            disks: &[9, 10, 11],
-        };
+        let given =
+            Given { accelerator: Accelerator::Software, monitor: 7, taps: &[8], disks: &DISKS };
         let refused = |change: fn(&mut Machine)| {
             let mut machine = machine();
             change(&mut machine);

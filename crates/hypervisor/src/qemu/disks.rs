@@ -1,5 +1,5 @@
-//! The disks of a machine that runs: they come and go, grow, and are copied. QEMU is given each as
-//! an open file, under the name of its contents.
+//! The disks of a machine that runs: they come and go, grow, and are copied, with its memory or
+//! without. QEMU is given each as an open file, under the name of its contents.
 
 use std::fs::File;
 use std::path::Path;
@@ -8,7 +8,8 @@ use std::time::Duration;
 use serde_json::{Value, json};
 use tokio::time::{Instant, timeout_at};
 
-use super::arguments::{contents, device, node};
+use super::arguments::{Contents, contents, device, node};
+use super::memory::Held;
 use super::running::Running;
 use crate::error::Error;
 use crate::images::{self, Access};
@@ -21,10 +22,19 @@ const DETACH_MAX: Duration = Duration::from_secs(20);
 const COPY_MAX: Duration = Duration::from_secs(3_600);
 
 /// Opens a disk as its machine uses it.
-pub fn open(disk: &Disk, directory: &Path) -> Result<File, Error> {
+pub fn open(disk: &Disk, directory: &Path) -> Result<Contents<File>, Error> {
     let path = directory.join(&disk.file);
     let access = if disk.is_read_only { Access::Read } else { Access::Write };
-    images::open(&path, access).map_err(Error::io(format!("open the disk {}", disk.name)))
+    let doing = || Error::io(format!("open the disk {}", disk.name));
+    let file = images::open(&path, access).map_err(doing())?;
+    let base = match &disk.base {
+        Some(base) => {
+            images::check_link(&file).map_err(doing())?;
+            Some(images::open(base, Access::Read).map_err(doing())?)
+        }
+        None => None,
+    };
+    Ok(Contents { file, base })
 }
 
 impl Running {
@@ -63,16 +73,12 @@ impl Running {
     }
 
     pub async fn detach(&self, disk: &str) -> Result<(), Error> {
-        let mut happened = self.happened.subscribe();
-        let deadline = Instant::now() + DETACH_MAX;
-        while self.has_device(&device(disk)).await? {
-            // One that is asked already says so.
-            let _ = self.execute("device_del", json!({"id": device(disk)})).await;
-            if timeout_at(deadline, happened.changed()).await.is_err() {
-                let said = format!("the guest did not let go of the disk {disk}");
-                return Err(Error::Refused { command: "device_del".to_owned(), said });
-            }
+        let mut own = self.machine.disks.iter();
+        if own.any(|one| one.name == disk && one.boot_order.is_some()) {
+            let why = format!("the machine boots from the disk {disk}: it stays while it runs");
+            return Err(Error::Invalid(why));
         }
+        self.unplug(&device(disk), &format!("the disk {disk}")).await?;
         match self.execute("blockdev-del", json!({"node-name": node(disk)})).await {
             Err(Error::Refused { said, .. }) if said.contains("Failed to find node") => {}
             done => drop(done?),
@@ -81,16 +87,36 @@ impl Running {
         Ok(())
     }
 
-    async fn add_contents(&self, disk: &Disk, file: File) -> Result<(), Error> {
-        let set = self.give(file, &node(&disk.name)).await?;
-        let added = self.execute("blockdev-add", contents(disk, set)).await;
+    /// Has the guest let go of a device; returns when it is gone.
+    pub async fn unplug(&self, device: &str, what: &str) -> Result<(), Error> {
+        let mut happened = self.happened.subscribe();
+        let deadline = Instant::now() + DETACH_MAX;
+        while self.has_device(device).await? {
+            // One that is asked already says so.
+            let _ = self.execute("device_del", json!({"id": device})).await;
+            if timeout_at(deadline, happened.changed()).await.is_err() {
+                let said = format!("the guest did not let go of {what}");
+                return Err(Error::Refused { command: "device_del".to_owned(), said });
+            }
+        }
+        Ok(())
+    }
+
+    async fn add_contents(&self, disk: &Disk, files: Contents<File>) -> Result<(), Error> {
+        let file = self.give(files.file, &node(&disk.name)).await?;
+        let base = match files.base {
+            Some(base) => Some(self.give(base, &node(&disk.name)).await?),
+            None => None,
+        };
+        let sets = Contents { file, base };
+        let added = self.execute("blockdev-add", contents(disk, sets)).await;
         if added.is_err() {
             self.take_back(&node(&disk.name)).await;
         }
         added.map(drop)
     }
 
-    async fn drop_contents(&self, name: &str) {
+    pub async fn drop_contents(&self, name: &str) {
         let _ = self.execute("blockdev-del", json!({"node-name": node(name)})).await;
         self.take_back(&node(name)).await;
     }
@@ -104,13 +130,19 @@ impl Running {
         size.ok_or_else(|| Error::Invalid(format!("the machine has no disk {disk}")))
     }
 
-    async fn has_device(&self, id: &str) -> Result<bool, Error> {
+    /// The names of devices that came from us.
+    pub async fn devices(&self) -> Result<Vec<String>, Error> {
         let all = self.execute("qom-list", json!({"path": "/machine/peripheral"})).await?;
-        Ok(all.as_array().into_iter().flatten().any(|one| one["name"] == id))
+        let all = all.as_array().into_iter().flatten();
+        Ok(all.filter_map(|one| one["name"].as_str().map(str::to_owned)).collect())
+    }
+
+    pub async fn has_device(&self, id: &str) -> Result<bool, Error> {
+        Ok(self.devices().await?.iter().any(|one| one == id))
     }
 
     /// A place on the bus where nothing is.
-    async fn free_port(&self) -> Result<String, Error> {
+    pub async fn free_port(&self) -> Result<String, Error> {
         let buses = self.execute("query-pci", json!({})).await?;
         let devices = buses.as_array().into_iter().flatten();
         let devices = devices.flat_map(|bus| bus["devices"].as_array().into_iter().flatten());
@@ -124,14 +156,18 @@ impl Running {
         port.map(str::to_owned).ok_or_else(none)
     }
 
-    /// Copies disks as they are at one instant, of which the guest knows if it can be told.
-    pub async fn copy_disks(&self, copies: &[Copied]) -> Result<Quiet, Error> {
+    /// Copies disks, and perhaps memory, as they are at one instant.
+    pub async fn copy(&self, copies: &[Copied], memory: Option<&Path>) -> Result<Quiet, Error> {
+        if memory.is_some() {
+            self.check_as_started().await?;
+        }
         let mut actions = Vec::new();
         let mut targets = Vec::new();
         let mut laid = Ok(());
         for copy in copies {
             // No disk that is asked for can be called so.
             let name = format!("copy.{}", copy.disk);
+            self.forget_job(&name).await;
             laid = self.lay(copy, &name).await;
             if laid.is_err() {
                 break;
@@ -143,14 +179,23 @@ impl Running {
             targets.push(name);
         }
         let done = match laid {
-            Ok(()) => self.begin_copies(actions, &targets).await,
+            Ok(()) => self.make_copies((actions, &targets), memory).await,
             Err(error) => Err(error),
         };
         for target in targets {
-            let _ = self.execute("job-dismiss", json!({"id": node(&target)})).await;
-            self.drop_contents(&target).await;
+            self.forget_job(&target).await;
         }
         done
+    }
+
+    /// Ends what is left of a job, also of one that was begun by another process of ours.
+    pub async fn forget_job(&self, name: &str) {
+        let id = node(name);
+        if self.execute("job-cancel", json!({"id": id})).await.is_ok() {
+            let _ = self.wait_for_jobs(std::slice::from_ref(&id)).await;
+        }
+        let _ = self.execute("job-dismiss", json!({"id": id})).await;
+        self.drop_contents(name).await;
     }
 
     /// Makes the file of a copy, and shows it to QEMU.
@@ -163,27 +208,51 @@ impl Running {
         let target = Disk {
             name: name.to_owned(),
             file: copy.to.clone(),
+            base: None,
             boot_order: None,
             is_read_only: false,
             media: Media::Disk,
         };
-        self.add_contents(&target, file).await
+        self.add_contents(&target, Contents { file, base: None }).await
     }
 
     /// The instant is when the copies begin: what is written later is kept from them.
-    async fn begin_copies(&self, actions: Vec<Value>, targets: &[String]) -> Result<Quiet, Error> {
-        let is_frozen = self.freeze().await;
-        let begun = self.execute("transaction", json!({"actions": actions})).await;
-        if is_frozen {
-            self.thaw().await;
-        }
-        begun?;
+    async fn make_copies(
+        &self,
+        (actions, targets): (Vec<Value>, &[String]),
+        memory: Option<&Path>,
+    ) -> Result<Quiet, Error> {
+        let begin = self.execute("transaction", json!({"actions": actions}));
+        let quiet = match memory {
+            Some(file) => {
+                // While it is held nothing is written, so that all is of one instant.
+                let held = self.hold().await?;
+                let kept = match begin.await {
+                    Ok(_) => self.keep_memory(file).await,
+                    Err(error) => Err(error),
+                };
+                if held == Held::ByUs {
+                    self.let_go_on().await?;
+                }
+                kept?;
+                Quiet::Kept
+            }
+            None => {
+                let is_frozen = self.freeze().await;
+                let begun = begin.await;
+                if is_frozen {
+                    self.thaw().await;
+                }
+                begun?;
+                if is_frozen { Quiet::Frozen } else { Quiet::Unasked }
+            }
+        };
         let jobs: Vec<String> = targets.iter().map(|name| node(name)).collect();
         self.wait_for_jobs(&jobs).await?;
-        Ok(if is_frozen { Quiet::Frozen } else { Quiet::Unasked })
+        Ok(quiet)
     }
 
-    async fn wait_for_jobs(&self, ids: &[String]) -> Result<(), Error> {
+    pub async fn wait_for_jobs(&self, ids: &[String]) -> Result<(), Error> {
         let mut happened = self.happened.subscribe();
         let deadline = Instant::now() + COPY_MAX;
         loop {
@@ -191,14 +260,15 @@ impl Running {
             let of_ours = |job: &&Value| ids.iter().any(|id| job["id"] == id.as_str());
             let jobs: Vec<&Value> = jobs.as_array().into_iter().flatten().filter(of_ours).collect();
             if let Some(said) = jobs.iter().find_map(|job| job["error"].as_str()) {
-                let (command, said) = ("blockdev-backup".to_owned(), said.to_owned());
+                let command = jobs[0]["type"].as_str().unwrap_or_default().to_owned();
+                let said = said.to_owned();
                 return Err(Error::Refused { command, said });
             }
             if jobs.iter().all(|job| job["status"] == "concluded") {
                 return Ok(());
             }
             if timeout_at(deadline, happened.changed()).await.is_err() {
-                return Err(Error::NotAnswered { command: "blockdev-backup".to_owned() });
+                return Err(Error::NotAnswered { command: "a job".to_owned() });
             }
         }
     }

@@ -6,19 +6,20 @@ use std::os::unix::net::UnixListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use tokio::net::UnixStream;
 
 use super::accelerator::Accelerator;
-use super::arguments::{self, Given, SEED};
+use super::arguments::{self, Contents, Given, SEED};
 use super::record::{LOG, MONITOR, Record};
 use super::running::{Begun, Running};
-use super::{PACKAGE, PROGRAM, Qemu, disks};
+use super::{PACKAGE, PROGRAM, Qemu, disks, memory};
 use crate::confinement::{self, Groups, Limits};
 use crate::error::Error;
-use crate::machine::{Machine, Network};
+use crate::machine::{Interface, Machine, Network};
 use crate::system::Detached;
-use crate::{Listener, bridge, seed, system};
+use crate::{Listener, bridge, device, seed, system};
 
 pub struct Order<'a> {
     pub machine: &'a Machine,
@@ -73,7 +74,15 @@ async fn begin(order: &Order<'_>, record: Record, lock: File) -> Result<Arc<Runn
     let begun = Begun { machine, record, pid, process, child: Some(child) };
     // The process may end before it greets; then what it said is why.
     let running = Running::follow(begun, stream, order.listener.clone()).await;
-    running.map_err(|_| failed(order.path))
+    let running = running.map_err(|_| failed(order.path))?;
+    if let Some(file) = &order.machine.goes_on_from
+        && let Err(error) = memory::go_on(&running, file).await
+    {
+        running.stop(Duration::ZERO).await;
+        let _ = fs::remove_dir_all(order.path);
+        return Err(Error::DidNotStart { said: error.chain() });
+    }
+    Ok(running)
 }
 
 /// What a process is given.
@@ -81,10 +90,10 @@ struct Files {
     lock: File,
     monitor: UnixListener,
     taps: Vec<File>,
-    disks: Vec<File>,
+    disks: Vec<Contents<File>>,
 }
 
-fn open_disks(path: &Path, machine: &Machine) -> Result<Vec<File>, Error> {
+fn open_disks(path: &Path, machine: &Machine) -> Result<Vec<Contents<File>>, Error> {
     arguments::all_disks(machine).iter().map(|disk| disks::open(disk, path)).collect()
 }
 
@@ -100,22 +109,38 @@ fn failed(path: &Path) -> Error {
     Error::DidNotStart { said }
 }
 
-/// Connects the interfaces that are on bridges, in their order.
+/// Connects the interfaces that are on bridges and devices, in their order.
 fn connect(directory: &Path, machine: &Machine) -> Result<Vec<File>, Error> {
     let mut taps = Vec::new();
     for interface in &machine.interfaces {
-        if let Network::Bridge(bridge) = &interface.network {
-            taps.push(bridge::connect(directory, bridge)?);
-        }
+        taps.extend(connect_one(directory, &machine.id, interface)?);
     }
     Ok(taps)
+}
+
+/// Connects an interface, if it is to be.
+pub fn connect_one(
+    directory: &Path,
+    id: &str,
+    interface: &Interface,
+) -> Result<Option<File>, Error> {
+    match &interface.network {
+        Network::Own => Ok(None),
+        Network::Bridge(bridge) => bridge::connect(directory, bridge).map(Some),
+        Network::Device(of) => device::connect(directory, (id, of), interface).map(Some),
+    }
 }
 
 fn spawn(order: &Order<'_>, run: &Path, files: &Files) -> Result<Child, Error> {
     let missing = Error::NotInstalled { program: PROGRAM, package: PACKAGE };
     let program = Qemu::find_program().ok_or(missing)?;
     let numbers = |files: &[File]| files.iter().map(AsRawFd::as_raw_fd).collect::<Vec<RawFd>>();
-    let (taps, disks) = (numbers(&files.taps), numbers(&files.disks));
+    let taps = numbers(&files.taps);
+    let disks = files.disks.iter().map(|disk| Contents {
+        file: disk.file.as_raw_fd(),
+        base: disk.base.as_ref().map(AsRawFd::as_raw_fd),
+    });
+    let disks: Vec<Contents<RawFd>> = disks.collect();
     let monitor = files.monitor.as_raw_fd();
     let given = Given { accelerator: order.accelerator, monitor, taps: &taps, disks: &disks };
     let mut command = Command::new(program);
@@ -128,7 +153,9 @@ fn spawn(order: &Order<'_>, run: &Path, files: &Files) -> Result<Child, Error> {
     if let Some(user) = &user {
         confinement::give(run, user).map_err(doing())?;
     }
-    let inherited = [&[files.lock.as_raw_fd(), monitor], &taps[..], &disks[..]].concat();
+    let of_disks = disks.iter().flat_map(|disk| [Some(disk.file), disk.base]).flatten();
+    let of_disks: Vec<RawFd> = of_disks.collect();
+    let inherited = [&[files.lock.as_raw_fd(), monitor], &taps[..], &of_disks[..]].concat();
     system::detach(&mut command, Detached { inherited, doors: doors(order), user });
     command.spawn().map_err(doing())
 }

@@ -8,7 +8,10 @@ pub mod accelerator;
 mod agent;
 pub mod arguments;
 mod disks;
+mod interfaces;
 mod launch;
+pub mod memory;
+mod processors;
 mod protocol;
 mod record;
 mod running;
@@ -27,10 +30,10 @@ use tokio::sync::OnceCell;
 use self::accelerator::Accelerator;
 use self::record::{MONITOR, RUN, Record};
 use self::running::{Begun, Running, lock};
-use crate::confinement::Groups;
+use crate::confinement::{Groups, Limits};
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Guest, Machine, State};
-use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet, bridge, system};
+use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, State};
+use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet, bridge, device, system};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 pub const PACKAGE: &str = "qemu-system-x86";
@@ -76,7 +79,7 @@ impl Qemu {
                 Err(error) => tracing::warn!(machine = id, error = error.chain(), "not adopted"),
             }
         }
-        bridge::remove_unused(directory);
+        qemu.remove_unused();
         Ok(qemu)
     }
 
@@ -105,6 +108,12 @@ impl Qemu {
         let stream = stream.map_err(Error::io("reach the monitor of a machine"))?;
         let begun = Begun { machine, record, pid, process: found, child: None };
         let running = Running::follow(begun, stream, self.listener.clone()).await?;
+        if running.machine.goes_on_from.as_ref().is_some_and(|file| file.exists()) {
+            // Whoever started it did not come to the end of it: it has executed nothing.
+            running.stop(Duration::ZERO).await;
+            return Ok(false);
+        }
+        running.let_go_on().await?;
         lock(&self.machines).insert(id.to_owned(), running);
         Ok(true)
     }
@@ -128,6 +137,12 @@ impl Qemu {
             found.await.unwrap_or(Accelerator::Software)
         };
         *self.accelerator.get_or_init(|| find).await
+    }
+
+    /// Takes away what was made to connect machines that do not run.
+    fn remove_unused(&self) {
+        bridge::remove_unused(&self.directory);
+        device::remove_unused(&self.directory, |id| self.is_locked(id));
     }
 
     /// Whether a process of a machine lives, known or not.
@@ -187,7 +202,7 @@ impl Hypervisor for Qemu {
         });
         let running = running.await.inspect_err(|_| {
             // What it was connected to it is not any more.
-            bridge::remove_unused(&self.directory);
+            self.remove_unused();
         })?;
         lock(&self.machines).insert(machine.id.clone(), running);
         Ok(())
@@ -208,7 +223,7 @@ impl Hypervisor for Qemu {
             return state;
         }
         lock(&self.machines).remove(id);
-        bridge::remove_unused(&self.directory);
+        self.remove_unused();
         self.left(id)
     }
 
@@ -228,7 +243,7 @@ impl Hypervisor for Qemu {
         };
         let end = running.stop(grace).await;
         lock(&self.machines).remove(id);
-        bridge::remove_unused(&self.directory);
+        self.remove_unused();
         Ok(end)
     }
 
@@ -241,7 +256,7 @@ impl Hypervisor for Qemu {
         if let Some(groups) = &self.groups {
             groups.remove(id);
         }
-        bridge::remove_unused(&self.directory);
+        self.remove_unused();
         fs::remove_dir_all(&record.path).map_err(Error::io("forget a machine"))
     }
 
@@ -265,6 +280,41 @@ impl Hypervisor for Qemu {
         self.running(id)?.detach(disk).await
     }
 
+    async fn attach_interface(&self, id: &str, interface: &Interface) -> Result<(), Error> {
+        let running = self.running(id)?;
+        let attached = running.attach_interface(interface, &self.directory).await;
+        attached.inspect_err(|_| {
+            // Nobody is connected to what was made for it.
+            device::disconnect(&self.directory, id, &interface.name);
+            self.remove_unused();
+        })
+    }
+
+    async fn detach_interface(&self, id: &str, interface: &str) -> Result<(), Error> {
+        self.running(id)?.detach_interface(interface).await?;
+        device::disconnect(&self.directory, id, interface);
+        self.remove_unused();
+        Ok(())
+    }
+
+    async fn interfaces(&self, id: &str) -> Result<Vec<String>, Error> {
+        self.running(id)?.interfaces().await
+    }
+
+    async fn add_processors(&self, id: &str, count: u32) -> Result<(), Error> {
+        let running = self.running(id)?;
+        running.add_processors(count).await?;
+        if let Some(groups) = self.groups.as_ref().filter(|_| count > running.machine.processors) {
+            let machine = Machine { processors: count, ..running.machine.clone() };
+            let limits = Limits::of(&machine, self.accelerator().await);
+            // It has its group: what that bounds is all that changes.
+            if let Err(error) = groups.make(id, &limits) {
+                tracing::warn!(machine = id, %error, "a group bounds a machine as before");
+            }
+        }
+        Ok(())
+    }
+
     async fn resize(&self, id: &str, disk: &str, bytes: u64) -> Result<(), Error> {
         self.running(id)?.resize(disk, bytes).await
     }
@@ -273,8 +323,13 @@ impl Hypervisor for Qemu {
         self.running(id)?.size(disk).await
     }
 
-    async fn copy_disks(&self, id: &str, copies: &[Copied]) -> Result<Quiet, Error> {
-        self.running(id)?.copy_disks(copies).await
+    async fn copy(
+        &self,
+        id: &str,
+        disks: &[Copied],
+        memory: Option<&Path>,
+    ) -> Result<Quiet, Error> {
+        self.running(id)?.copy(disks, memory).await
     }
 
     async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error> {

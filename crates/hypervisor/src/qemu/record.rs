@@ -16,6 +16,8 @@ use crate::system;
 const MACHINE: &str = "machine.json";
 const PROCESS: &str = "process.json";
 const ENDED: &str = "ended.json";
+/// That a machine is to run which is held for a moment.
+const HELD: &str = "held";
 const LOCK: &str = "lock";
 pub const LOG: &str = "qemu.log";
 pub const MONITOR: &str = "monitor";
@@ -109,17 +111,31 @@ impl Record {
         self.write(ENDED, end)
     }
 
+    /// Notes that the machine is to go on, whatever becomes of who holds it.
+    pub fn write_held(&self) -> Result<(), Error> {
+        self.write(HELD, &true)
+    }
+
+    pub fn is_held(&self) -> bool {
+        self.path.join(HELD).exists()
+    }
+
+    pub fn forget_held(&self) -> Result<(), Error> {
+        self.remove(HELD)
+    }
+
     /// What a former life left behind.
     pub fn clear(&self) -> Result<(), Error> {
-        for name in [PROCESS, ENDED, LOG, MONITOR] {
-            match fs::remove_file(self.path.join(name)) {
-                Err(error) if error.kind() != io::ErrorKind::NotFound => {
-                    return Err(Error::io(format!("remove {name} of a machine"))(error));
-                }
-                _ => {}
+        [PROCESS, ENDED, LOG, MONITOR, HELD].into_iter().try_for_each(|name| self.remove(name))
+    }
+
+    fn remove(&self, name: &str) -> Result<(), Error> {
+        match fs::remove_file(self.path.join(name)) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => {
+                Err(Error::io(format!("remove {name} of a machine"))(error))
             }
+            _ => Ok(()),
         }
-        Ok(())
     }
 
     /// The last that QEMU said.

@@ -120,6 +120,16 @@ impl Running {
         self.monitor.execute(command, arguments).await
     }
 
+    /// A command that a file goes along with.
+    pub async fn execute_with(
+        &self,
+        command: &str,
+        arguments: Value,
+        file: File,
+    ) -> Result<Value, Error> {
+        self.monitor.execute_with(command, arguments, Some(file)).await
+    }
+
     /// Gives a file to the process, and says by which set it knows it.
     pub async fn give(&self, file: File, named: &str) -> Result<usize, Error> {
         let arguments = json!({"opaque": named});
@@ -309,6 +319,17 @@ impl Running {
         guest.map(Some).ok_or_else(silent)
     }
 
+    /// Has the guest use the processors that it got: some wait to be told. One that has no agent
+    /// does so by itself, or not at all.
+    pub async fn use_processors(&self) {
+        let _turn = self.guest.lock().await;
+        if self.has_agent().await.unwrap_or(false)
+            && let Ok(stream) = self.connect(AGENT).await
+        {
+            agent::use_processors(stream, self.pid).await;
+        }
+    }
+
     /// Has the guest write what it holds back, and hold its file systems still until they are
     /// thawed. Says whether it did.
     pub async fn freeze(&self) -> bool {
@@ -332,6 +353,18 @@ impl Running {
         }
     }
 
+    /// What the guest last said that went over its interfaces. Nobody waits for it to say so.
+    fn network_bytes(&self) -> Option<(u64, u64)> {
+        let known = self.guest.try_lock().ok()?;
+        let (_, guest) = known.as_ref()?;
+        let interfaces = &guest.as_ref()?.interfaces;
+        // What it says to itself goes nowhere.
+        let outward = interfaces.iter().filter(|one| one.name != "lo");
+        Some(outward.fold((0, 0), |(received, sent): (u64, u64), one| {
+            (received.saturating_add(one.received_bytes), sent.saturating_add(one.sent_bytes))
+        }))
+    }
+
     pub async fn figures(&self) -> Result<Figures, Error> {
         let stats = self.execute("query-blockstats", json!({})).await?;
         let sum = |field: &str| {
@@ -343,6 +376,7 @@ impl Running {
             memory_bytes: system::resident(self.pid).unwrap_or(0),
             read_bytes: sum("rd_bytes"),
             written_bytes: sum("wr_bytes"),
+            network_bytes: self.network_bytes(),
             pid: self.pid,
         })
     }

@@ -2,13 +2,14 @@
 //! what `play` says.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
 
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Guest, Machine, Pause, State};
+use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, Pause, State};
 use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet};
 
 const CONSOLE_BUFFER_BYTES: usize = 4 << 10;
@@ -197,6 +198,28 @@ impl Hypervisor for Simulated {
         self.change(id, |machine, _| machine.disks.retain(|one| one.name != disk))
     }
 
+    async fn attach_interface(&self, id: &str, interface: &Interface) -> Result<(), Error> {
+        self.change(id, |machine, _| {
+            if !machine.interfaces.iter().any(|one| one.name == interface.name) {
+                machine.interfaces.push(interface.clone());
+            }
+        })
+    }
+
+    async fn detach_interface(&self, id: &str, interface: &str) -> Result<(), Error> {
+        self.change(id, |machine, _| machine.interfaces.retain(|one| one.name != interface))
+    }
+
+    async fn interfaces(&self, id: &str) -> Result<Vec<String>, Error> {
+        self.change(id, |machine, _| {
+            machine.interfaces.iter().map(|one| one.name.clone()).collect()
+        })
+    }
+
+    async fn add_processors(&self, id: &str, count: u32) -> Result<(), Error> {
+        self.change(id, |machine, _| machine.processors = machine.processors.max(count))
+    }
+
     async fn resize(&self, id: &str, _: &str, _: u64) -> Result<(), Error> {
         self.change(id, |_, _| ())
     }
@@ -210,8 +233,8 @@ impl Hypervisor for Simulated {
         Ok(std::fs::metadata(file.ok_or_else(none)?).map_or(0, |found| found.len()))
     }
 
-    async fn copy_disks(&self, id: &str, _: &[Copied]) -> Result<Quiet, Error> {
-        self.change(id, |_, _| Quiet::Unasked)
+    async fn copy(&self, id: &str, _: &[Copied], memory: Option<&Path>) -> Result<Quiet, Error> {
+        self.change(id, |_, _| if memory.is_some() { Quiet::Kept } else { Quiet::Unasked })
     }
 
     async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error> {

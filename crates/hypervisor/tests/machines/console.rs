@@ -59,6 +59,7 @@ pub fn machine(id: &str, disk: &Path, told: &str) -> Machine {
         name: format!("test_{id}"),
         uuid: "6a1a24a1-4061-4607-8bf4-a3963d0c5895".to_owned(),
         processors: 1,
+        processors_max: 3,
         memory_bytes: 160 << 20,
         disks: vec![self::disk("root", disk, Some(1))],
         seed: Some(Seed {
@@ -70,12 +71,13 @@ pub fn machine(id: &str, disk: &Path, told: &str) -> Machine {
         has_screen: true,
         has_serial: true,
         starts_paused: false,
+        goes_on_from: None,
     }
 }
 
 pub fn disk(name: &str, file: &Path, boot_order: Option<u32>) -> Disk {
     let (name, file) = (name.to_owned(), file.to_owned());
-    Disk { name, file, boot_order, is_read_only: false, media: Media::Disk }
+    Disk { name, file, base: None, boot_order, is_read_only: false, media: Media::Disk }
 }
 
 pub fn interface(address: &str, network: Network) -> Interface {

@@ -29,6 +29,16 @@ fn serve(directory: &Path) -> SocketAddr {
                 "metadata" => {
                     b"HTTP/1.1 302 F\r\nlocation: http://169.254.169.254/x\r\n\r\n".to_vec()
                 }
+                path if path.starts_with("token?service=s&scope=repository:closed:pull") => {
+                    b"HTTP/1.1 200 O\r\ncontent-length: 14\r\n\r\n{\"token\": \"t\"}".to_vec()
+                }
+                path if path.starts_with("v2/closed") && !asked.contains("Bearer t\r\n") => {
+                    let realm = format!("Bearer realm=\"http://{address}/token\",service=\"s\"");
+                    format!(
+                        "HTTP/1.1 401 U\r\nwww-authenticate: {realm}\r\ncontent-length: 0\r\n\r\n"
+                    )
+                    .into_bytes()
+                }
                 path => match std::fs::read(directory.join(path)) {
                     Ok(bytes) => {
                         let head = format!("HTTP/1.1 200 O\r\ncontent-length: {}\r\n", bytes.len());
@@ -205,4 +215,54 @@ async fn this_machine_and_metadata_are_not_reached_unless_allowed() {
     let from = Source::Http { url: format!("http://{closed}/"), reach: Reach::Everything };
     let refused = world.import("raw", |order| order.source = from).await.unwrap_err();
     assert!(matches!(refused, Fault::Unreachable { .. }) && !refused.is_final(), "{refused}");
+}
+
+/// A registry that may ask for leave, and layers that are what they are called, or not.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_is_in_a_registry_is_what_it_says() {
+    let world = World::new("registry");
+    let make = |files: &str, name: &str| {
+        let make = format!(
+            "mkdir -p v2/{name}/blobs v2/{name}/manifests root/disk root/other; \
+             rm -f root/disk/*; {files}; tar -C root -cf layer .; \
+             sum=sha256:$(sha256sum < layer | cut -d' ' -f1); \
+             printf '{{\"layers\": [{{\"digest\": \"%s\", \"size\": %s}}]}}' \
+                 $sum $(stat -c %s layer) > v2/{name}/manifests/latest; \
+             mv layer v2/{name}/blobs/$sum"
+        );
+        run(&world.directory.0, &make);
+    };
+    make("cp raw root/disk/disk.img", "good");
+    make("cp qcow2 root/disk/disk.img", "closed");
+    make("true", "empty");
+    make("cp raw root/disk/a; cp raw root/disk/b", "two");
+    make("cp raw root/disk/a", "changed");
+    run(
+        &world.directory.0,
+        "for one in v2/changed/blobs/*; do printf x | dd of=$one conv=notrunc; done",
+    );
+    make("rmdir root/disk", "none");
+    let bring = async |name: &str| {
+        let disk = world.directory.0.join(format!("disk-{name}"));
+        let url = format!("docker://{}/{name}", world.address);
+        let source = Source::Registry { url, reach: Reach::Everything };
+        let order = Import { source, checksum: None, disk: disk.clone(), bytes: 3 * MIB as u64 };
+        images::import(order, Arc::new(|_| ())).await.map(|()| std::fs::read(disk).unwrap())
+    };
+    for name in ["good", "closed"] {
+        let found = bring(name).await.unwrap();
+        assert!(found[..world.raw.len()] == world.raw, "it is the disk");
+    }
+    for (name, why) in [
+        ("empty", "/disk directory is empty"),
+        ("two", "/disk contains more than one file"),
+        ("changed", "the checksum is sha256:"),
+        ("none", "image directory does not exist"),
+        ("missing", "answered with 404"),
+    ] {
+        let said = bring(name).await.unwrap_err().to_string();
+        assert!(said.contains(why), "{name}: {said}");
+    }
+    let left = run(&world.directory.0, "ls disk-*");
+    assert_eq!(left.split_whitespace().collect::<Vec<_>>(), ["disk-closed", "disk-good"]);
 }

@@ -4,6 +4,7 @@
 //! One question is one AdmissionReview, whoever brings it: the server of this process, or any
 //! other over HTTPS.
 
+mod bases;
 mod defaults;
 #[cfg(test)]
 mod tests;
@@ -31,6 +32,10 @@ struct Answer {
 
 /// Answers an AdmissionReview; `None` if nobody knows the path.
 pub async fn review(context: &Context, path: &str, review: &Value) -> Option<Value> {
+    if path == webhooks::BASES {
+        let refusal = bases::refusal(context, &review["request"]).await;
+        return Some(written(review, &Answer { refusal, ..Answer::default() }));
+    }
     if ![webhooks::DEFAULT, webhooks::VALIDATE].contains(&path) {
         return None;
     }

@@ -15,6 +15,9 @@ use crate::value::text;
 /// An image that is the contents of a claim: `pvc://NAME`.
 pub const CLAIM_SCHEME: &str = "pvc://";
 
+/// Tells nodes of ours that what is made of a claim is linked to it. CDI copies as it always does.
+const CLONE_TYPE: &str = "setpoint.dev/clone-type";
+
 /// How the disks are, and what is to be done for them.
 pub struct Disks {
     pub steps: Vec<Step>,
@@ -223,6 +226,9 @@ fn wanted_volume(wukong: &Wukong<'_>, disk: &Disk<'_>, observed: &Observed) -> V
     let mut object = wukong.child(DATA_VOLUME, &wukong.claim_name(disk.name()));
     object["spec"] =
         json!({"pvc": claim_spec(disk, observed), "source": source(wukong, disk.image)});
+    if disk.value["cloneType"] == "linked" {
+        object["metadata"]["annotations"] = json!({CLONE_TYPE: "linked"});
+    }
     object
 }
 

@@ -77,6 +77,11 @@ fn disks(wrong: &mut Vec<String>, disks: &[Value], default_class: Option<&str>) 
                  same namespace, got {claim:?}"
             ));
         }
+        if disk["cloneType"] == "linked" && !text(&disk["image"]).starts_with(CLAIM_SCHEME) {
+            wrong.push(format!(
+                "disk[{at}].cloneType linked needs an image that is a claim: {CLAIM_SCHEME}NAME"
+            ));
+        }
         if text(&disk["storageClassName"]).is_empty() && default_class.is_none() {
             wrong.push(format!("disk[{at}].storageClassName is required"));
         }

@@ -16,10 +16,10 @@ use reconcile::{
 };
 use serde_json::{Value, json};
 
-use crate::Options;
 use crate::add_ons::{AddOns, definition_name};
 use crate::kinds::{MACHINE, SNAPSHOT, WUKONG, WUKONG_SNAPSHOT};
 use crate::value::text;
+use crate::{Bridges, Options};
 
 pub const NAME: &str = "wukongsnapshot";
 
@@ -29,8 +29,12 @@ const WAITING: Duration = Duration::from_secs(10);
 /// Letters of its UID that tell a snapshot from another of the same second.
 const APART_LETTERS: usize = 8;
 
+/// Tells nodes of ours to keep the memory of a machine that runs as well.
+const INCLUDE_MEMORY: &str = "setpoint.dev/include-memory";
+
 pub struct Controller {
     add_ons: AddOns,
+    bridges: Bridges,
 }
 
 #[derive(Default)]
@@ -38,6 +42,8 @@ pub struct Observed {
     /// It goes or is gone, though the cache does not show that.
     pub is_gone: bool,
     pub add_ons: AddOns,
+    /// Who makes bridges also says whose machines these are: nodes of ours keep memory.
+    pub bridges: Bridges,
     pub wukong: Option<Arc<Object>>,
     /// The snapshot of the name that is its own, or would be.
     pub snapshot: Option<Arc<Object>>,
@@ -45,7 +51,7 @@ pub struct Observed {
 
 impl Controller {
     pub fn new(options: &Options) -> Controller {
-        Controller { add_ons: options.add_ons }
+        Controller { add_ons: options.add_ons, bridges: options.bridges }
     }
 }
 
@@ -71,7 +77,8 @@ impl Reconciler for Controller {
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {
-        let mut found = Observed { add_ons: self.add_ons, ..Observed::default() };
+        let mut found =
+            Observed { add_ons: self.add_ons, bridges: self.bridges, ..Observed::default() };
         if is_over(&object.value["status"]) || object.is_terminating() {
             return Ok(found);
         }
@@ -183,6 +190,10 @@ pub fn plan(object: &Object, observed: &Observed, now: Timestamp) -> Plan {
         let why = format!("the cluster does not have {}", definition_name(SNAPSHOT));
         return told.phase("Pending").error(why).wake(Wake::After(WAITING));
     }
+    if object.value["spec"]["includeMemory"] == true && observed.bridges == Bridges::ByPolicy {
+        let why = "spec.includeMemory: KubeVirt keeps no memory of machines: leave it out";
+        return told.phase("Failed").error(why).wake(Wake::OnChange);
+    }
     if text(&told.status["snapshotName"]).is_empty() {
         let name = match &observed.snapshot {
             // Another of the same second has the name.
@@ -219,6 +230,9 @@ fn make(told: Told<'_>, machine: &str) -> Plan {
     let mut snapshot = owners::child(SNAPSHOT, &name, WUKONG_SNAPSHOT, told.object);
     snapshot["spec"] = json!({"source": {"apiGroup": MACHINE.group, "kind": MACHINE.kind,
         "name": machine}});
+    if told.object.value["spec"]["includeMemory"] == true {
+        snapshot["metadata"]["annotations"][INCLUDE_MEMORY] = json!("true");
+    }
     let mut told = told.phase("Creating");
     told.steps.push(reconcile::Step::Create { kind: SNAPSHOT, object: snapshot });
     told.wake(Wake::After(MAKING))

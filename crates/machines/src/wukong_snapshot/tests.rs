@@ -75,3 +75,20 @@ fn a_snapshot_goes_on_from_what_is_there() {
         \"snapshotName\":\"w-snapshot-123\"}\nwake after 10s\n";
     assert_eq!(told(named, &none), expected);
 }
+
+#[test]
+fn memory_is_kept_by_nodes_of_ours_and_by_nobody_else() {
+    let named = json!({"phase": "Pending", "snapshotName": "w-snapshot-123"});
+    let mut object = (*snapshot(named).value).clone();
+    object["spec"]["includeMemory"] = json!(true);
+    let object = Object::new(object);
+    let elsewhere = plan(&object, &observed("w-vm", None), Timestamp::UNIX_EPOCH);
+    let status = elsewhere.status.as_ref().unwrap();
+    assert_eq!(status["phase"], "Failed");
+    assert!(status["error"].as_str().unwrap().starts_with("spec.includeMemory: KubeVirt keeps no"));
+    assert!(elsewhere.steps.is_empty());
+    let here = Observed { bridges: crate::Bridges::ByNode, ..observed("w-vm", None) };
+    let here = plan(&object, &here, Timestamp::UNIX_EPOCH);
+    let [reconcile::Step::Create { object, .. }] = &here.steps[..] else { panic!("{here}") };
+    assert_eq!(object["metadata"]["annotations"][super::INCLUDE_MEMORY], "true");
+}

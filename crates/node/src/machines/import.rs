@@ -1,8 +1,8 @@
 //! Fills the claims of DataVolumes that are on this node, and says how far it is in annotations of
 //! the claim, as CDI's workers do.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use hypervisor::images::{self, Fault, Idle, Import, Source};
@@ -16,12 +16,14 @@ use super::held::Purpose;
 use super::instance::machine::claim_of;
 use super::kinds::{CLAIM, DATA_VOLUME, INSTANCE};
 use super::upload::{TAKEN, taken};
-use super::volumes::{self, Claimed, list, text};
+use super::volumes::{self, Claimed, LINKED_TO, list, text};
 
 const PHASE: &str = "cdi.kubevirt.io/storage.pod.phase";
 const PROGRESS: &str = "cdi.kubevirt.io/storage.populator.progress";
 const RESTARTS: &str = "cdi.kubevirt.io/storage.pod.restarts";
 const MESSAGE: &str = "cdi.kubevirt.io/storage.condition.running.message";
+/// Whether what is made of a claim has all of it, or is linked to it.
+const CLONE_TYPE: &str = "setpoint.dev/clone-type";
 /// How often it is said how far it is.
 const TELL: Duration = Duration::from_secs(2);
 /// In parts of which progress is counted.
@@ -32,6 +34,8 @@ enum From {
     Image(Source, Option<String>),
     Nowhere,
     Claim(Name),
+    /// What differs from a claim: nothing yet.
+    Link(Name),
     /// Somebody sends it; the checksum once it was taken.
     Sender(Option<String>),
 }
@@ -56,12 +60,23 @@ pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
         Ok(from) => from,
         Err(why) => return end(&shared, &claimed.claim, Err(Unfilled::For(why))).await,
     };
-    annotate(&shared, &claimed.claim, json!({PHASE: "Running"})).await?;
+    let mut begun = json!({PHASE: "Running"});
+    if !matches!(from, From::Sender(_)) {
+        let is_ours = !lock(&shared.filling).insert(claimed.claim.uid.clone());
+        if let (false, Some("Running")) = (is_ours, claimed.claim.annotation(PHASE)) {
+            // Whoever filled it before is gone: it is begun again.
+            begun[RESTARTS] = json!(restarts(&claimed.claim));
+        }
+    }
+    annotate(&shared, &claimed.claim, begun).await?;
     if matches!(from, From::Sender(None)) {
         // That it was sent is a change of the claim.
         return Ok(Wake::OnChange);
     }
     let filled = fill(&shared, &claimed, from).await;
+    if !matches!(filled, Err(Unfilled::Yet(_))) {
+        lock(&shared.filling).remove(&claimed.claim.uid);
+    }
     end(&shared, &claimed.claim, filled).await
 }
 
@@ -90,6 +105,17 @@ fn source(shared: &Shared, volume: &Object, claim: &Object) -> Result<From, Stri
         let http = Source::Http { url, reach: shared.options.reach };
         return Ok(From::Image(http, checksum.map(str::to_owned)));
     }
+    if source["registry"].is_object() {
+        let secret = text(&source["registry"]["secretRef"]);
+        if !secret.is_empty() {
+            return Err(format!(
+                "spec.source.registry.secretRef: this node reads images that anybody may read: \
+                 leave {secret} out"
+            ));
+        }
+        let url = text(&source["registry"]["url"]).to_owned();
+        return Ok(From::Image(Source::Registry { url, reach: shared.options.reach }, None));
+    }
     if source["blank"].is_object() {
         return Ok(From::Nowhere);
     }
@@ -103,7 +129,11 @@ fn source(shared: &Shared, volume: &Object, claim: &Object) -> Result<From, Stri
                  the DataVolume in {namespace}"
             ));
         }
-        return Ok(From::Claim(Name::new(own.clone(), text(&source["pvc"]["name"]))));
+        let of = Name::new(own.clone(), text(&source["pvc"]["name"]));
+        return Ok(match volume.annotation(CLONE_TYPE) {
+            Some("linked") => From::Link(of),
+            _ => From::Claim(of),
+        });
     }
     if source["upload"].is_object() {
         return Ok(From::Sender(claim.annotation(TAKEN).map(str::to_owned)));
@@ -117,13 +147,12 @@ async fn fill(shared: &Arc<Shared>, claimed: &Claimed, from: From) -> Result<(),
     let (disk, bytes) = (claimed.disk.clone(), claimed.bytes);
     match from {
         From::Nowhere => images::blank(&disk, bytes).map_err(Unfilled::of),
+        From::Link(base) => link(shared, claimed, &base).await,
         From::Claim(source) => {
-            let node = &shared.options.node;
-            let found = volumes::find(&shared.context, &source, node).await;
-            let found = found.map_err(Unfilled::Yet)?;
-            if let Some(user) = user_of(shared, &source) {
-                let why = format!("PVC {source} is in use by VirtualMachineInstance {user}");
-                return Err(Unfilled::Yet(why.into()));
+            let found = idle_source(shared, &source).await?;
+            if found.base.is_some() {
+                let why = format!("PVC {source} is a linked clone: clone what it is linked to");
+                return Err(Unfilled::For(why));
             }
             let hold = shared.held.take([found.disk.as_path()].into_iter(), Purpose::Copy);
             let _hold = hold.map_err(|why| Unfilled::Yet(why.into()))?;
@@ -148,6 +177,44 @@ async fn fill(shared: &Arc<Shared>, claimed: &Claimed, from: From) -> Result<(),
             bring_in(shared, &claimed.claim, order).await
         }
     }
+}
+
+/// A claim that nobody writes, to be copied or linked to.
+async fn idle_source(shared: &Shared, source: &Name) -> Result<Claimed, Unfilled> {
+    let found = volumes::find(&shared.context, source, &shared.options.node).await;
+    let found = found.map_err(Unfilled::Yet)?;
+    match user_of(shared, source) {
+        None => Ok(found),
+        Some(user) => {
+            let why = format!("PVC {source} is in use by VirtualMachineInstance {user}");
+            Err(Unfilled::Yet(why.into()))
+        }
+    }
+}
+
+/// Makes what a claim holds the differences to another, of which nobody may be writing. That it is
+/// linked is said before it is, so that whoever would write the other hears of it.
+async fn link(shared: &Shared, claimed: &Claimed, base: &Name) -> Result<(), Unfilled> {
+    let found = idle_source(shared, base).await?;
+    if found.base.is_some() {
+        let why = format!("PVC {base} is a linked clone itself: nothing can be linked to it");
+        return Err(Unfilled::For(why));
+    }
+    if !found.disk.exists() {
+        return Err(Unfilled::Yet(format!("PVC {base} is not filled yet").into()));
+    }
+    let hold = shared.held.take([found.disk.as_path()].into_iter(), Purpose::Copy);
+    let _hold = hold.map_err(|why| Unfilled::Yet(why.into()))?;
+    let _idle = Idle::hold(&found.disk).map_err(Unfilled::of)?;
+    let length = std::fs::metadata(&found.disk).map_or(0, |file| file.len());
+    if length > claimed.bytes {
+        return Err(Unfilled::of(Fault::TooLarge { image: length, available: claimed.bytes }));
+    }
+    let linked = json!({LINKED_TO: *base.name});
+    annotate(shared, &claimed.claim, linked).await.map_err(Unfilled::Yet)?;
+    let linked = volumes::find(&shared.context, &claimed.claim.name, &shared.options.node).await;
+    let linked = linked.map_err(Unfilled::Yet)?;
+    images::link(&linked.disk, claimed.bytes).map_err(Unfilled::of)
 }
 
 /// Whose machine runs with a claim.
@@ -202,13 +269,22 @@ async fn end(
         }
         Err(Unfilled::Yet(failure @ Failure::Server(_))) => return Err(failure),
         Err(Unfilled::Yet(failure)) => {
-            let restarts = claim.annotation(RESTARTS).and_then(|count| count.parse::<u64>().ok());
-            let restarts = restarts.unwrap_or(0).saturating_add(1).to_string();
-            annotate(shared, claim, json!({RESTARTS: restarts, MESSAGE: failure.said()})).await?;
+            let told = json!({RESTARTS: restarts(claim), MESSAGE: failure.said()});
+            annotate(shared, claim, told).await?;
             return Err(failure);
         }
     }
     Ok(Wake::OnChange)
+}
+
+/// How often a claim was begun again, with this time.
+fn restarts(claim: &Object) -> String {
+    let count = claim.annotation(RESTARTS).and_then(|count| count.parse::<u64>().ok());
+    count.unwrap_or(0).saturating_add(1).to_string()
+}
+
+fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
+    held.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 async fn annotate(shared: &Shared, claim: &Object, annotations: Value) -> Result<(), Failure> {

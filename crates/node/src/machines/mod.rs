@@ -24,6 +24,7 @@ mod snapshot;
 pub mod upload;
 mod volumes;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -70,6 +71,9 @@ struct Shared {
     context: Context,
     options: Options,
     held: Held,
+    /// Claims that this process has begun to fill, by UID: others that are being filled were begun
+    /// by one that is gone.
+    filling: Mutex<BTreeSet<String>>,
     /// Whoever sets up interfaces does so alone.
     setting_up: Arc<Mutex<()>>,
 }
@@ -89,6 +93,7 @@ pub async fn run(context: Context, options: Options) {
         context: context.clone(),
         options,
         held: Held::default(),
+        filling: Mutex::default(),
         setting_up: Arc::default(),
     });
     say_so(&shared).await;
@@ -108,6 +113,7 @@ pub async fn run(context: Context, options: Options) {
     context.cache(INSTANCE).reaches(1).await;
     context.cache(DATA_VOLUME).reaches(1).await;
     context.cache(SNAPSHOT).reaches(1).await;
+    context.cache(MACHINE).reaches(1).await;
     context.cache(POLICY).reaches(1).await;
     context.health.set(NAME, reconcile::health::State::Running);
     instance::end_orphans(&shared).await;

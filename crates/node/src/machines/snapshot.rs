@@ -9,7 +9,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use hypervisor::images::Idle;
-use hypervisor::{Copied, Quiet, State, images};
+use hypervisor::qemu::memory::{fits, note_of};
+use hypervisor::{Copied, Machine, Quiet, State, images};
 use reconcile::conditions::{self, Condition, Truth};
 use reconcile::plan::Target;
 use reconcile::{Kind, Name, Object, Wake};
@@ -26,6 +27,11 @@ use super::volumes::{self, Claimed, list, text};
 const PATIENCE_SECONDS: i64 = 300;
 /// Beside copies during which the guest held its file systems still.
 const FROZEN: &str = "frozen";
+
+/// Beside copies that were made with the memory of the machine.
+const MEMORY: &str = "memory";
+/// What a snapshot says that is to have memory.
+const INCLUDE_MEMORY: &str = "setpoint.dev/include-memory";
 
 const RUNS: &str = "Restore target VMI must be powered off before restore operation";
 
@@ -63,15 +69,19 @@ pub async fn keep(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
     };
     let place = shared.options.snapshots.join(&snapshot.uid);
     if !place.exists() {
-        let copied = copy(&shared, &disks, runs.map(|one| one.uid.as_str()), &place).await;
+        let with_memory = snapshot.annotation(INCLUDE_MEMORY) == Some("true");
+        let running = runs.map(|one| Running { id: &one.uid, with_memory });
+        let copied = copy(&shared, &disks, running, &place).await;
         if let Err(why) = copied {
             return stumble(&shared, SNAPSHOT, &snapshot, why).await;
         }
     }
-    let indications = match (runs, place.join(FROZEN).exists()) {
-        (None, _) => json!([]),
-        (Some(_), true) => json!(["Online", "GuestAgent"]),
-        (Some(_), false) => json!(["Online", "NoGuestAgent"]),
+    let has = |name: &str| place.join(name).exists();
+    let indications = match (runs, has(MEMORY), has(FROZEN)) {
+        (_, true, _) => json!(["Online", "Memory"]),
+        (None, ..) => json!([]),
+        (Some(_), _, true) => json!(["Online", "GuestAgent"]),
+        (Some(_), _, false) => json!(["Online", "NoGuestAgent"]),
     };
     let names: Vec<&str> = disks.iter().map(|(name, _)| name.as_str()).collect();
     let now = shared.context.environment.now();
@@ -108,10 +118,16 @@ fn files(disks: &[Volume]) -> impl Iterator<Item = &Path> {
     disks.iter().map(|(_, claimed)| claimed.disk.as_path())
 }
 
+/// A machine that runs while it is copied.
+struct Running<'a> {
+    id: &'a str,
+    with_memory: bool,
+}
+
 async fn copy(
     shared: &Shared,
     disks: &[Volume],
-    running: Option<&str>,
+    running: Option<Running<'_>>,
     place: &Path,
 ) -> Result<(), String> {
     let part = place.with_extension("part");
@@ -120,11 +136,12 @@ async fn copy(
     fs::create_dir_all(&part).map_err(said)?;
     let file = |name: &str| part.join(format!("{name}.img"));
     match running {
-        Some(id) => {
+        Some(Running { id, with_memory }) => {
+            let memory = with_memory.then(|| part.join(MEMORY));
             let copies =
                 disks.iter().map(|(disk, _)| Copied { disk: disk.clone(), to: file(disk) });
             let copies: Vec<Copied> = copies.collect();
-            let done = shared.options.hypervisor.copy_disks(id, &copies).await;
+            let done = shared.options.hypervisor.copy(id, &copies, memory.as_deref()).await;
             if done.map_err(|error| error.chain())? == Quiet::Frozen {
                 fs::write(part.join(FROZEN), "").map_err(said)?;
             }
@@ -189,7 +206,7 @@ pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure
     if let Some((lost, _)) = disks.iter().find(|(one, _)| !kept(&place, one).exists()) {
         return failed(format!("the snapshot has no copy of the disk {lost}")).await;
     }
-    match put_back(&shared, &of, &disks, &place).await {
+    match put_back(&shared, &machine, &disks, &place).await {
         Ok(()) => {}
         Err(Failure::Because(why)) => return stumble(&shared, RESTORE, &restore, why).await,
         Err(failure) => return Err(failure),
@@ -208,25 +225,89 @@ pub async fn bring_back(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure
 /// Puts all disks in their place, while no machine can begin to use them.
 async fn put_back(
     shared: &Shared,
-    of: &Name,
+    machine: &Object,
     disks: &[Volume],
     place: &Path,
 ) -> Result<(), Failure> {
     let _hold = shared.held.take(files(disks), Purpose::Own)?;
     let _still = still(disks)?;
+    for (_, claimed) in disks {
+        volumes::check_writable(&shared.context, &claimed.claim.name).await?;
+    }
+    // Memory of before fits none of what is put back.
+    forget_memory(shared, &machine.uid)?;
     let laid = |claimed: &Claimed| claimed.disk.with_extension("restored");
     for (disk, claimed) in disks {
         copy_file(kept(place, disk), laid(claimed), claimed.bytes).await?;
     }
     // That took a while.
-    if live(shared, INSTANCE, of).await?.is_some() {
+    if live(shared, INSTANCE, &machine.name).await?.is_some() {
         return Err(RUNS.to_owned().into());
     }
     for (_, claimed) in disks {
         let put = fs::rename(laid(claimed), &claimed.disk);
         put.map_err(|error| format!("could not put a disk back: {error}"))?;
     }
+    lay_memory(shared, &machine.uid, place).await
+}
+
+/// Where memory waits for the next start of a machine: outside of its volumes, which others may
+/// write into.
+fn memory_of(shared: &Shared, machine: &str) -> PathBuf {
+    shared.options.snapshots.with_file_name("memory").join(machine)
+}
+
+fn forget_memory(shared: &Shared, machine: &str) -> Result<(), Failure> {
+    match fs::remove_dir_all(memory_of(shared, machine)) {
+        Err(error) if error.kind() != std::io::ErrorKind::NotFound => {
+            Err(format!("could not forget the memory of a machine: {error}").into())
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Has the next start of a machine go on from the memory that was kept with its disks, if it was.
+async fn lay_memory(shared: &Shared, machine: &str, place: &Path) -> Result<(), Failure> {
+    let kept = place.join(MEMORY);
+    if !kept.exists() {
+        return Ok(());
+    }
+    let to = memory_of(shared, machine);
+    let part = to.with_extension("part");
+    let said = |error: std::io::Error| format!("could not put memory back: {error}");
+    let _ = fs::remove_dir_all(&part);
+    fs::create_dir_all(&part).map_err(said)?;
+    copy_file(kept.clone(), part.join(MEMORY), 0).await?;
+    fs::copy(note_of(&kept), note_of(&part.join(MEMORY))).map_err(said)?;
+    fs::rename(&part, &to).map_err(said)?;
     Ok(())
+}
+
+/// Forgets memory that the machine of an instance could not take up.
+pub fn drop_memory(shared: &Shared, instance: &Object) {
+    if let Some(owner) = instance.controller()
+        && let Err(failure) = forget_memory(shared, owner)
+    {
+        tracing::warn!(machine = %instance.name, why = failure.said(), "memory is kept");
+    }
+}
+
+/// The memory that a machine is to go on from when it starts, if there is some.
+///
+/// # Errors
+/// Says why it is of no use; it is gone then.
+pub fn memory_for(
+    shared: &Shared,
+    instance: &Object,
+    machine: &Machine,
+) -> Result<Option<PathBuf>, String> {
+    let Some(owner) = instance.controller() else { return Ok(None) };
+    let file = memory_of(shared, owner).join(MEMORY);
+    if !file.exists() {
+        return Ok(None);
+    }
+    fits(&file, machine).inspect_err(|_| drop(forget_memory(shared, owner)))?;
+    Ok(Some(file))
 }
 
 fn kept(place: &Path, disk: &str) -> PathBuf {
@@ -242,18 +323,32 @@ async fn disks(shared: &Shared, machine: &Object) -> Result<Vec<Volume>, Failure
         check_name(text(&volume["name"]))?;
         let claim = Name::new(machine.name.namespace.clone(), claim);
         let claimed = volumes::find(&shared.context, &claim, &shared.options.node).await?;
+        if claimed.base.is_some() {
+            return Err(format!(
+                "the disk {} is a linked clone, of which no snapshots are kept: use a full clone",
+                text(&volume["name"])
+            )
+            .into());
+        }
         disks.push((text(&volume["name"]).to_owned(), claimed));
     }
     Ok(disks)
 }
 
-/// Removes copies that belong to no snapshot.
+/// Removes copies that belong to no snapshot, and memory that belongs to no machine.
 pub fn sweep(shared: &Shared) {
+    let snapshots = shared.options.snapshots.as_path();
     let known = shared.context.cache(SNAPSHOT).all();
-    for entry in fs::read_dir(&shared.options.snapshots).into_iter().flatten().flatten() {
+    sweep_directory(snapshots, |uid| known.iter().any(|snapshot| snapshot.uid == uid));
+    let known = shared.context.cache(MACHINE).all();
+    let memory = snapshots.with_file_name("memory");
+    sweep_directory(&memory, |uid| known.iter().any(|machine| machine.uid == uid));
+}
+
+fn sweep_directory(directory: &Path, is_known: impl Fn(&str) -> bool) {
+    for entry in fs::read_dir(directory).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
-        let uid = name.trim_end_matches(".part");
-        if known.iter().all(|snapshot| snapshot.uid != uid) {
+        if !is_known(name.trim_end_matches(".part")) {
             let _ = fs::remove_dir_all(entry.path());
         }
     }

@@ -12,18 +12,64 @@ use super::kinds::{CLAIM, VOLUME};
 
 /// Of the file that is the disk.
 pub const DISK: &str = "disk.img";
+/// Of the file that holds what differs from another disk.
+const LINK: &str = "disk.qcow2";
+/// The claim, of the same namespace, that a claim holds the differences to.
+pub const LINKED_TO: &str = "setpoint.dev/linked-to";
 
 /// What is known of a claim.
 pub struct Claimed {
     pub claim: Object,
     /// Where its file is.
     pub disk: PathBuf,
+    /// The file that the disk holds the differences to, if it does.
+    pub base: Option<PathBuf>,
     /// What the disk is to have.
     pub bytes: u64,
 }
 
 /// The claim of a name; an error says why it cannot be used on this node.
 pub async fn find(context: &Context, name: &Name, node: &str) -> Result<Claimed, Failure> {
+    let mut found = find_whole(context, name, node).await?;
+    let Some(base) = found.claim.annotation(LINKED_TO) else { return Ok(found) };
+    let base = Name::new(name.namespace.clone(), base);
+    let base = find_whole(context, &base, node).await?;
+    if base.claim.annotation(LINKED_TO).is_some() {
+        let why = format!(
+            "PVC {} is a linked clone itself: nothing can be linked to it",
+            base.claim.name
+        );
+        return Err(why.into());
+    }
+    found.disk.set_file_name(LINK);
+    found.base = Some(base.disk);
+    Ok(found)
+}
+
+/// Whose claims hold the differences to a claim: nobody may write it as long as they are there.
+pub async fn linked_to(context: &Context, claim: &Name) -> Result<Vec<String>, Failure> {
+    let requests = context.requests(super::MANAGER, Default::default());
+    // What is only remembered may not have heard of one that was just made.
+    let all = requests.read(&CLAIM.collection(&claim.namespace)).await?;
+    let all = list(&all["items"]).iter();
+    let linked = all.filter(|one| one["metadata"]["annotations"][LINKED_TO] == *claim.name);
+    Ok(linked.map(|one| text(&one["metadata"]["name"]).to_owned()).collect())
+}
+
+/// Refuses to write a claim that others hold the differences to.
+pub async fn check_writable(context: &Context, claim: &Name) -> Result<(), Failure> {
+    match linked_to(context, claim).await?.join(", ") {
+        none if none.is_empty() => Ok(()),
+        links => Err(format!(
+            "PVC {claim} is the base of linked clones ({links}) and cannot be written: delete \
+             them, or use a full clone of it"
+        )
+        .into()),
+    }
+}
+
+/// The claim of a name, as if it held all of its disk.
+async fn find_whole(context: &Context, name: &Name, node: &str) -> Result<Claimed, Failure> {
     let claim = context.get_live(CLAIM, name).await?;
     let claim = claim.ok_or_else(|| format!("PVC {name} is not found"))?;
     if claim.value["status"]["phase"] != "Bound" {
@@ -34,7 +80,7 @@ pub async fn find(context: &Context, name: &Name, node: &str) -> Result<Claimed,
     let volume = volume.ok_or_else(|| format!("persistentvolume \"{of}\" not found"))?;
     let directory = directory(&volume, node)?;
     let bytes = bytes(&volume.value["spec"]["capacity"]["storage"]);
-    Ok(Claimed { claim, disk: directory.join(DISK), bytes })
+    Ok(Claimed { claim, disk: directory.join(DISK), base: None, bytes })
 }
 
 /// The node that the volume of a claim is on, if it is on one alone.

@@ -12,13 +12,30 @@ use crate::value::{find, list, text};
 
 /// Says what of the template an instance was made of, as far as that cannot change while it runs.
 const DIGEST: &str = "setpoint.dev/template-digest";
+/// The processors that an instance may get while it runs: fixed when it starts.
+const PROCESSORS_MAX: &str = "setpoint.dev/processors-max";
+/// How many times its processors a machine may get that does not say, and how many there are at the
+/// most that can come while it runs.
+const TIMES: u64 = 4;
+const PLUGGED_PROCESSORS_MAX: u64 = 240;
 /// The namespace of the UUIDs of machines.
 const MACHINES: [u8; 16] = [
     0x6a, 0x1a, 0x24, 0xa1, 0x40, 0x61, 0x46, 0x07, 0x8b, 0xf4, 0xa3, 0x96, 0x3d, 0x0c, 0x58, 0x95,
 ];
 /// What of a template may change while its instance runs.
-const LIVE: [&str; 5] =
-    ["affinity", "nodeSelector", "terminationGracePeriodSeconds", "tolerations", "volumes"];
+const LIVE: [&str; 6] = [
+    "affinity",
+    "networks",
+    "nodeSelector",
+    "terminationGracePeriodSeconds",
+    "tolerations",
+    "volumes",
+];
+/// What of `domain` is judged by rules of its own.
+const JUDGED: [(&str, &[&str]); 2] =
+    [("cpu", &["cores", "maxSockets", "sockets", "threads"]), ("memory", &["guest", "maxGuest"])];
+/// What a guest is told of its networks: it reads that when it starts, and not before.
+const TOLD_OF_NETWORKS: [&str; 2] = ["networkData", "networkDataBase64"];
 
 pub fn instance(machine: &Object) -> Value {
     let template = &machine.value["spec"]["template"];
@@ -29,6 +46,8 @@ pub fn instance(machine: &Object) -> Value {
         }
     }
     made["metadata"]["annotations"][DIGEST] = json!(fingerprint(machine));
+    let most = processors_max(&template["spec"]["domain"]["cpu"]).to_string();
+    made["metadata"]["annotations"][PROCESSORS_MAX] = json!(most);
     made["metadata"]["finalizers"] = json!([INSTANCE_FINALIZER]);
     made["spec"] = template["spec"].clone();
     let firmware = &mut made["spec"]["domain"]["firmware"];
@@ -55,55 +74,154 @@ pub fn uuid(name: &str) -> String {
     format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..])
 }
 
-/// Of what needs a new instance to change.
+/// Of what needs a new instance to change, as far as that is the same for all fields.
 fn fingerprint(machine: &Object) -> String {
     let mut spec = machine.value["spec"]["template"]["spec"].clone();
     let volumes = spec["volumes"].clone();
+    let attached = attached(&spec);
+    let fixed_networks: Vec<Value> = list(&spec["networks"])
+        .iter()
+        .filter(|network| !attached.contains(&text(&network["name"]).to_owned()))
+        .cloned()
+        .collect();
     let plugged = |name: &Value| find(&volumes, "name", text(name)).is_none_or(is_plugged);
     let devices = &mut spec["domain"]["devices"];
-    let fixed: Vec<Value> =
-        list(&devices["disks"]).iter().filter(|disk| !plugged(&disk["name"])).cloned().collect();
+    let fixed = |of: &Value, goes: &dyn Fn(&Value) -> bool| -> Vec<Value> {
+        list(of).iter().filter(|one| !goes(one)).cloned().collect()
+    };
+    let fixed_disks = fixed(&devices["disks"], &|disk| plugged(&disk["name"]));
+    let fixed_interfaces = fixed(&devices["interfaces"], &|interface| {
+        attached.iter().any(|name| interface["name"] == name.as_str())
+    });
     // None is as good as none of them.
-    let fixed_disks = json!(fixed);
     match devices.as_object_mut() {
-        Some(devices) => drop(devices.remove("disks")),
+        Some(devices) => ["disks", "interfaces"].iter().for_each(|of| drop(devices.remove(*of))),
         None => *devices = json!({}),
+    }
+    for (part, fields) in JUDGED {
+        take(&mut spec["domain"], part, fields);
     }
     if let Some(fields) = spec.as_object_mut() {
         LIVE.iter().for_each(|field| drop(fields.remove(*field)));
     }
-    let fixed: Vec<&Value> = list(&volumes).iter().filter(|volume| !is_plugged(volume)).collect();
-    let text = json!([spec, fixed, fixed_disks]).to_string();
+    let mut fixed: Vec<Value> =
+        list(&volumes).iter().filter(|volume| !is_plugged(volume)).cloned().collect();
+    for volume in fixed.iter_mut().filter(|volume| volume["cloudInitNoCloud"].is_object()) {
+        take(volume, "cloudInitNoCloud", &TOLD_OF_NETWORKS);
+    }
+    let text = json!([spec, fixed, fixed_disks, fixed_networks, fixed_interfaces]).to_string();
     let digest = digest::digest(&digest::SHA256, text.as_bytes());
     digest.as_ref().iter().take(16).map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// Takes fields out of a part; one of which nothing is left is as good as none.
+fn take(of: &mut Value, part: &str, fields: &[&str]) {
+    let Some(within) = of[part].as_object_mut() else {
+        of.as_object_mut().and_then(|of| of.remove(part));
+        return;
+    };
+    fields.iter().for_each(|field| drop(within.remove(*field)));
+    if within.is_empty() {
+        of.as_object_mut().and_then(|of| of.remove(part));
+    }
+}
+
+/// The names of networks that may come and go while a machine runs.
+fn attached(spec: &Value) -> Vec<String> {
+    let attached = list(&spec["networks"]).iter().filter(|network| network["multus"].is_object());
+    attached.map(|network| text(&network["name"]).to_owned()).collect()
 }
 
 fn is_plugged(volume: &Value) -> bool {
     ["persistentVolumeClaim", "dataVolume"].iter().any(|of| volume[*of]["hotpluggable"] == true)
 }
 
-/// Whether the template says something that the instance was not made of.
-pub fn differs(machine: &Object, instance: &Object) -> bool {
-    let of = instance.annotation(DIGEST);
-    of.is_some_and(|of| of != fingerprint(machine))
+/// How many processors a guest sees.
+fn processors(cpu: &Value) -> u64 {
+    let of = |field: &str| cpu[field].as_u64().unwrap_or(1).max(1);
+    ["cores", "sockets", "threads"].into_iter().map(of).fold(1, u64::saturating_mul)
 }
 
-/// Gives an instance that runs the volumes that came, and takes those that went.
+/// How many a machine may get that starts so.
+fn processors_max(cpu: &Value) -> u64 {
+    let count = processors(cpu);
+    let most = match cpu["maxSockets"].as_u64() {
+        Some(sockets) => (count / cpu["sockets"].as_u64().unwrap_or(1).max(1)) * sockets,
+        None => count.saturating_mul(TIMES),
+    };
+    most.min(PLUGGED_PROCESSORS_MAX).max(count)
+}
+
+/// Why what the template says needs a new instance, if it does.
+///
+/// Upstream: kubevirt/kubevirt, pkg/virt-controller/watch/vm (texts)
+pub fn needs_restart(machine: &Object, instance: &Object) -> Option<&'static str> {
+    let of = instance.annotation(DIGEST)?;
+    if of != fingerprint(machine) || has_other_networks(machine, instance) {
+        return Some("a non-live-updatable field was changed in the template spec");
+    }
+    let (wanted, has) =
+        (&machine.value["spec"]["template"]["spec"]["domain"], &instance.value["spec"]["domain"]);
+    let most = instance.annotation(PROCESSORS_MAX).and_then(|most| most.parse::<u64>().ok());
+    let (count, before) = (processors(&wanted["cpu"]), processors(&has["cpu"]));
+    let bytes = |of: &Value| amounts::Quantity::parse(text(&of["memory"]["guest"])).ok();
+    match () {
+        () if count < before => Some("Reduction of CPU socket count requires a restart"),
+        () if count > most.unwrap_or(before).max(before) => {
+            Some("CPU sockets updated in template spec to a value higher than what's available")
+        }
+        () if bytes(wanted) != bytes(has) => Some(
+            "memory updated in template spec. Memory-hotplug is only available for migratable VMs",
+        ),
+        () => None,
+    }
+}
+
+/// Whether a network that both have is not the same. What comes or goes is not meant.
+fn has_other_networks(machine: &Object, instance: &Object) -> bool {
+    let (wanted, has) = (&machine.value["spec"]["template"]["spec"], &instance.value["spec"]);
+    let interface = |of: &Value, name: &str| {
+        let found = find(&of["domain"]["devices"]["interfaces"], "name", name);
+        let mut found = found.cloned().unwrap_or_default();
+        found.as_object_mut().and_then(|found| found.remove("state"));
+        found
+    };
+    list(&wanted["networks"]).iter().any(|network| {
+        let name = text(&network["name"]);
+        find(&has["networks"], "name", name).is_some_and(|known| {
+            known != network || interface(wanted, name) != interface(has, name)
+        })
+    })
+}
+
+/// Gives an instance that runs what came, and takes what went: volumes, networks and processors.
 pub fn plug(plan: &mut Plan, machine: &Object, instance: &Object) {
-    if instance.value["status"]["phase"] != "Running" || differs(machine, instance) {
+    if instance.value["status"]["phase"] != "Running" || needs_restart(machine, instance).is_some()
+    {
         return;
     }
-    let wanted = &machine.value["spec"]["template"]["spec"];
-    let has = &instance.value["spec"];
-    if wanted["volumes"] == has["volumes"] {
-        return;
+    let (wanted, has) = (&machine.value["spec"]["template"]["spec"], &instance.value["spec"]);
+    let mut patch = json!({});
+    for (field, device) in [("volumes", "disks"), ("networks", "interfaces")] {
+        let (devices, there) =
+            (&wanted["domain"]["devices"][device], &has["domain"]["devices"][device]);
+        if wanted[field] == has[field] && (device == "disks" || devices == there) {
+            continue;
+        }
+        patch["spec"][field] = wanted[field].clone();
+        if devices.is_array() {
+            patch["spec"]["domain"]["devices"][device] = devices.clone();
+        }
     }
-    let disks = &wanted["domain"]["devices"]["disks"];
-    let mut patch = json!({"spec": {"volumes": wanted["volumes"]}});
-    if disks.is_array() {
-        patch["spec"]["domain"]["devices"]["disks"] = disks.clone();
+    let cpu = &wanted["domain"]["cpu"];
+    if processors(cpu) != processors(&has["domain"]["cpu"]) {
+        let said = |field: &str| cpu[field].as_u64();
+        patch["spec"]["domain"]["cpu"] = json!({"cores": said("cores"),
+            "sockets": said("sockets"), "threads": said("threads")});
     }
-    plan.patch(Target::unchanged(INSTANCE, instance), patch);
+    if patch["spec"].is_object() {
+        plan.patch(Target::unchanged(INSTANCE, instance), patch);
+    }
 }
 
 /// The volumes that a machine says are to be made for it.

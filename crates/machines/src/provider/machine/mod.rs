@@ -285,8 +285,7 @@ fn conditions_of(machine: &Object, instance: Option<&Object>, now: Timestamp) ->
         let of = |field: &str| text(&condition[field]);
         set(of("type"), status, of("reason"), of("message"));
     }
-    if instance.is_some_and(|instance| make::differs(machine, instance)) {
-        let message = "a non-live-updatable field was changed in the template spec";
+    if let Some(message) = instance.and_then(|instance| make::needs_restart(machine, instance)) {
         set("RestartRequired", Truth::True, "RestartRequired", message);
     }
     all

@@ -154,21 +154,99 @@ fn people_are_shown_the_first_that_fits() {
     assert_eq!(shown(&halted, None), "Stopped");
 }
 
+/// A machine of such a template, with an instance that runs and was made of another.
+fn changed(before: Value, after: Value) -> (Object, Arc<Object>) {
+    let of = |spec: Value| {
+        let mut made = (*machine("Always", json!({})).value).clone();
+        made["spec"]["template"]["spec"] = spec;
+        Object::new(made)
+    };
+    let mut running = make::instance(&of(before));
+    running["status"] = json!({"phase": "Running"});
+    (of(after), Arc::new(Object::new(running)))
+}
+
+/// What is patched of an instance, and why it would have to be made again.
+fn follows(before: Value, after: Value) -> (Value, String) {
+    let (machine, running) = changed(before, after);
+    let observed = Observed { instance: Some(running), ..Observed::default() };
+    let plan = plan(&machine, &observed, at(0));
+    let patch = plan.steps.iter().find_map(|step| match step {
+        reconcile::Step::Patch { patch, .. } => Some(patch["spec"].clone()),
+        _ => None,
+    });
+    let status = plan.status.unwrap();
+    let why = conditions::find(&status, "RestartRequired").map(|one| text(&one["message"]));
+    (patch.unwrap_or_default(), why.unwrap_or_default().to_owned())
+}
+
 #[test]
 fn what_cannot_change_while_it_runs_needs_a_restart() {
-    let mut changed = (*machine("Always", json!({})).value).clone();
-    let running = instance("Running");
-    assert!(!make::differs(&Object::new(changed.clone()), &running));
-    let spec = &mut changed["spec"]["template"]["spec"];
-    spec["nodeSelector"] = json!({"a": "b"});
-    spec["volumes"] = json!([{"name": "x", "dataVolume": {"name": "d", "hotpluggable": true}}]);
-    spec["domain"] = json!({"devices": {"disks": [{"name": "x"}]}});
-    let plugged = Object::new(changed.clone());
-    assert_eq!(done(&plugged, Some(running.clone())), "patch", "it is plugged in");
-    changed["spec"]["template"]["spec"]["domain"]["cpu"] = json!({"cores": 4});
-    let observed = Observed { instance: Some(running), ..Observed::default() };
-    let status = plan(&Object::new(changed), &observed, at(0)).status.unwrap();
-    assert!(conditions::is_true(&status, "RestartRequired"));
+    let volumes = json!([{"name": "x", "dataVolume": {"name": "d", "hotpluggable": true}}]);
+    let plugged = json!({"nodeSelector": {"a": "b"}, "volumes": volumes,
+        "domain": {"devices": {"disks": [{"name": "x"}]}}});
+    let (patch, why) = follows(json!({"domain": {}}), plugged);
+    assert_eq!((&patch["volumes"], why.as_str()), (&volumes, ""), "it is plugged in");
+    let (patch, why) =
+        follows(json!({"domain": {}}), json!({"domain": {"machine": {"type": "x"}}}));
+    assert_eq!(why, "a non-live-updatable field was changed in the template spec");
+    assert_eq!(patch, Value::Null);
+    let memory = |guest: &str| json!({"domain": {"memory": {"guest": guest}}});
+    assert_eq!(follows(memory("1Gi"), memory("1024Mi")).1, "");
+    let (patch, why) = follows(memory("1Gi"), memory("2Gi"));
+    assert!(why.ends_with("Memory-hotplug is only available for migratable VMs"), "{why}");
+    assert_eq!(patch, Value::Null);
+}
+
+#[test]
+fn processors_come_while_a_machine_runs_as_far_as_it_has_room() {
+    let cpu = |cpu: Value| json!({"domain": {"cpu": cpu}});
+    let one = || cpu(json!({"cores": 1}));
+    let (patch, why) = follows(one(), cpu(json!({"cores": 4})));
+    assert_eq!((&patch["domain"]["cpu"]["cores"], why.as_str()), (&json!(4), ""));
+    let (patch, why) = follows(one(), cpu(json!({"cores": 5})));
+    assert!(why.starts_with("CPU sockets updated in template spec to a value higher"), "{why}");
+    assert_eq!(patch, Value::Null);
+    let (_, why) = follows(cpu(json!({"sockets": 2})), one());
+    assert_eq!(why, "Reduction of CPU socket count requires a restart");
+    let most = |sockets: u64| json!({"sockets": sockets, "maxSockets": 2});
+    assert_eq!(follows(cpu(most(1)), cpu(most(2))).1, "");
+    assert!(follows(cpu(most(1)), cpu(most(3))).1.contains("higher than what's available"));
+    // What has grown once has no more room than it had.
+    let (machine, running) = changed(one(), cpu(json!({"cores": 5})));
+    let mut grown = (*running.value).clone();
+    grown["spec"]["domain"]["cpu"]["cores"] = json!(4);
+    assert!(make::needs_restart(&machine, &Object::new(grown)).is_some());
+}
+
+#[test]
+fn networks_come_and_go_while_a_machine_runs_and_that_of_pods_stays() {
+    let with = |networks: Value, address: &str| {
+        let interfaces: Vec<Value> = list(&networks)
+            .iter()
+            .map(|network| json!({"name": network["name"], "macAddress": address}))
+            .collect();
+        let told = json!({"userData": "u", "networkData": networks.to_string()});
+        json!({"domain": {"devices": {"interfaces": interfaces}}, "networks": networks,
+            "volumes": [{"name": "told", "cloudInitNoCloud": told}]})
+    };
+    let pods = json!({"name": "default", "pod": {}});
+    let lan = json!({"name": "lan", "multus": {"networkName": "a"}});
+    let (few, more) = (with(json!([pods]), "02"), with(json!([pods, lan]), "02"));
+    for (before, after) in [(&few, &more), (&more, &few)] {
+        let (patch, why) = follows(before.clone(), after.clone());
+        assert_eq!((&patch["networks"], why.as_str()), (&after["networks"], ""));
+        assert_eq!(patch["domain"]["devices"], after["domain"]["devices"]);
+    }
+    let elsewhere = json!({"name": "lan", "multus": {"networkName": "b"}});
+    for other in [
+        with(json!([lan]), "02"),
+        with(json!([pods, lan]), "03"),
+        with(json!([pods, elsewhere]), "02"),
+    ] {
+        let (patch, why) = follows(more.clone(), other);
+        assert!(!why.is_empty() && patch.is_null(), "{patch}");
+    }
 }
 
 #[test]

@@ -15,18 +15,22 @@ use super::super::volumes::{bytes, list, text};
 /// What a machine gets that says nothing.
 const MEMORY_BYTES: u64 = 2 << 30;
 const PROCESSORS_MAX: u64 = 512;
+/// What an instance may get while it runs, as whoever made it says.
+const PROCESSORS_MAX_ANNOTATION: &str = "setpoint.dev/processors-max";
 
 /// What an instance refers to.
 #[derive(Default)]
 pub struct References {
     /// The file of each volume that is a claim.
     pub files: BTreeMap<String, PathBuf>,
+    /// What the files hold the differences to, where they do.
+    pub bases: BTreeMap<String, PathBuf>,
     /// How long each is to be.
     pub bytes: BTreeMap<String, u64>,
     /// The texts of secrets that tell a machine how to start, by the name of the secret.
     pub secrets: BTreeMap<String, BTreeMap<String, String>>,
-    /// The bridge of each network that is not that of pods.
-    pub bridges: BTreeMap<String, String>,
+    /// What each network leads to that is not that of pods.
+    pub networks: BTreeMap<String, Network>,
 }
 
 /// The claim of a volume, if it is one.
@@ -49,6 +53,10 @@ pub fn machine(instance: &Object, found: &References) -> Result<Machine, String>
         name: format!("{}_{}", name.namespace, name.name),
         uuid: uuid.to_owned(),
         processors: processors(&domain["cpu"])?,
+        processors_max: instance
+            .annotation(PROCESSORS_MAX_ANNOTATION)
+            .and_then(|most| most.parse().ok())
+            .unwrap_or(0),
         memory_bytes: memory(domain),
         disks: disks(spec, found)?,
         seed: seed(instance, found)?,
@@ -56,6 +64,7 @@ pub fn machine(instance: &Object, found: &References) -> Result<Machine, String>
         has_screen: devices["autoattachGraphicsDevice"] != false,
         has_serial: devices["autoattachSerialConsole"] != false,
         starts_paused: spec["startStrategy"] == "Paused",
+        goes_on_from: None,
     })
 }
 
@@ -98,6 +107,7 @@ pub fn disk(spec: &Value, volume: &Value, found: &References) -> Result<Disk, St
     Ok(Disk {
         name: name.to_owned(),
         file: file.clone(),
+        base: found.bases.get(name).cloned(),
         boot_order: order,
         is_read_only: is_cdrom || volume["persistentVolumeClaim"]["readOnly"] == true,
         media: if is_cdrom { Media::Cdrom } else { Media::Disk },
@@ -184,6 +194,10 @@ fn interfaces(instance: &Object, found: &References) -> Result<Vec<Interface>, S
         check_name(name)?;
         let mut devices = list(&devices["interfaces"]).iter();
         let device = devices.find(|device| device["name"] == name).unwrap_or(&Value::Null);
+        // One that is to go while the machine runs is there no more.
+        if device["state"] == "absent" {
+            continue;
+        }
         let hardware_address = match text(&device["macAddress"]) {
             "" => hardware_address(instance, name),
             address => address.to_ascii_lowercase().replace('-', ":"),
@@ -194,14 +208,22 @@ fn interfaces(instance: &Object, found: &References) -> Result<Vec<Interface>, S
         let network = match network["multus"].is_object() {
             false => Network::Own,
             true => {
-                let bridge = found.bridges.get(name);
                 let none = || format!("network {name} is not found");
-                Network::Bridge(bridge.ok_or_else(none)?.clone())
+                found.networks.get(name).ok_or_else(none)?.clone()
             }
         };
         all.push(Interface { name: name.to_owned(), hardware_address, network });
     }
     Ok(all)
+}
+
+/// What has to come and to go so that a machine that runs has the interfaces that it should. That
+/// to the network of pods is as it was at the start.
+pub fn to_plug(has: &[String], wanted: &[Interface]) -> (Vec<Interface>, Vec<String>) {
+    let is_attached = |one: &&Interface| one.network != Network::Own;
+    let come = wanted.iter().filter(is_attached).filter(|one| !has.contains(&one.name));
+    let gone = has.iter().filter(|name| wanted.iter().all(|one| one.name != **name));
+    (come.cloned().collect(), gone.cloned().collect())
 }
 
 fn is_hardware_address(text: &str) -> bool {
@@ -218,8 +240,8 @@ fn hardware_address(instance: &Object, network: &str) -> String {
     format!("02{rest}")
 }
 
-/// The bridge that an attachment leads to.
-pub fn bridge_of(config: &str) -> Result<String, String> {
+/// What an attachment leads to.
+pub fn network_of(config: &str) -> Result<Network, String> {
     let config: Value = serde_json::from_str(config).map_err(|error| error.to_string())?;
     let config = match list(&config["plugins"]) {
         [first, ..] => first,
@@ -234,8 +256,24 @@ pub fn bridge_of(config: &str) -> Result<String, String> {
                 ));
             }
             hypervisor::bridge::check(bridge).map_err(|error| error.to_string())?;
-            Ok(bridge.to_owned())
+            Ok(Network::Bridge(bridge.to_owned()))
         }
+        ("macvlan", _) => {
+            let (master, mode) = (text(&config["master"]), text(&config["mode"]));
+            if !["", "bridge"].contains(&mode) {
+                return Err(format!("this node shares a device in the mode bridge, not {mode:?}"));
+            }
+            hypervisor::bridge::check(master).map_err(|error| error.to_string())?;
+            Ok(Network::Device(master.to_owned()))
+        }
+        (kind @ ("ovs" | "sriov"), _) => Err(format!(
+            "this node connects machines to no networks of type {kind:?}: it takes {}; use type \
+             bridge or macvlan",
+            match kind {
+                "ovs" => "a switch of Open vSwitch and its plugin",
+                _ => "devices that are split by hardware and its plugin",
+            }
+        )),
         (kind, _) => Err(format!("this node connects machines to no networks of type {kind:?}")),
     }
 }
@@ -255,7 +293,7 @@ mod tests {
             files: [("root", "/v/root"), ("data", "/v/data")]
                 .map(|(name, path)| (name.to_owned(), path.into()))
                 .into(),
-            bridges: [("lan".to_owned(), "br-lan".to_owned())].into(),
+            networks: [("lan".to_owned(), Network::Bridge("br-lan".to_owned()))].into(),
             ..References::default()
         }
     }
@@ -291,6 +329,22 @@ mod tests {
     }
 
     #[test]
+    fn interfaces_come_and_go_by_name() {
+        let absent = json!([{"name": "old", "state": "absent"}]);
+        let spec = json!({"domain": {"devices": {"interfaces": absent}},
+            "networks": [{"name": "default", "pod": {}}, {"name": "lan", "multus": {}},
+                {"name": "old", "multus": {}}]});
+        let wanted = machine(&instance(spec), &found()).unwrap().interfaces;
+        let named =
+            |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect::<Vec<_>>();
+        let (come, gone) = to_plug(&named(&["default", "old"]), &wanted);
+        assert_eq!(come, [wanted[1].clone()]);
+        assert_eq!(gone, ["old"]);
+        let (come, gone) = to_plug(&named(&["lan"]), &wanted);
+        assert_eq!((come, gone), (Vec::new(), Vec::new()), "that of pods does not come");
+    }
+
+    #[test]
     fn what_is_not_there_or_not_known_is_said() {
         let said = |spec: Value| machine(&instance(spec), &found()).unwrap_err();
         let volume = |volume: Value| json!({"domain": {}, "volumes": [volume]});
@@ -310,11 +364,19 @@ mod tests {
     }
 
     #[test]
-    fn attachments_lead_to_bridges() {
-        assert_eq!(bridge_of(r#"{"type": "bridge", "bridge": "br-x"}"#).unwrap(), "br-x");
-        assert!(bridge_of(r#"{"type": "sriov"}"#).is_err());
-        assert!(bridge_of("nonsense").is_err());
-        let said = |config: &str| bridge_of(config).unwrap_err();
+    fn attachments_lead_to_bridges_and_devices() {
+        let bridge = network_of(r#"{"type": "bridge", "bridge": "br-x"}"#).unwrap();
+        assert_eq!(bridge, Network::Bridge("br-x".to_owned()));
+        let device = network_of(r#"{"type": "macvlan", "master": "eth1", "mode": "bridge"}"#);
+        assert_eq!(device.unwrap(), Network::Device("eth1".to_owned()));
+        assert!(network_of("nonsense").is_err());
+        let said = |config: &str| network_of(config).unwrap_err();
+        for kind in ["ovs", "sriov"] {
+            let said = said(&json!({"type": kind, "bridge": "b"}).to_string());
+            assert!(said.ends_with("use type bridge or macvlan"), "{said}");
+        }
+        assert!(said(r#"{"type": "macvlan", "master": "e", "mode": "vepa"}"#).contains("vepa"));
+        assert!(said(r#"{"type": "macvlan"}"#).contains("is no name"));
         let tagged = said(r#"{"type": "bridge", "bridge": "br-x", "vlan": 7}"#);
         assert!(tagged.contains("vlan 7"), "{tagged}");
         let outside = said(r#"{"type": "bridge", "bridge": "../../etc/x"}"#);

@@ -24,7 +24,7 @@ use super::held::{Hold, Purpose};
 use super::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, SECRET};
 use super::looks::Looks;
 use super::volumes::{self, list, text};
-use super::{MANAGER, Shared};
+use super::{MANAGER, Shared, snapshot};
 
 /// How often a guest that answers is asked about itself.
 const GUEST: Duration = Duration::from_secs(60);
@@ -112,10 +112,17 @@ async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, Failure> {
     if !is_wanted {
         return Ok(Wake::OnChange);
     }
-    let (machine, _hold) = match prepare(shared, instance).await {
+    let (mut machine, _hold) = match prepare(shared, instance).await {
         Ok(prepared) => prepared,
         Err(failure) => return fail(shared, instance, failure).await,
     };
+    match snapshot::memory_for(shared, instance, &machine) {
+        Ok(memory) => machine.goes_on_from = memory,
+        Err(why) => {
+            let message = format!("The machine boots instead of going on where it was: {why}");
+            notice(shared, instance, Notice::warning("MemoryNotRestored", message)).await;
+        }
+    }
     match shared.options.hypervisor.launch(&machine).await {
         Ok(()) | Err(Error::AlreadyRuns { .. }) => {
             let started = Notice::normal("Started", "VirtualMachineInstance started.");
@@ -126,10 +133,16 @@ async fn launch(shared: &Shared, instance: &Object) -> Result<Wake, Failure> {
         // Another still has its disks, or it cannot be helped here.
         Err(error @ (Error::DidNotStart { .. } | Error::Invalid(_))) => {
             let why = error.chain();
-            match why.contains("Failed to get \"write\" lock") {
-                true => fail(shared, instance, why.into()).await,
-                false => finish(shared, instance, ("Failed", &why)).await,
+            if why.contains("Failed to get \"write\" lock") {
+                return fail(shared, instance, why.into()).await;
             }
+            if machine.goes_on_from.is_some() {
+                // What could not be taken up once would keep the machine from starting for ever.
+                snapshot::drop_memory(shared, instance);
+                let message = format!("The machine boots the next time: {why}");
+                notice(shared, instance, Notice::warning("MemoryNotRestored", message)).await;
+            }
+            finish(shared, instance, ("Failed", &why)).await
         }
         Err(error) => fail(shared, instance, error.chain().into()).await,
     }
@@ -145,7 +158,18 @@ async fn prepare<'a>(
     let machine = machine::machine(instance, &found)?;
     let disks = machine.disks.iter().map(|disk| disk.file.as_path());
     let hold = shared.held.take(disks, Purpose::Own)?;
-    for disk in machine.disks.iter().filter(|disk| !disk.is_read_only) {
+    for volume in list(&instance.value["spec"]["volumes"]) {
+        let mut writable = machine.disks.iter().filter(|disk| !disk.is_read_only);
+        if let Some(claim) = claim_of(volume)
+            && writable.any(|disk| volume["name"] == disk.name.as_str())
+        {
+            let claim = Name::new(instance.name.namespace.clone(), claim);
+            volumes::check_writable(&shared.context, &claim).await?;
+        }
+    }
+    // One that is linked to another grows while the machine runs.
+    let whole = machine.disks.iter().filter(|disk| disk.base.is_none());
+    for disk in whole.filter(|disk| !disk.is_read_only) {
         let wanted = found.bytes.get(&disk.name).copied().unwrap_or(0);
         images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?;
     }
@@ -173,11 +197,14 @@ async fn keep(shared: &Shared, instance: &Object, pause: Option<Pause>) -> Resul
         }
     };
     let machine = machine::machine(instance, &found);
-    if instance.value["status"]["phase"] == "Running"
-        && !instance.is_terminating()
-        && let Err(failure) = plug(shared, instance, &found).await
-    {
-        return fail(shared, instance, failure).await;
+    if instance.value["status"]["phase"] == "Running" && !instance.is_terminating() {
+        let mut made = plug(shared, instance, &found).await;
+        if let (Ok(()), Ok(machine)) = (&made, &machine) {
+            made = extend(shared, machine).await;
+        }
+        if let Err(failure) = made {
+            return fail(shared, instance, failure).await;
+        }
     }
     tell(shared, instance, (("Running", ""), pause, machine.as_ref().ok())).await
 }
@@ -196,7 +223,10 @@ async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<
         if disk.is_read_only {
             continue;
         }
-        let length = images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?;
+        let length = match disk.base {
+            None => images::grow(&disk.file, wanted).map_err(|fault| fault.to_string())?,
+            Some(_) => wanted,
+        };
         // The file may have grown before, and the guest not been told.
         let seen = match hypervisor.disk_bytes(id, name).await {
             Ok(seen) => seen,
@@ -216,6 +246,21 @@ async fn plug(shared: &Shared, instance: &Object, found: &References) -> Result<
         }
     }
     Ok(())
+}
+
+/// Has interfaces come and go, and processors come.
+async fn extend(shared: &Shared, machine: &Machine) -> Result<(), Failure> {
+    let (hypervisor, id) = (&shared.options.hypervisor, machine.id.as_str());
+    let has = hypervisor.interfaces(id).await.map_err(|error| error.chain())?;
+    let (come, gone) = machine::to_plug(&has, &machine.interfaces);
+    for interface in &come {
+        hypervisor.attach_interface(id, interface).await.map_err(|error| error.chain())?;
+    }
+    for name in &gone {
+        hypervisor.detach_interface(id, name).await.map_err(|error| error.chain())?;
+    }
+    let added = hypervisor.add_processors(id, machine.processors).await;
+    added.map_err(|error| error.chain().into())
 }
 
 async fn tell(
@@ -319,8 +364,11 @@ async fn references(shared: &Shared, instance: &Object) -> Result<References, Fa
                 return Err(format!("PVC {claim} is not filled yet").into());
             }
             // A claim that nobody fills is an empty disk.
-            images::blank(&claimed.disk, claimed.bytes).map_err(|fault| fault.to_string())?;
+            if claimed.base.is_none() {
+                images::blank(&claimed.disk, claimed.bytes).map_err(|fault| fault.to_string())?;
+            }
             found.bytes.insert(name.clone(), claimed.bytes);
+            found.bases.extend(claimed.base.map(|base| (name.clone(), base)));
             found.files.insert(name, claimed.disk);
         }
         for reference in ["secretRef", "networkDataSecretRef"] {
@@ -343,8 +391,8 @@ async fn references(shared: &Shared, instance: &Object) -> Result<References, Fa
         let attachment = context.get_live(ATTACHMENT, &of).await?;
         let none = || format!("NetworkAttachmentDefinition {of} is not found");
         let attachment = attachment.ok_or_else(none)?;
-        let bridge = machine::bridge_of(text(&attachment.value["spec"]["config"]))?;
-        found.bridges.insert(text(&network["name"]).to_owned(), bridge);
+        let of = machine::network_of(text(&attachment.value["spec"]["config"]))?;
+        found.networks.insert(text(&network["name"]).to_owned(), of);
     }
     Ok(found)
 }

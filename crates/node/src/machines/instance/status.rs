@@ -148,7 +148,9 @@ fn interfaces(machine: &Machine, guest: Option<&Guest>) -> Vec<Value> {
             "infoSource": "domain"});
         let address = match interface.network {
             Network::Own => Some(OWN_ADDRESS.to_owned()),
-            Network::Bridge(_) => static_address(&told, &interface.hardware_address),
+            Network::Bridge(_) | Network::Device(_) => {
+                static_address(&told, &interface.hardware_address)
+            }
         };
         if let Some(address) = address {
             shown["ipAddress"] = json!(address);
@@ -231,6 +233,7 @@ mod tests {
             name: name.to_owned(),
             hardware_address: hardware_address.to_owned(),
             addresses: vec!["fe80::1".parse().unwrap(), address.parse().unwrap()],
+            ..GuestInterface::default()
         };
         let (ours, other) = ("02:00:00:00:00:01", "02:00:00:00:00:02");
         let guest = Guest {

@@ -30,6 +30,9 @@ struct Port {
     /// What it had before.
     addresses: Vec<Address>,
     routes: Vec<Route>,
+    /// Whether the bridge has all of that. One of which that is not known is finished.
+    #[serde(default)]
+    is_joined: bool,
 }
 
 pub struct Hands {
@@ -179,12 +182,17 @@ impl Hands {
     fn make_port(&mut self, bridge: &Bridge, name: &str) -> Result<(), String> {
         let port = self.find(name)?.ok_or_else(|| missing(name))?;
         let own = self.find(&bridge.name)?.ok_or_else(|| missing(&bridge.name))?;
-        match port.bridge {
-            Some(of) if of == own.index => return Ok(()),
-            Some(_) => return Err(format!("{name} is a port of another bridge")),
-            None => {}
+        // What is noted and not done was begun by a process that did not come to the end of it: its
+        // word on what the interface had counts, which may have lost some of that meanwhile.
+        let noted = self.made.ports.get(name).filter(|noted| noted.bridge == bridge.name).cloned();
+        match (port.bridge, &noted) {
+            (Some(of), Some(noted)) if of == own.index && !noted.is_joined => {}
+            (Some(of), _) if of == own.index => return Ok(()),
+            (Some(_), _) => return Err(format!("{name} is a port of another bridge")),
+            (None, _) => {}
         }
         let looking = || doing(format!("see what goes through {name}"));
+        let had = self.had(bridge, &port, noted).map_err(looking())?;
         let is_way_out = self.links.is_way_out(port.index).map_err(looking())?;
         if is_way_out && bridge.addresses.is_empty() {
             return Err(format!(
@@ -193,21 +201,43 @@ impl Hands {
                 bridge.name
             ));
         }
-        let had = Port {
-            bridge: bridge.name.clone(),
-            addresses: self.links.addresses(port.index).map_err(looking())?,
-            routes: self.links.routes(port.index).map_err(looking())?,
-        };
         self.made.ports.insert(name.to_owned(), had.clone());
         self.note()?;
-        let joined = self.join(bridge, name, &had);
-        if joined.is_err() {
-            // The node must not be cut off because a step failed.
-            self.let_go(name, &had)?;
-            self.made.ports.remove(name);
-            self.note()?;
+        match self.join(bridge, name, &had) {
+            Ok(()) => {
+                self.made.ports.insert(name.to_owned(), Port { is_joined: true, ..had });
+                self.note()
+            }
+            Err(why) => {
+                // The node must not be cut off because a step failed.
+                self.let_go(name, &had)?;
+                self.made.ports.remove(name);
+                self.note()?;
+                Err(why)
+            }
         }
-        joined
+    }
+
+    /// What an interface has, and had when its bridge began to take it from it.
+    fn had(&mut self, bridge: &Bridge, port: &Interface, noted: Option<Port>) -> io::Result<Port> {
+        let fresh = Port {
+            bridge: bridge.name.clone(),
+            addresses: Vec::new(),
+            routes: Vec::new(),
+            is_joined: false,
+        };
+        let mut had = Port { is_joined: false, ..noted.unwrap_or(fresh) };
+        for address in self.links.addresses(port.index)? {
+            if !had.addresses.contains(&address) {
+                had.addresses.push(address);
+            }
+        }
+        for route in self.links.routes(port.index)? {
+            if !had.routes.contains(&route) {
+                had.routes.push(route);
+            }
+        }
+        Ok(had)
     }
 
     /// What an interface has, its bridge has from now on.
@@ -394,6 +424,54 @@ mod tests {
             assert_eq!(named(links, "br-lan"), None);
             assert_eq!(links.addresses(device).expect("asked"), [own()]);
             assert!(links.is_way_out(device).expect("asked"));
+        });
+    }
+
+    /// Whoever begins is killed at each of its steps; whoever comes after it finishes, and in the
+    /// end all is as it was.
+    #[test]
+    fn who_is_killed_between_two_steps_does_not_cut_the_node_off() {
+        let place = Place::new("killed");
+        alone(move |links| {
+            let gateway = Ipv4Addr::new(10, 9, 0, 1);
+            let way = || crate::network::links::Way::By { interface: "eth9", gateway };
+            links.put_address("eth9", own()).expect("an address");
+            links.add_route((Ipv4Addr::UNSPECIFIED, 0), way()).expect("a route");
+            let device = named(links, "eth9").expect("a device").index;
+            let had = Port {
+                bridge: "br-lan".to_owned(),
+                addresses: links.addresses(device).expect("asked"),
+                routes: links.routes(device).expect("asked"),
+                is_joined: false,
+            };
+            for steps in 0..4 {
+                let mut killed = place.hands();
+                killed.made.bridges.insert("br-lan".to_owned());
+                killed.made.ports.insert("eth9".to_owned(), had.clone());
+                killed.note().expect("noted");
+                killed.links.add_bridge("br-lan").expect("a bridge");
+                killed.links.set_up("br-lan").expect("set up");
+                if steps > 0 {
+                    killed.links.join("eth9", Some("br-lan")).expect("joined");
+                }
+                if steps > 1 {
+                    killed.links.take_address("eth9", own()).expect("taken");
+                }
+                if steps > 2 {
+                    // It was about to give back what it had taken.
+                    killed.links.join("eth9", None).expect("left");
+                }
+                drop(killed);
+                place.hands().apply(&lan("eth9", vec![own()])).expect("finished");
+                let bridge = named(links, "br-lan").expect("a bridge").index;
+                assert!(links.is_way_out(bridge).expect("asked"), "after {steps}");
+                assert_eq!(links.addresses(bridge).expect("asked"), [own()], "after {steps}");
+                assert_eq!(links.addresses(device).expect("asked"), [], "after {steps}");
+                place.hands().apply(&lan("eth9", vec![own()])).expect("it is so already");
+                assert_eq!(place.hands().clear(&[]), Ok(false));
+                assert_eq!(links.addresses(device).expect("asked"), [own()], "after {steps}");
+                assert!(links.is_way_out(device).expect("asked"), "after {steps}");
+            }
         });
     }
 
