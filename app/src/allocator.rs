@@ -7,10 +7,11 @@
 use std::alloc::{GlobalAlloc, Layout};
 use std::cell::Cell;
 use std::ffi::{c_int, c_long};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use libmimalloc_sys::{mi_malloc, mi_realloc, mi_zalloc};
 use mimalloc::MiMalloc;
+use tokio::time::Instant;
 
 /// What every block is aligned to: sizes are rounded up to whole words, and pages begin at more.
 const ALIGNED: usize = size_of::<usize>();
