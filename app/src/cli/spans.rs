@@ -43,21 +43,20 @@ impl Span {
     }
 
     fn of_json(line: &Value) -> Option<Span> {
-        let fields = &line["fields"];
-        if fields["message"] != reconcile::lines::WROTE {
+        if line["msg"] != reconcile::lines::WROTE {
             return None;
         }
-        let word = |field: &str| match &fields[field] {
+        let word = |field: &str| match &line[field] {
             Value::String(text) => text.clone(),
             other => other.to_string(),
         };
         Some(Span {
-            time: text(&line["timestamp"]).to_owned(),
+            time: text(&line["ts"]).to_owned(),
             controller: word("controller"),
             kind: word("kind"),
             object: word("object"),
             cause: word("cause"),
-            milliseconds: fields["milliseconds"].as_u64().unwrap_or(0),
+            milliseconds: line["milliseconds"].as_u64().unwrap_or(0),
             steps: word("steps"),
         })
     }
@@ -160,10 +159,10 @@ mod tests {
             kind=\"TrainJob\" object=team/bert cause=17 reconcile=\"0a\" milliseconds=12 \
             steps=applied JobSet team/bert; wrote its status";
         assert_eq!(Span::read(line).as_ref(), Some(&span));
-        let line = json!({"timestamp": span.time, "level": "INFO", "fields": {
-            "message": "wrote", "controller": "trainjob_controller", "kind": "TrainJob",
+        let line = json!({"ts": span.time, "level": "INFO", "target": "reconcile",
+            "msg": "wrote", "controller": "trainjob_controller", "kind": "TrainJob",
             "object": "team/bert", "cause": 17, "reconcile": "0a", "milliseconds": 12,
-            "steps": "applied JobSet team/bert; wrote its status"}});
+            "steps": "applied JobSet team/bert; wrote its status"});
         assert_eq!(Span::read(&line.to_string()).as_ref(), Some(&span));
         for other in ["", "{", "{}", "2026-01-02T03:04:05Z  INFO wrote", "a wrote b"] {
             assert_eq!(Span::read(other), None, "{other}");
