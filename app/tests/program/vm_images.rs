@@ -250,6 +250,8 @@ fn bad_images_are_told_of_and_leave_nothing() {
     images(&place);
     let url = serve(place);
     let http = |url: String| json!({"http": {"url": url}});
+    let registry = |registry: Value| json!({"registry": registry});
+    let inside = url.replace("http://", "docker://") + "/x";
     let cases = [
         ("loopback", http(format!("{url}/raw")), "where images are not read from"),
         ("metadata", http("http://169.254.169.254/x".into()), "where images are not read from"),
@@ -259,7 +261,13 @@ fn bad_images_are_told_of_and_leave_nothing() {
             json!({"pvc": {"namespace": "kube-system", "name": "x"}}),
             "a claim can be copied within its namespace only",
         ),
-        ("registry", json!({"registry": {"url": "docker://x"}}), "fills no volumes from registry"),
+        ("registry", registry(json!({"url": inside})), "where images are not read from"),
+        (
+            "secret",
+            registry(json!({"url": inside, "secretRef": "s"})),
+            "spec.source.registry.secretRef",
+        ),
+        ("s3", json!({"s3": {"url": "https://example.com/x"}}), "fills no volumes from"),
     ];
     let items: Vec<Value> =
         cases.iter().map(|(name, source, _)| volume(name, source.clone())).collect();
