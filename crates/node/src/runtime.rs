@@ -191,8 +191,8 @@ pub struct Exit {
     pub reason: Option<&'static str>,
 }
 
-/// The reason of a `Refusal` that says that the program itself cannot be run: there is no such file,
-/// or nobody may execute it. Trying again brings nothing unless somebody changes something.
+/// The reason of a `Refusal` that says that the program itself cannot be run: there is no such
+/// file, or nobody may execute it. Trying again brings nothing unless somebody changes something.
 pub const START_ERROR: &str = "StartError";
 
 /// Why a container does not run.
