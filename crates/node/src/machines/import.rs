@@ -74,10 +74,12 @@ pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
         return Ok(Wake::OnChange);
     }
     let filled = fill(&shared, &claimed, from).await;
-    if !matches!(filled, Err(Unfilled::Yet(_))) {
+    let ended = end(&shared, &claimed.claim, filled).await;
+    // As long as its end is not told it is ours, however often that takes.
+    if ended.is_ok() {
         lock(&shared.filling).remove(&claimed.claim.uid);
     }
-    end(&shared, &claimed.claim, filled).await
+    ended
 }
 
 /// Why a claim is not filled.
