@@ -30,6 +30,8 @@ use super::{MANAGER, Shared, snapshot};
 const GUEST: Duration = Duration::from_secs(60);
 /// And one that does not: it may still be starting.
 const GUEST_SILENT: Duration = Duration::from_secs(5);
+/// How long a look waits until what it wrote is seen; it may be that nobody sees anything.
+const CATCH_UP_MAX: Duration = Duration::from_secs(30);
 /// Whoever deletes an instance waits until its machine is gone.
 pub const FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
 
@@ -338,8 +340,14 @@ async fn write(shared: &Shared, instance: &Object, status: Value) -> Result<(), 
     object["status"] = status;
     let target = Target::unchanged(INSTANCE, instance).part("status");
     match shared.requests().replace_by(&target, object).await {
-        Err(error) if !error.is_not_found() => Err(error.into()),
-        _ => Ok(()),
+        Ok(written) => {
+            // The next look must not rest on less than what this one wrote.
+            let cache = shared.context.cache(INSTANCE);
+            let _ = tokio::time::timeout(CATCH_UP_MAX, cache.reaches(written.revision)).await;
+            Ok(())
+        }
+        Err(error) if error.is_not_found() => Ok(()),
+        Err(error) => Err(error.into()),
     }
 }
 
