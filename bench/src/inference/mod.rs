@@ -130,6 +130,9 @@ pub async fn run(options: Options) -> Result<()> {
     let arrived = expected.await?.context("not every pod runs")?;
     let what = format!("{} graphs of {} components, until all run", options.graphs, 3);
     report.row(&what, millis(arrived.last.duration_since(begin)), Aim::None, "");
+    // Meanwhile the server may have given up connections on which nothing was asked.
+    connection = Connection::open(target, Http::One).await?;
+    counting = Connection::open(&subject.counts, Http::One).await?;
     while successful(target, &mut connection).await? < options.graphs {
         ensure!(begin.elapsed() < PATIENCE, "not every graph is successful");
         tokio::time::sleep(LOOK).await;

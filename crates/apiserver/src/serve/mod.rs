@@ -41,8 +41,11 @@ pub const CONNECTIONS_MAX: usize = 4_096;
 pub const STREAMS_MAX: u32 = 250;
 /// How long a handshake may take.
 pub const HANDSHAKE_MAX: Duration = Duration::from_secs(10);
-/// How long a client may take to send a request's head.
+/// How long a client may take to send the head of its first request.
 pub const HEAD_MAX: Duration = Duration::from_secs(10);
+/// The same for later ones, with HTTP/1 from the answer before: how long a connection may rest. It
+/// must be longer than people wait who ask again and again, or some ask just as it is closed.
+pub const REST_MAX: Duration = Duration::from_secs(90);
 /// The largest head of a request.
 pub const HEAD_BYTES_MAX: u32 = 32 << 10;
 /// How long a connection may be open without a request.
@@ -70,6 +73,7 @@ pub struct Limits {
     pub connections_max: usize,
     pub handshake_max: Duration,
     pub head_max: Duration,
+    pub rest_max: Duration,
     pub idle_max: Duration,
     pub cancelled_per_minute_max: usize,
 }
@@ -80,6 +84,7 @@ impl Default for Limits {
             connections_max: CONNECTIONS_MAX,
             handshake_max: HANDSHAKE_MAX,
             head_max: HEAD_MAX,
+            rest_max: REST_MAX,
             idle_max: IDLE_MAX,
             cancelled_per_minute_max: CANCELLED_PER_MINUTE_MAX,
         }
@@ -285,7 +290,7 @@ fn builder(limits: Limits) -> auto::Builder<TokioExecutor> {
     builder
         .http1()
         .timer(TokioTimer::new())
-        .header_read_timeout(limits.head_max)
+        .header_read_timeout(limits.rest_max)
         .max_buf_size(HEAD_BYTES_MAX as usize);
     builder
         .http2()

@@ -49,6 +49,18 @@ async fn who_does_not_finish_a_head_is_cut_off() {
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_connection_rests_longer_than_its_first_head_may_take() {
+    let limits = Limits { head_max: SOON, ..Limits::default() };
+    let cluster = Cluster::start_with(limited(limits)).await;
+    let mut client = cluster.client(Version::One).await;
+    for _ in 0..2 {
+        client.done("GET", PLACE, Value::Null).await;
+        tokio::time::sleep(3 * SOON).await;
+    }
+    client.done("GET", PLACE, Value::Null).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_connection_is_closed_and_one_with_a_watch_is_not() {
     // The first look comes after the head's limit, so let that be soon as well.
     let limits = Limits { head_max: SOON, idle_max: SOON, ..Limits::default() };
