@@ -52,17 +52,23 @@ impl Activity {
         Open { activity: self.clone(), is_sent: false }
     }
 
-    /// Returns when nothing was asked for too long; the first request must come soon.
-    pub async fn is_idle(&self) {
+    /// Returns when the first request has not come soon.
+    pub async fn is_silent(&self) {
         sleep(self.limits.head_max).await;
-        let mut seen = 0;
+        if self.begun.load(Ordering::Relaxed) > 0 {
+            std::future::pending().await
+        }
+    }
+
+    /// Returns when nothing was asked for too long.
+    pub async fn is_idle(&self) {
         loop {
+            let seen = self.begun.load(Ordering::Relaxed);
+            sleep(self.limits.idle_max).await;
             let begun = self.begun.load(Ordering::Relaxed);
             if begun == seen && self.open.load(Ordering::Relaxed) == 0 {
                 return;
             }
-            seen = begun;
-            sleep(self.limits.idle_max).await;
         }
     }
 

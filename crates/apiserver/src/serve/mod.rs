@@ -266,6 +266,8 @@ async fn serve_connection<I, A, F>(
     let served = tokio::select! {
         served = connection.as_mut() => served,
         () = activity.is_abused() => return debug!("a connection cancelled too many requests"),
+        // What it has sent of its first request is not waited for.
+        () = activity.is_silent() => return debug!("a connection asked for nothing"),
         () = activity.is_idle() => {
             connection.as_mut().graceful_shutdown();
             connection.await

@@ -62,8 +62,7 @@ async fn a_connection_rests_longer_than_its_first_head_may_take() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn an_idle_connection_is_closed_and_one_with_a_watch_is_not() {
-    // The first look comes after the head's limit, so let that be soon as well.
-    let limits = Limits { head_max: SOON, idle_max: SOON, ..Limits::default() };
+    let limits = Limits { idle_max: SOON, ..Limits::default() };
     let cluster = Cluster::start_with(limited(limits)).await;
     let mut idle = cluster.client(Version::Two).await;
     let mut busy = cluster.client(Version::Two).await;
