@@ -68,9 +68,10 @@ export class Browser {
       try {
         return await this.page.goto(`${this.base}/console${path}`);
       } catch (error) {
-        // Pods of other tests come with interfaces, and Chromium gives up what it asks for then.
-        const isLost = /ERR_NETWORK_CHANGED|interrupted by another navigation to "chrome-error/;
-        if (attempt === 3 || !isLost.test(String(error))) throw error;
+        // Pods of other tests come with interfaces, and Chromium gives up what it asks for then:
+        // it shows an error, or asks again by itself just as we do.
+        const isLost = /ERR_NETWORK_CHANGED|interrupted by another navigation/;
+        if (attempt === 5 || !isLost.test(String(error))) throw error;
       }
     }
   }
