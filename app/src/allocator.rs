@@ -54,8 +54,8 @@ pub fn give_back_all() {
 const COLLECT_AFTER: Duration = Duration::from_secs(1);
 
 /// Gives back what other threads have freed of this one's memory; called when it has nothing to do.
-/// Else that stays until it next allocates something of the same size, which after a burst is
-/// never: operators with a thousand jobs kept much of what they had needed.
+/// Else that stays until it next allocates something of the same size, which after a burst may be
+/// never.
 pub fn collect_when_idle() {
     thread_local! {
         static LAST: Cell<Option<Instant>> = const { Cell::new(None) };
