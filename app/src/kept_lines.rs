@@ -67,7 +67,9 @@ pub struct Kept(Mutex<Lines>);
 #[derive(Default)]
 struct Lines {
     number: u64,
-    by_operator: BTreeMap<&'static str, VecDeque<Line>>,
+    /// Each with its number. As text: in maps, lines that are hardly ever asked for would take
+    /// several times the room.
+    by_operator: BTreeMap<&'static str, VecDeque<(u64, Box<str>)>>,
 }
 
 impl Kept {
@@ -75,22 +77,28 @@ impl Kept {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         lines.number += 1;
         line.number = lines.number;
+        let Ok(text) = serde_json::to_string(&line) else { return };
         let own = lines.by_operator.entry(operator).or_default();
         if own.len() >= LINES_MAX {
             own.pop_front();
         }
-        own.push_back(line);
+        own.push_back((line.number, text.into()));
     }
 
     /// A page of lines, the oldest first.
     pub fn page(&self, wanted: &Wanted) -> Vec<Line> {
         let lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let Some(own) = lines.by_operator.get(wanted.operator.as_str()) else { return Vec::new() };
-        let mut found: Vec<&Line> = own.iter().filter(|line| line.number > wanted.after).collect();
+        let mut found: Vec<&str> = own
+            .iter()
+            .filter(|(number, _)| *number > wanted.after)
+            .map(|(_, text)| &**text)
+            .collect();
         if let Some(tail) = wanted.tail {
             found.drain(..found.len().saturating_sub(tail));
         }
-        found.into_iter().take(PAGE_LINES_MAX).cloned().collect()
+        let page = found.into_iter().take(PAGE_LINES_MAX);
+        page.filter_map(|text| serde_json::from_str(text).ok()).collect()
     }
 }
 

@@ -25,6 +25,7 @@ mod kept_lines;
 mod kubeconfig;
 mod listener;
 mod machines;
+mod mapped;
 mod node_agent;
 mod node_listener;
 mod node_name;

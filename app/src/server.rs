@@ -27,6 +27,7 @@ use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
 use crate::listener::{self, Listen};
+use crate::mapped;
 use crate::node_agent;
 use crate::node_name;
 use crate::notify;
@@ -224,6 +225,7 @@ fn tell(plan: &Plan, ready: &Ready) {
     }
     notify::tell(notify::READY);
     allocator::give_back_all();
+    mapped::give_back();
 }
 
 async fn stop_all(tasks: &Tasks, started: &Started, (store, signals): (&dyn Store, &mut Signals)) {

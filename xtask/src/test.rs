@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
@@ -53,17 +54,20 @@ pub fn run(options: &Options) -> Result<()> {
 fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     report.step("packages", packages::install_missing)?;
     let kubectl = report.step("kubectl", kubectl::build_missing)?;
-    report.step("libraries", install_libraries)?;
     report.step("console", console::run)?;
+    // Compilers wait for processors and installers for the network: neither for the other.
+    let (built, libraries) = thread::scope(|scope| {
+        let installing = scope.spawn(|| Step::take("libraries", install_libraries));
+        let built = build(report);
+        (built, installing.join())
+    });
+    match libraries {
+        Ok(libraries) => report.add(libraries)?,
+        Err(_) => bail!("step `libraries` panicked"),
+    }
+    built?;
     // Stopped when this function is left, on whatever way.
     let servers = report.step("servers", Servers::start)?;
-    report.step("fmt", || check(&mut cargo(&["fmt", "--all", "--check"])))?;
-    let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
-    report.step("clippy", || check(&mut cargo(&clippy)))?;
-    report.step("tidy", || tidy::run(tidy::Ratchet::Check))?;
-    // Not `cargo build`: it chooses other features of the dependencies, and all is built twice.
-    let build = ["test", "--workspace", "--locked", "--no-run"];
-    report.step("build", || check(&mut cargo(&build)))?;
     let path = kubectl.as_deref().map(kubectl::path_with).transpose()?;
     let command = |arguments: &[&str]| {
         let mut command = test_command(options, &servers);
@@ -86,6 +90,17 @@ fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     };
     report.counts = counts;
     tested
+}
+
+/// What can be said of the code without running it, and then what is run.
+fn build(report: &mut Report) -> Result<()> {
+    report.step("fmt", || check(&mut cargo(&["fmt", "--all", "--check"])))?;
+    let clippy = ["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"];
+    report.step("clippy", || check(&mut cargo(&clippy)))?;
+    report.step("tidy", || tidy::run(tidy::Ratchet::Check))?;
+    // Not `cargo build`: it chooses other features of the dependencies, and all is built twice.
+    let build = ["test", "--workspace", "--locked", "--no-run"];
+    report.step("build", || check(&mut cargo(&build)))
 }
 
 /// Runs what failed once more, one after the other: on a small machine a test may have waited
@@ -126,13 +141,30 @@ struct Report {
 
 impl Report {
     fn step<T>(&mut self, name: &str, step: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.add(Step::take(name, step))
+    }
+
+    /// Adds a step that was taken.
+    fn add<T>(&mut self, step: Step<T>) -> Result<T> {
+        self.lines.push_str(&step.line);
+        step.result
+    }
+}
+
+/// A step that was taken: how it ended, and the line that says so.
+struct Step<T> {
+    result: Result<T>,
+    line: String,
+}
+
+impl<T> Step<T> {
+    fn take(name: &str, step: impl FnOnce() -> Result<T>) -> Step<T> {
         let start = now();
         let result = step();
         let outcome = if result.is_ok() { "ok" } else { "FAILED" };
         let line = step_line(name, outcome, start.elapsed());
         print!("{line}");
-        self.lines.push_str(&line);
-        result.with_context(|| format!("step `{name}` failed"))
+        Step { result: result.with_context(|| format!("step `{name}` failed")), line }
     }
 }
 

@@ -194,10 +194,12 @@ impl Run {
     fn run(&self, context: &Context) -> Result<ExitCode> {
         self.installed.check()?;
         let (file, said) = read(&self.installed.enable, self.config.as_deref())?;
-        let said_here = context.global.level();
-        let format = context.global.log_format.or(said.format).unwrap_or_default();
-        let level = said.level.unwrap_or_default();
-        let _traces = telemetry::start(&telemetry::Options { said: said_here, level, format })?;
+        let _traces = telemetry::start(&telemetry::Options {
+            said: context.global.level(),
+            level: said.level.unwrap_or_default(),
+            format: context.global.log_format.or(said.format).unwrap_or_default(),
+            keeps: telemetry::Keeps::Nothing,
+        })?;
         let runtime = multi_threaded()?;
         let ended = runtime.block_on(standalone::run(self.plan(context, file, &said)));
         runtime.shutdown_background();

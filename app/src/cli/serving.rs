@@ -274,7 +274,8 @@ pub fn start_log_as(
     loaded: &Loaded,
 ) -> Result<Option<Traces>> {
     let said = context.global.level();
-    let traces = telemetry::start(&telemetry::Options { said, level, format })?;
+    let keeps = telemetry::Keeps::Lines;
+    let traces = telemetry::start(&telemetry::Options { said, level, format, keeps })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),
         Source::Defaults { tried } => {

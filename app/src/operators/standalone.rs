@@ -33,7 +33,9 @@ use super::mounted::{self, Reader};
 use super::readiness::Readiness;
 use super::said::{Lease, Only};
 use super::{Entrance, Family, Nodes, Operator, Surroundings, Told as Knows, missing};
+use crate::allocator;
 use crate::definitions;
+use crate::mapped;
 use crate::node_name;
 use crate::output::Output;
 use crate::shutdown::{Signals, Tasks, exit_at_once};
@@ -43,6 +45,8 @@ pub use super::listeners::Addresses;
 
 /// How long the parts may take to stop.
 const STOP_MAX: Duration = Duration::from_secs(10);
+/// How often is looked whether the start is over.
+const SETTLING: Duration = Duration::from_secs(1);
 /// Who writes what belongs to the installation.
 const MANAGER: &str = "setpoint-operator";
 
@@ -172,6 +176,7 @@ pub async fn run(plan: Plan) -> Result<()> {
         let part = Part { family, operator, context, first_objects: plan.first_objects };
         tasks.spawn(operator.name, part.run(shared.clone(), served.clone()));
     }
+    tasks.spawn_until_stop("settling", settle(shared.clone()));
     let ended = tokio::select! {
         signal = signals.next() => {
             info!(signal = signal.as_raw_value(), "stopping");
@@ -190,6 +195,15 @@ pub async fn run(plan: Plan) -> Result<()> {
         signal = signals.next() => exit_at_once(signal),
     }
     ended
+}
+
+/// What only the start needed goes back when it is over.
+async fn settle(shared: Arc<Shared>) {
+    while shared.readiness.told(&shared.health).0 != 200 {
+        tokio::time::sleep(SETTLING).await;
+    }
+    allocator::give_back_all();
+    mapped::give_back();
 }
 
 type Terms = Vec<(&'static Operator, watch::Receiver<Term>)>;

@@ -91,6 +91,15 @@ pub struct Options {
     /// What the configuration says.
     pub level: LogLevel,
     pub format: Format,
+    pub keeps: Keeps,
+}
+
+/// Whether the last lines of operators are kept for whoever asks this process for them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Keeps {
+    Lines,
+    /// They are in the log alone: that of a pod, or of whoever started the process.
+    Nothing,
 }
 
 /// Starts the log, and sends spans to whom the environment names; they are sent as long as what is
@@ -114,7 +123,7 @@ pub fn start(options: &Options) -> Result<Option<Traces>> {
     // Spans for a collector are no lines of the log, and cost nothing where there is none.
     let no_spans = || format!("{}=off", traces::TARGET).parse();
     let (kept, kept_handle) = reload::Layer::new(filter()?.add_directive(no_spans()?));
-    let kept = Keeper.with_filter(kept);
+    let kept = (options.keeps == Keeps::Lines).then(|| Keeper.with_filter(kept));
     let (filter, handle) = reload::Layer::new(filter()?.add_directive(no_spans()?));
     if options.said.is_none() && variable.is_none() {
         let change: Change = Box::new(move |level| {

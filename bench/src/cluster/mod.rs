@@ -25,7 +25,7 @@ use crate::api::target::Target;
 use crate::statistics::now;
 
 /// How long anything may take.
-const PATIENCE: Duration = Duration::from_secs(120);
+const PATIENCE: Duration = Duration::from_secs(300);
 const LOOK: Duration = Duration::from_millis(20);
 
 #[derive(Args)]

@@ -132,12 +132,12 @@ pub async fn run(options: Options) -> Result<()> {
     report.row(&what, millis(arrived.last.duration_since(begin)), Aim::None, "");
     // Meanwhile the server may have given up connections on which nothing was asked.
     connection = Connection::open(target, Http::One).await?;
-    counting = Connection::open(&subject.counts, Http::One).await?;
     while successful(target, &mut connection).await? < options.graphs {
         ensure!(begin.elapsed() < PATIENCE, "not every graph is successful");
         tokio::time::sleep(LOOK).await;
     }
     report.row("  until all are successful", millis(begin.elapsed()), Aim::None, "");
+    counting = Connection::open(&subject.counts, Http::One).await?;
     let looks = Looks::read(&subject.counts, &mut counting).await?.since(&looked);
     let remark = format!("{} looks at graphs", looks.count());
     report.row("  reconcile p99", (looks.percentile(0.99) * 1e3, "ms"), Aim::None, &remark);

@@ -1,6 +1,7 @@
 //! What pods are to services: which are chosen, under which addresses and ports, and which services
 //! a changed pod concerns. The same for EndpointSlices and Endpoints.
 
+use std::collections::BTreeSet;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -171,12 +172,11 @@ pub fn services_of(services: &Cache, change: &Change) -> Vec<Name> {
     {
         return Vec::new();
     }
-    let sides: Vec<_> = [&change.old, &change.new].into_iter().flatten().collect();
-    let concerns = |service: &Arc<Object>| {
-        selector(service).is_some_and(|selector| sides.iter().any(|pod| selector.matches(pod)))
-    };
-    let all = services.in_namespace(&change.object().name.namespace);
-    all.into_iter().filter(concerns).map(|service| service.name.clone()).collect()
+    let sides = [&change.old, &change.new].into_iter().flatten();
+    let concerned = sides
+        .flat_map(|pod| services.selecting(&pod.name.namespace, &pod.value["metadata"]["labels"]));
+    let concerned = concerned.filter(|service| service.value["spec"]["type"] != "ExternalName");
+    concerned.map(|service| service.name.clone()).collect::<BTreeSet<_>>().into_iter().collect()
 }
 
 /// All of a pod that can be seen in addresses.

@@ -48,13 +48,12 @@ pub async fn run(context: Context) {
     loop {
         for (kind, how) in KINDS {
             let mut counts: BTreeMap<(String, String), usize> = BTreeMap::new();
-            for object in context.cache(kind).all() {
+            context.cache(kind).each(|object| {
                 let namespace = object.name.namespace.to_string();
-                if context.elsewhere.has(&namespace) {
-                    continue;
+                if !context.elsewhere.has(&namespace) {
+                    *counts.entry((namespace, how(object))).or_default() += 1;
                 }
-                *counts.entry((namespace, how(&object))).or_default() += 1;
-            }
+            });
             context.metrics.by_resource(METRICS_PREFIX).set_resources(kind.kind, counts);
         }
         tokio::select! {

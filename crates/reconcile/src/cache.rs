@@ -4,18 +4,20 @@
 //! anything; subscribers are told of every difference, also of those found by listing again. What
 //! has not changed for a while may be packed (`packed.rs`); whoever asks for it does not notice.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use crate::defects::{Defect, is_planted};
 use crate::kind::Kind;
 use crate::labelled::Labelled;
+use crate::name_set::NameSet;
 use crate::object::{Name, Object};
 use crate::owners;
 use crate::packed::{Held, Packed, whole};
+use crate::selecting::{Selecting, selects};
 use crate::selector::Selector;
 
 /// A difference that a subscriber is told of. At least one side is there.
@@ -33,8 +35,11 @@ impl Change {
     }
 }
 
+/// Objects of a kind that are whole where objects are packed. A burst of changes has more than are
+/// looked at together; the allocator could not give all of what they took back afterwards.
+const WHOLE_MAX: usize = 64;
 /// Objects of a kind that are packed at once.
-const PACKED_MAX: usize = 2_000;
+const PACKED_MAX: usize = 16;
 
 type Subscriber = Box<dyn Fn(&Change) + Send + Sync>;
 
@@ -82,6 +87,7 @@ pub struct Cache {
     holds: Holds,
     /// The namespace that it is of, if it is of one.
     pub(crate) within: Option<Arc<str>>,
+    is_packing: bool,
     state: RwLock<State>,
     subscribers: RwLock<Vec<Subscriber>>,
     /// How far the cache has come; 0 before the first list is whole.
@@ -92,10 +98,15 @@ pub struct Cache {
 struct State {
     objects: BTreeMap<Name, Held>,
     /// Names by the UID of the controlling owner.
-    owned: BTreeMap<String, BTreeSet<Name>>,
+    owned: BTreeMap<Box<str>, NameSet>,
     /// Names of those that nobody controls.
     loose: BTreeSet<Name>,
     labelled: Labelled,
+    /// `None` until somebody asks.
+    selecting: Option<Selecting>,
+    /// What came whole, oldest first, with its revision; empty where nothing is packed. What has
+    /// changed since stands in it twice.
+    arrived: VecDeque<(Name, u64)>,
 }
 
 impl Cache {
@@ -107,7 +118,13 @@ impl Cache {
     pub fn holding(kind: Kind, holds: Holds) -> Cache {
         let state = RwLock::new(State::default());
         let (seen, _) = watch::channel(0);
-        Cache { kind, holds, within: None, state, subscribers: RwLock::default(), seen }
+        let (within, is_packing, subscribers) = (None, false, RwLock::default());
+        Cache { kind, holds, within, is_packing, state, subscribers, seen }
+    }
+
+    /// The same, which packs what nobody has changed for a while.
+    pub fn packing(self) -> Cache {
+        Cache { is_packing: true, ..self }
     }
 
     /// The same of one namespace.
@@ -124,6 +141,13 @@ impl Cache {
     pub fn all(&self) -> Vec<Arc<Object>> {
         let held = self.state().objects.values().cloned().collect();
         whole(held)
+    }
+
+    /// Calls with each object, in the order of their names: for whoever looks at all of them in
+    /// passing, and needs no two at once.
+    pub fn each(&self, mut look: impl FnMut(&Object)) {
+        let held: Vec<Held> = self.state().objects.values().cloned().collect();
+        held.into_iter().for_each(|held| look(&held.whole()));
     }
 
     pub fn in_namespace(&self, namespace: &str) -> Vec<Arc<Object>> {
@@ -148,7 +172,9 @@ impl Cache {
     pub fn loose(&self, namespace: &str) -> Vec<Arc<Object>> {
         let held = {
             let state = self.state();
-            state.named(namespace, &state.loose)
+            let loose = state.loose.range(Name::new(namespace, "")..);
+            let loose = loose.take_while(|name| &*name.namespace == namespace);
+            loose.filter_map(|name| state.objects.get(name).cloned()).collect()
         };
         whole(held)
     }
@@ -187,11 +213,32 @@ impl Cache {
         }
     }
 
+    /// Those of a namespace whose `spec.selector`, a plain map, selects what has these labels, in
+    /// the order of their names.
+    pub fn selecting(&self, namespace: &str, labels: &Value) -> Vec<Arc<Object>> {
+        if self.state().selecting.is_none() {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let objects = state.objects.values().cloned().map(Held::whole);
+            let selecting = Selecting::of(objects);
+            state.selecting.get_or_insert(selecting);
+        }
+        let held = {
+            let state = self.state();
+            let names = state.selecting.as_ref().map(|known| known.candidates(namespace, labels));
+            let names = names.unwrap_or_default();
+            names.iter().filter_map(|name| state.objects.get(name).cloned()).collect()
+        };
+        let mut found = whole(held);
+        found.retain(|object| selects(object, labels));
+        found.sort_by(|one, other| one.name.cmp(&other.name));
+        found
+    }
+
     /// The objects that the owner with this UID controls, in the order of their names.
     pub fn owned_by(&self, uid: &str) -> Vec<Arc<Object>> {
         let held = {
             let state = self.state();
-            let names = state.owned.get(uid).into_iter().flatten();
+            let names = state.owned.get(uid).into_iter().flat_map(NameSet::iter);
             names.filter_map(|name| state.objects.get(name).cloned()).collect()
         };
         whole(held)
@@ -286,9 +333,15 @@ impl Cache {
             let old = old.cloned().map(Held::whole);
             state.objects.insert(object.name.clone(), Held::Whole(object.clone()));
             state.reindex(old.as_deref(), Some(&object));
+            if self.is_packing {
+                state.arrived.push_back((object.name.clone(), object.revision));
+            }
             old
         };
         self.tell(&Change { old, new: Some(object) });
+        if self.is_packing {
+            self.pack_first(|state| state.arrived.len() > WHOLE_MAX);
+        }
     }
 
     fn drop_name(&self, name: &Name) {
@@ -303,24 +356,32 @@ impl Cache {
         }
     }
 
-    /// Packs what has not changed since a revision; returns how far the cache has come by now.
-    pub(crate) fn pack(&self, since: u64) -> u64 {
-        let seen = self.seen();
-        let is_old = |held: &&Held| matches!(held, Held::Whole(object) if object.revision <= since);
-        let old: Vec<Held> = {
-            let state = self.state();
-            state.objects.values().filter(is_old).take(PACKED_MAX).cloned().collect()
-        };
-        for object in whole(old) {
-            let Some(packed) = Packed::of(&object) else { continue };
+    /// Packs some of what came before a revision or is of it; returns whether there may be more.
+    pub(crate) fn pack(&self, until: u64) -> bool {
+        let is_old = |state: &State| state.arrived.front().is_some_and(|first| first.1 <= until);
+        (0..PACKED_MAX).all(|_| self.pack_first(is_old))
+    }
+
+    /// Packs what arrived first, if it is to be; returns whether it was.
+    fn pack_first(&self, is_due: impl Fn(&State) -> bool) -> bool {
+        let (name, revision) = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
-            if let Some(held) = state.objects.get_mut(&object.name)
-                && held.revision() == packed.revision
-            {
+            let first = if is_due(&state) { state.arrived.pop_front() } else { None };
+            let Some(first) = first else { return false };
+            first
+        };
+        let held = self.state().objects.get(&name).cloned();
+        if let Some(Held::Whole(object)) = held
+            && object.revision == revision
+            && let Some(packed) = Packed::of(&object)
+        {
+            let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
+            let held = state.objects.get_mut(&name);
+            if let Some(held) = held.filter(|held| held.revision() == revision) {
                 *held = Held::Packed(packed);
             }
         }
-        seen
+        true
     }
 
     fn tell(&self, change: &Change) {
@@ -341,14 +402,16 @@ impl State {
     }
 
     /// Those of the names that are of a namespace.
-    fn named(&self, namespace: &str, names: &BTreeSet<Name>) -> Vec<Held> {
-        let names = names.range(Name::new(namespace, "")..);
-        let names = names.take_while(|name| &*name.namespace == namespace);
+    fn named(&self, namespace: &str, names: &NameSet) -> Vec<Held> {
+        let names = names.of_namespace(namespace);
         names.filter_map(|name| self.objects.get(name).cloned()).collect()
     }
 
     fn reindex(&mut self, old: Option<&Object>, new: Option<&Object>) {
         self.labelled.follow(old, new);
+        if let Some(selecting) = &mut self.selecting {
+            selecting.follow(old, new);
+        }
         let (before, after) = (old.and_then(Object::controller), new.and_then(Object::controller));
         match (old, new) {
             (_, Some(new)) if after.is_none() => drop(self.loose.insert(new.name.clone())),
@@ -367,7 +430,7 @@ impl State {
             }
         }
         if let (Some(new), Some(uid)) = (new, after) {
-            self.owned.entry(uid.to_owned()).or_default().insert(new.name.clone());
+            self.owned.entry(uid.into()).or_default().insert(new.name.clone());
         }
     }
 }
@@ -412,11 +475,11 @@ mod tests {
 
     #[test]
     fn what_is_packed_is_found_as_before() {
-        let cache = Cache::new(PODS);
+        let cache = Cache::new(PODS).packing();
         let told = changes(&cache);
         cache.put(pod("x", "1", 5));
         cache.put(pod("y", "2", 6));
-        assert_eq!(cache.pack(5), 6);
+        assert!(!cache.pack(5));
         let is_packed = |name: &str| {
             let state = cache.state();
             matches!(state.objects.get(&Name::new("a", name)), Some(Held::Packed(_)))
@@ -433,6 +496,42 @@ mod tests {
         cache.remove(&pod("x", "1", 8));
         assert_eq!(*told.lock().unwrap(), ["- 5", "- 6", "5 7", "7 -"]);
         assert_eq!(cache.owned_by("owner").len(), 1);
+    }
+
+    #[test]
+    fn few_objects_are_whole_however_many_come_at_once() {
+        let count = 2 * WHOLE_MAX;
+        let cache = Cache::new(PODS).packing();
+        for revision in 1..=count as u64 {
+            cache.put(pod(&format!("pod-{revision:03}"), "1", revision));
+        }
+        let whole = || {
+            let state = cache.state();
+            state.objects.values().filter(|held| matches!(held, Held::Whole(_))).count()
+        };
+        assert_eq!((whole(), cache.all().len()), (WHOLE_MAX, count));
+        while cache.pack(count as u64) {}
+        assert_eq!((whole(), cache.all().len()), (0, count));
+    }
+
+    #[test]
+    fn who_selects_certain_labels_is_found_and_followed() {
+        let service = |name: &str, revision: u64, app: &str| {
+            Object::new(json!({"metadata": {"namespace": "a", "name": name,
+                "resourceVersion": revision.to_string()}, "spec": {"selector": {"app": app}}}))
+        };
+        let cache = Cache::new(PODS);
+        let names = |app: &str| -> Vec<String> {
+            let found = cache.selecting("a", &json!({"app": app, "other": "label"}));
+            found.iter().map(|object| object.name.name.to_string()).collect()
+        };
+        cache.put(service("y", 1, "web"));
+        cache.put(service("x", 2, "web"));
+        assert_eq!(names("web"), ["x", "y"]);
+        cache.put(service("y", 3, "db"));
+        assert_eq!((names("web"), names("db")), (vec!["x".into()], vec!["y".into()]));
+        cache.remove(&service("x", 4, "web"));
+        assert!(names("web").is_empty() && cache.selecting("b", &json!({"app": "db"})).is_empty());
     }
 
     #[test]

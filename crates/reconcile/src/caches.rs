@@ -14,21 +14,16 @@ use crate::kind::Kind;
 
 /// How often is looked for what has not changed since the last time.
 const PACK: Duration = Duration::from_secs(2);
-/// The same while much changes: what is whole meanwhile is most of what a burst takes, and the
-/// allocator cannot give all of it back afterwards.
-const PACK_BUSY: Duration = Duration::from_millis(500);
 
 /// Packs what has not changed for a while. Never returns.
 async fn pack(cache: Arc<Cache>) {
-    let (mut since, mut pause) = (0, PACK);
+    let mut until = 0;
     loop {
-        tokio::time::sleep(pause).await;
-        let packed = cache.clone();
-        // It takes a while when there is much.
-        let done = tokio::task::spawn_blocking(move || packed.pack(since)).await;
-        let seen = done.unwrap_or(since);
-        pause = if seen == since { PACK } else { PACK_BUSY };
-        since = seen;
+        tokio::time::sleep(PACK).await;
+        while cache.pack(until) {
+            tokio::task::yield_now().await;
+        }
+        until = cache.seen();
     }
 }
 
@@ -94,7 +89,7 @@ impl Caches {
         }
         let holds = self.holds.get(&kind).copied().unwrap_or_default();
         let cache = Cache::holding(kind, holds).of_namespace(self.within.clone());
-        let cache = Arc::new(cache);
+        let cache = Arc::new(if self.is_packing { cache.packing() } else { cache });
         held.caches.insert(kind, cache.clone());
         held.followers.spawn(self.fill(cache.clone()));
         if self.is_packing {

@@ -1,17 +1,18 @@
 //! Names of objects by the value of a label, for those labels that somebody selects by. A label is
 //! read from all objects when it is first asked for, and followed from then on.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use crate::object::{Name, Object};
+use crate::name_set::NameSet;
+use crate::object::Object;
 
 /// Of how many labels names are kept; who selects by others looks at everything.
 const LABELS_MAX: usize = 32;
 
 #[derive(Default)]
 pub struct Labelled {
-    labels: BTreeMap<String, BTreeMap<String, BTreeSet<Name>>>,
+    labels: BTreeMap<String, BTreeMap<Box<str>, NameSet>>,
 }
 
 impl Labelled {
@@ -28,7 +29,7 @@ impl Labelled {
         let values = self.labels.entry(label.to_owned()).or_default();
         for object in objects {
             if let Some(value) = value_of(&object, label) {
-                values.entry(value.to_owned()).or_default().insert(object.name.clone());
+                values.entry(value.into()).or_default().insert(object.name.clone());
             }
         }
     }
@@ -49,14 +50,14 @@ impl Labelled {
                 }
             }
             if let Some((value, new)) = after {
-                values.entry(value.to_owned()).or_default().insert(new.name.clone());
+                values.entry(value.into()).or_default().insert(new.name.clone());
             }
         }
     }
 
     /// Who has the label with the value; `None` if the label is not kept.
-    pub fn names(&self, label: &str, value: &str) -> Option<&BTreeSet<Name>> {
-        static NOBODY: BTreeSet<Name> = BTreeSet::new();
+    pub fn names(&self, label: &str, value: &str) -> Option<&NameSet> {
+        static NOBODY: NameSet = NameSet::None;
         Some(self.labels.get(label)?.get(value).unwrap_or(&NOBODY))
     }
 }

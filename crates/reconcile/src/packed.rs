@@ -1,12 +1,10 @@
 //! An object that nobody has looked at for a while, in little room: its text, compressed. JSON as
 //! maps takes ten times the room of its text, and the text five times that of what is compressed.
 
-use std::io::{Read, Write};
+use std::cell::RefCell;
 use std::sync::Arc;
 
-use flate2::Compression;
-use flate2::read::DeflateDecoder;
-use flate2::write::DeflateEncoder;
+use flate2::{Compress, Compression, Decompress, FlushCompress, FlushDecompress};
 
 use crate::object::Object;
 
@@ -41,25 +39,67 @@ pub fn whole(held: Vec<Held>) -> Vec<Arc<Object>> {
 #[derive(Clone)]
 pub struct Packed {
     pub revision: u64,
+    /// How long the text is.
+    length: u32,
     text: Arc<[u8]>,
+}
+
+/// What packing needs each time: made anew it would take longer than what it is for.
+struct Tools {
+    compress: Compress,
+    decompress: Decompress,
+    text: Vec<u8>,
+    packed: Vec<u8>,
+}
+
+/// Room for texts that a thread keeps; that of longer ones is given back.
+const KEPT_BYTES_MAX: usize = 256 * 1024;
+
+thread_local! {
+    static TOOLS: RefCell<Tools> = RefCell::new(Tools {
+        compress: Compress::new(Compression::fast(), false),
+        decompress: Decompress::new(false),
+        text: Vec::new(),
+        packed: Vec::new(),
+    });
 }
 
 impl Packed {
     /// `None` if it cannot be; then it is held as it is.
     pub fn of(object: &Object) -> Option<Packed> {
-        let mut encoder = DeflateEncoder::new(Vec::new(), Compression::fast());
-        serde_json::to_writer(&mut encoder, &object.value).ok()?;
-        encoder.flush().ok()?;
-        let text = encoder.finish().ok()?.into();
-        Some(Packed { revision: object.revision, text })
+        TOOLS.with_borrow_mut(|Tools { compress, text, packed, .. }| {
+            text.clear();
+            packed.clear();
+            serde_json::to_writer(&mut *text, &object.value).ok()?;
+            let length = u32::try_from(text.len()).ok()?;
+            compress.reset();
+            // What cannot be made smaller takes a few bytes more.
+            packed.reserve(text.len() + text.len() / 8 + 64);
+            let done = compress.compress_vec(text, packed, FlushCompress::Finish).ok()?;
+            if done != flate2::Status::StreamEnd {
+                return None;
+            }
+            let found =
+                Packed { revision: object.revision, length, text: packed.as_slice().into() };
+            text.shrink_to(KEPT_BYTES_MAX);
+            packed.shrink_to(KEPT_BYTES_MAX);
+            Some(found)
+        })
     }
 
     pub fn unpack(&self) -> Object {
-        let mut text = Vec::new();
-        let read = DeflateDecoder::new(&*self.text).read_to_end(&mut text);
-        read.expect("what was packed must be what is unpacked");
-        let value = serde_json::from_slice(&text);
-        let value = value.expect("what was packed must be what is unpacked");
+        const SAME: &str = "what was packed must be what is unpacked";
+        let value = TOOLS.with_borrow_mut(|Tools { decompress, text, .. }| {
+            text.clear();
+            // One more: else the end is not seen.
+            text.reserve(self.length as usize + 1);
+            decompress.reset(false);
+            let done = decompress.decompress_vec(&self.text, text, FlushDecompress::Finish);
+            assert_eq!(done.expect(SAME), flate2::Status::StreamEnd, "{SAME}");
+            let value = serde_json::from_slice(text).expect(SAME);
+            text.shrink_to(KEPT_BYTES_MAX);
+            value
+        });
         Object::shared(Arc::new(value), self.revision)
     }
 }
@@ -79,5 +119,22 @@ mod tests {
         assert!(packed.text.len() < 200, "{}", packed.text.len());
         let found = Held::Packed(packed).whole();
         assert_eq!((found.revision, found.uid.as_str(), &*found.value), (7, "u", &value));
+    }
+
+    #[test]
+    fn objects_of_all_sizes_are_packed_one_after_the_other() {
+        // Texts that cannot be made smaller, by a generator of the simplest kind.
+        let mut state = 1_u64;
+        for size in [0, 1, 100, 10_000, 1_000_000, 10] {
+            let text: String = (0..size)
+                .map(|_| {
+                    state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                    char::from(b' ' + (state >> 58) as u8)
+                })
+                .collect();
+            let object = Object::shared(Arc::new(json!({"text": text})), 1);
+            let packed = Packed::of(&object).expect("it is text");
+            assert_eq!(packed.unpack().value["text"], text.as_str());
+        }
     }
 }
