@@ -1,13 +1,13 @@
-//! What the kernel has mapped of the program's own file. It maps what lies around each place that is
-//! used, and a start uses many places once: most of what an idle program would be said to take is
-//! code that nobody needs any more.
+//! What the kernel has mapped of the program's own file. It maps what lies around each place that
+//! is used, and a start uses many places once: most of what an idle program would be said to take
+//! is code that nobody needs any more.
 #![expect(unsafe_code, reason = "the kernel is told of addresses")]
 
 use std::fs;
 use std::path::Path;
 
-/// Has the kernel forget what it mapped of the program so far. What is needed again is mapped again,
-/// from memory, as soon as it is.
+/// Has the kernel forget what it mapped of the program so far. What is needed again is mapped
+/// again, from memory, as soon as it is.
 pub fn give_back() {
     let (Ok(maps), Ok(program)) =
         (fs::read_to_string("/proc/self/maps"), fs::read_link("/proc/self/exe"))

@@ -5,7 +5,7 @@
 //! has not changed for a while may be packed (`packed.rs`); whoever asks for it does not notice.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, PoisonError, RwLock, RwLockReadGuard};
+use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
 use serde_json::{Value, json};
 use tokio::sync::watch;
@@ -16,7 +16,7 @@ use crate::labelled::Labelled;
 use crate::name_set::NameSet;
 use crate::object::{Name, Object};
 use crate::owners;
-use crate::packed::{Held, Packed, whole};
+use crate::packed::{Held, Models, Packed, whole};
 use crate::selecting::{Selecting, selects};
 use crate::selector::Selector;
 
@@ -88,6 +88,7 @@ pub struct Cache {
     /// The namespace that it is of, if it is of one.
     pub(crate) within: Option<Arc<str>>,
     is_packing: bool,
+    models: Mutex<Models>,
     state: RwLock<State>,
     subscribers: RwLock<Vec<Subscriber>>,
     /// How far the cache has come; 0 before the first list is whole.
@@ -118,8 +119,9 @@ impl Cache {
     pub fn holding(kind: Kind, holds: Holds) -> Cache {
         let state = RwLock::new(State::default());
         let (seen, _) = watch::channel(0);
-        let (within, is_packing, subscribers) = (None, false, RwLock::default());
-        Cache { kind, holds, within, is_packing, state, subscribers, seen }
+        let (within, is_packing, models) = (None, false, Mutex::default());
+        let subscribers = RwLock::default();
+        Cache { kind, holds, within, is_packing, models, state, subscribers, seen }
     }
 
     /// The same, which packs what nobody has changed for a while.
@@ -373,7 +375,7 @@ impl Cache {
         let held = self.state().objects.get(&name).cloned();
         if let Some(Held::Whole(object)) = held
             && object.revision == revision
-            && let Some(packed) = Packed::of(&object)
+            && let Some(packed) = self.packed(&object)
         {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             let held = state.objects.get_mut(&name);
@@ -382,6 +384,14 @@ impl Cache {
             }
         }
         true
+    }
+
+    fn packed(&self, object: &Object) -> Option<Packed> {
+        let model = {
+            let mut models = self.models.lock().unwrap_or_else(PoisonError::into_inner);
+            models.next(object)
+        };
+        Packed::of(object, model)
     }
 
     fn tell(&self, change: &Change) {
@@ -437,8 +447,6 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Mutex;
-
     use super::*;
 
     const PODS: Kind = Kind::namespaced("", "v1", "Pod", "pods");
