@@ -160,16 +160,19 @@ async fn settle(shared: &Shared, machine: &Name, wanted: &[Value]) -> Result<(),
     let requests = shared.requests();
     let mut seen = 0;
     for slice in &found {
-        if !wanted.iter().any(|one| one["metadata"]["name"] == *slice.name.name) {
-            let target = Target::of(ENDPOINT_SLICE, slice);
-            match requests.delete(&target, &Default::default()).await {
-                Err(error) if !error.is_not_found() => return Err(error.into()),
-                _ => {}
-            }
+        if wanted.iter().any(|one| slices::is_it(slice, one)) {
+            continue;
         }
+        let target = Target::of(ENDPOINT_SLICE, slice);
+        match requests.delete(&target, &Default::default()).await {
+            Err(error) if !error.is_not_found() => return Err(error.into()),
+            _ => {}
+        }
+        let gone = cache.loses(&slice.name, &slice.uid);
+        let _ = tokio::time::timeout(CATCH_UP_MAX, gone).await;
     }
     for slice in wanted {
-        let known = found.iter().find(|one| slice["metadata"]["name"] == *one.name.name);
+        let known = found.iter().find(|one| slices::is_it(one, slice));
         let written = match known {
             Some(known) if slices::is_same(known, slice) => continue,
             Some(known) => {

@@ -158,10 +158,9 @@ pub fn slice(
     }))
 }
 
-/// It follows from the service and from this life of the machine.
 fn slice_name(service: &Object, instance: &Object) -> String {
     let (service, machine) = (&*service.name.name, &*instance.name.name);
-    let digest = names::digest(&[service, machine, &instance.uid]);
+    let digest = names::digest(&[service, machine]);
     names::child(&format!("{service}-{machine}"), &digest[..5])
 }
 
@@ -185,6 +184,13 @@ fn conditions_of(service: &Object, instance: &Object) -> Value {
     let is_always = service.value["spec"]["publishNotReadyAddresses"] == true;
     json!({"ready": is_always || (is_serving && !is_terminating), "serving": is_serving,
         "terminating": is_terminating})
+}
+
+/// Whether a slice that is there is one that is wanted, whatever it says: of the same service, and
+/// of the same life of the machine.
+pub fn is_it(found: &Object, wanted: &Value) -> bool {
+    wanted["metadata"]["name"] == *found.name.name
+        && wanted["metadata"]["ownerReferences"][0]["uid"].as_str() == found.controller()
 }
 
 /// Whether a slice says all that another does.

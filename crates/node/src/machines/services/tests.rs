@@ -6,8 +6,8 @@ use reconcile::Object;
 use serde_json::{Value, json};
 
 use super::slices::{
-    Asked, MANAGED_BY, MANAGER, Place, Served, asked, is_listed, is_of_node, is_same, is_selected,
-    machine_of, slice,
+    Asked, MANAGED_BY, MANAGER, Place, Served, asked, is_it, is_listed, is_of_node, is_same,
+    is_selected, machine_of, slice,
 };
 
 const ADDRESS: Ipv4Addr = Ipv4Addr::new(10, 42, 7, 1);
@@ -134,11 +134,11 @@ fn a_slice_says_where_the_ports_of_a_machine_are() {
     assert_eq!(less["ports"].as_array().unwrap().len(), 1);
     assert!(!is_same(&kept, &less));
     assert_eq!(said(&service, &machine, &[]), None);
-    // The next life of the machine is told of apart.
+    // The next life of the machine is another.
     let mut next = (*machine.value).clone();
     next["metadata"]["uid"] = json!("j");
     let next = said(&service, &Object::new(next), &[(tcp(8080), 1)]).unwrap();
-    assert_ne!(next["metadata"]["name"], found["metadata"]["name"]);
+    assert!(is_it(&kept, &found) && is_it(&kept, &less) && !is_it(&kept, &next));
 }
 
 #[test]
