@@ -1,19 +1,24 @@
 //! Services that lead to a virtual machine: what its guest says is heard at a port of the node and
-//! at the address of the service.
+//! at the address of the service. `booted.rs` has its machine go through it as root.
 
 use std::io::Read;
 use std::net::TcpStream;
+use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
 use tokio::time::Instant;
 
+use crate::booted::{manifests, serve};
 use crate::network::in_a_pod;
 use crate::node::Machine;
+use crate::sandbox::Sandbox;
 
 /// How long a guest that boots may take to answer on a slow machine that does other things too.
 const ANSWER_MAX: Duration = Duration::from_secs(120);
 const LOOK: Duration = Duration::from_millis(100);
+/// A user who may do nothing.
+const NOBODY: u32 = 65_534;
 /// What an SSH server says first.
 const GREETING: &str = "SSH-2.0-";
 const SLICES: &str = "get endpointslices -o json \
@@ -86,4 +91,51 @@ pub fn is_over(machine: &Machine, port: u16) {
         assert!(began.elapsed() < ANSWER_MAX, "somebody answers at {port}");
         std::thread::sleep(LOOK);
     }
+}
+
+/// A Wukong, with what is said of its network of pods.
+fn exposed(machine: &Machine, url: &str, exposure: &Value) -> String {
+    let all = manifests(&machine.sandbox, url);
+    let mut all: Value = serde_json::from_str(&all).expect("JSON");
+    all["items"][2]["spec"]["networks"][0]["serviceExposure"] = exposure.clone();
+    all.to_string()
+}
+
+#[test]
+fn a_wukong_exposes_its_guest_also_without_privilege() {
+    let target = Path::new(env!("CARGO_MANIFEST_DIR")).join("../target");
+    let url = serve(&servers::guest_image(&target).expect("an image"));
+    let mut sandbox = Sandbox::of_user(NOBODY);
+    sandbox.write(".config.yaml", "machines: {images: everything}\n");
+    sandbox.set("PATH", std::env::var("PATH").unwrap_or_default());
+    let mut host = Machine { sandbox, started: None };
+    host.begin();
+    let machine = &host;
+    machine.until("get crd -o name", |names| names.contains("virtualmachinerestores"));
+    machine.until("get validatingwebhookconfigurations -o name", |names| {
+        names.contains("novasphere-validating")
+    });
+    let mut exposure = json!({"enabled": true, "type": "NodePort",
+        "ports": [{"name": "ssh", "port": 2222, "targetPort": 22}]});
+    machine.kubectl(&["apply", "-f", "-"], &exposed(machine, &url, &exposure));
+    let port = node_port(machine, "w-vm-service");
+    answers(port);
+    let said =
+        "get wukong w -o jsonpath={.status.conditions[?(@.type==\"ServiceExposed\")].status}";
+    machine.until(said, |status| status == "True");
+    // One that stands still answers nobody.
+    let path = "/apis/subresources.kubevirt.io/v1/namespaces/default/virtualmachineinstances/w-vm";
+    machine.kubectl(&["replace", "--raw", &format!("{path}/pause"), "-f", "-"], "{}");
+    let ready = "get endpointslices -o jsonpath={..conditions.ready}";
+    machine.until(ready, |ready| ready.contains("false"));
+    machine.kubectl(&["replace", "--raw", &format!("{path}/unpause"), "-f", "-"], "{}");
+    answers(port);
+    exposure["enabled"] = json!(false);
+    let networks = json!({"spec": {"networks": [{"name": "default",
+        "serviceExposure": exposure}]}});
+    let patch = networks.to_string();
+    machine.kubectl(&["patch", "wukong", "w", "--type=merge", "-p", &patch], "");
+    machine.until("get services -o name", |names| !names.contains("w-vm-service"));
+    is_over(machine, port);
+    machine.kubectl(&["delete", "wukong", "w", "--timeout=60s"], "");
 }

@@ -166,14 +166,14 @@ fn nothing_is_left(case: &Case<'_>) -> Vec<Violation> {
     left.map(|id| Violation::new("VM-8", format!("{id} is gone and its machine is not"))).collect()
 }
 
-/// VM-9: what says where a machine is reached is there while its instance is, for no other, and
+/// VM-11: what says where a machine is reached is there while its instance is, for no other, and
 /// says what is open; nothing else is.
 fn services_lead_to_guests(case: &Case<'_>) -> Vec<Violation> {
     let mut violations = Vec::new();
     for one in seen(case.run).iter().filter(|one| one["did"] == "served") {
         let usual = [22, 80].map(Value::from);
         if list(&one["ports"]) != usual {
-            violations.push(Violation::new("VM-9", format!("other ports are open: {one}")));
+            violations.push(Violation::new("VM-11", format!("other ports are open: {one}")));
         }
     }
     let mut there: BTreeMap<&str, &Value> = BTreeMap::new();
@@ -190,7 +190,7 @@ fn services_lead_to_guests(case: &Case<'_>) -> Vec<Violation> {
         let uid = text(&slice["metadata"]["ownerReferences"][0]["uid"]);
         if !uids.contains(uid) {
             let what = format!("{} leads to one that is gone", slice["metadata"]["name"]);
-            violations.push(Violation::new("VM-9", what));
+            violations.push(Violation::new("VM-11", what));
         }
     }
     violations
