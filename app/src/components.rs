@@ -159,8 +159,7 @@ pub fn start(
         let resources = plan.components.node_resources.clone();
         let domain = plan.loaded.config.cluster.domain.clone();
         let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
-        let (wanted, chosen) = (wanted.clone(), chosen.clone());
-        let asked = Asked { wanted, data: plan.data.clone(), chosen, gateway };
+        let asked = Asked::of(plan, wanted, (&chosen, gateway));
         let settings = move |runtime| Settings {
             node,
             data,
@@ -354,6 +353,17 @@ struct Asked {
     chosen: Arc<OnceLock<Chosen>>,
     /// And where services reach machines.
     gateway: watch::Sender<Gateway>,
+}
+
+impl Asked {
+    fn of(
+        plan: &Plan,
+        wanted: &Wanted,
+        (chosen, gateway): (&Arc<OnceLock<Chosen>>, watch::Sender<Gateway>),
+    ) -> Asked {
+        let (wanted, chosen) = (wanted.clone(), chosen.clone());
+        Asked { wanted, data: plan.data.clone(), chosen, gateway }
+    }
 }
 
 /// This machine as a node. What takes time begins after the server answers.

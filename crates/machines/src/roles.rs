@@ -227,7 +227,7 @@ fn launcher_rules() -> Value {
         rule(
             "discovery.k8s.io",
             &["endpointslices"],
-            &["create", "delete", "list", "update", "watch"]
+            &["create", "delete", "get", "list", "update", "watch"]
         ),
         rule("", &["nodes"], &["get", "patch"]),
         rule("", &["events"], &TELL),

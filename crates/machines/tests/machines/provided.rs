@@ -246,13 +246,13 @@ fn an_import_whose_end_was_refused_was_not_cut_short() {
     let is_word = |made: &&Made| made.sort == sort;
     let words = simulation::run(trial, 1, Vec::new()).made.iter().filter(is_word).count();
     assert!(words >= 2, "that it begins and that it ends: {words}");
-    for number in 0..words {
-        let planned = Planned { sort: sort.clone(), number, fault: Fault::Refuse(500) };
+    for (number, code) in (0..words).flat_map(|number| [409, 500].map(|code| (number, code))) {
+        let planned = Planned { sort: sort.clone(), number, fault: Fault::Refuse(code) };
         let run = simulation::run(trial, 1, vec![planned]);
-        assert!(run.is_settled && run.is_spent, "word {number}");
+        assert!(run.is_settled && run.is_spent, "word {number}, {code}");
         let volume = run.objects.values().find(|one| one["kind"] == "DataVolume");
         let volume = volume.expect("the volume is there");
         assert_eq!(volume["status"]["phase"], "Succeeded", "{volume}");
-        assert_eq!(volume["status"]["restartCount"], 0, "word {number}");
+        assert_eq!(volume["status"]["restartCount"], 0, "word {number}, {code}");
     }
 }

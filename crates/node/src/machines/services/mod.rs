@@ -28,6 +28,7 @@ use self::slices::{Asked, Place};
 use super::failure::Failure;
 use super::kinds::INSTANCE;
 use super::looks::Looks;
+use super::volumes::text;
 use super::{Gateway, Shared};
 use crate::agent::SERVICE;
 use crate::network::services::ENDPOINT_SLICE;
@@ -148,6 +149,21 @@ async fn tell_unserved(shared: &Shared, asked: &[(Arc<Object>, Asked)], opened: 
     }
 }
 
+/// Writes a slice, unless the server has it: what is remembered may be old.
+async fn write(shared: &Shared, machine: &Name, slice: &Value) -> Result<Option<Object>, Failure> {
+    let requests = shared.requests();
+    let name = Name::new(machine.namespace.clone(), text(&slice["metadata"]["name"]));
+    let written = match shared.context.get_live(ENDPOINT_SLICE, &name).await? {
+        None => requests.create(ENDPOINT_SLICE, slice).await?,
+        Some(live) if !slices::is_it(&live, slice) => {
+            return Err(format!("EndpointSlice {name} is of another").into());
+        }
+        Some(live) if slices::is_same(&live, slice) => return Ok(None),
+        Some(live) => requests.replace(&Target::unchanged(ENDPOINT_SLICE, &live), slice).await?,
+    };
+    Ok(Some(written))
+}
+
 /// Has the slices of this node that lead to a machine be these.
 async fn settle(shared: &Shared, machine: &Name, wanted: &[Value]) -> Result<(), Failure> {
     let cache = shared.context.cache(ENDPOINT_SLICE);
@@ -173,15 +189,12 @@ async fn settle(shared: &Shared, machine: &Name, wanted: &[Value]) -> Result<(),
     }
     for slice in wanted {
         let known = found.iter().find(|one| slices::is_it(one, slice));
-        let written = match known {
-            Some(known) if slices::is_same(known, slice) => continue,
-            Some(known) => {
-                let target = Target::unchanged(ENDPOINT_SLICE, known);
-                requests.replace(&target, slice).await?
-            }
-            None => requests.create(ENDPOINT_SLICE, slice).await?,
-        };
-        seen = seen.max(written.revision);
+        if known.is_some_and(|known| slices::is_same(known, slice)) {
+            continue;
+        }
+        if let Some(written) = write(shared, machine, slice).await? {
+            seen = seen.max(written.revision);
+        }
     }
     // The next look must not rest on less than what this one wrote.
     let _ = tokio::time::timeout(CATCH_UP_MAX, cache.reaches(seen)).await;

@@ -1,3 +1,5 @@
+//! Which services lead to which ports of a machine, and what is said of it.
+
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
