@@ -149,7 +149,9 @@ pub async fn run(context: Context, options: Options) {
     context.cache(SERVICE).reaches(1).await;
     context.cache(ENDPOINT_SLICE).reaches(1).await;
     context.health.set(NAME, reconcile::health::State::Running);
-    instance::end_orphans(&shared).await;
+    if instance::end_orphans(&shared).await.is_err() {
+        instances.add(instance::nobody());
+    }
     snapshot::sweep(&shared);
     // What was made for a policy that went meanwhile goes too.
     policies.add(policies::everything());
