@@ -15,6 +15,7 @@ use apiserver::profile::Profile;
 use apiserver::server::Server;
 use controllers::options::Nodes;
 use node::absence;
+use node::machines::Gateway;
 use node::register::Heartbeat;
 use node::server::Served;
 use node::simulated;
@@ -150,6 +151,7 @@ pub fn start(
     let installing = families.chain([gangs.clone()]).collect();
     let mut nodes = Vec::new();
     let chosen: Arc<OnceLock<Chosen>> = Arc::default();
+    let (gateway, reached_at) = watch::channel(Gateway::Unknown);
     if let Some(wanted) = &plan.components.node {
         let (node, data, heartbeat) = (plan.node.clone(), plan.data.clone(), heartbeat(plan));
         let context = shared.context(User::node(&node), alone());
@@ -157,8 +159,7 @@ pub fn start(
         let resources = plan.components.node_resources.clone();
         let domain = plan.loaded.config.cluster.domain.clone();
         let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
-        let (wanted, chosen) = (wanted.clone(), chosen.clone());
-        let asked = Asked { wanted, data: plan.data.clone(), chosen };
+        let asked = Asked::of(plan, wanted, (&chosen, gateway));
         let settings = move |runtime| Settings {
             node,
             data,
@@ -173,7 +174,7 @@ pub fn start(
     }
     let has_machines = plan.components.operators.iter().any(|it| it.name() == machines::FAMILY);
     if has_machines {
-        start_machines(plan, tasks, &shared);
+        start_machines(plan, tasks, &shared, reached_at);
     }
     if is_shared(plan) {
         answer_for_others(plan, &shared);
@@ -350,6 +351,19 @@ struct Asked {
     wanted: Wanted,
     data: PathBuf,
     chosen: Arc<OnceLock<Chosen>>,
+    /// And where services reach machines.
+    gateway: watch::Sender<Gateway>,
+}
+
+impl Asked {
+    fn of(
+        plan: &Plan,
+        wanted: &Wanted,
+        (chosen, gateway): (&Arc<OnceLock<Chosen>>, watch::Sender<Gateway>),
+    ) -> Asked {
+        let (wanted, chosen) = (wanted.clone(), chosen.clone());
+        Asked { wanted, data: plan.data.clone(), chosen, gateway }
+    }
 }
 
 /// This machine as a node. What takes time begins after the server answers.
@@ -378,6 +392,7 @@ fn start_node(
         };
         let network = node_agent::connect(&settings, (&context, &installer)).await;
         let _closing = Closing(network.clone());
+        asked.gateway.send_replace(node_agent::gateway(network.as_ref()));
         let mut podman = pin!(podman::supervise(podman));
         loop {
             let mut options = match node_agent::open(&settings, api, network.clone()).await {
@@ -435,7 +450,7 @@ async fn answer_servers(
 }
 
 /// What stands in for the add-ons that machines are made of, and runs them on this node.
-fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared) {
+fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared, gateway: watch::Receiver<Gateway>) {
     let term = elect(plan, tasks, shared, (CONTROLLERS_USER, MACHINES_LEASE));
     let provider = shared.context(User::authenticated(roles::PROVIDER, [""; 0]), term);
     tasks.spawn_until_stop(MACHINES_LEASE, ::machines::provider::run(provider));
@@ -446,7 +461,7 @@ fn start_machines(plan: &Plan, tasks: &Tasks, shared: &Shared) {
     let (server, node, data) = (shared.server.clone(), plan.node.clone(), plan.data.clone());
     let reach = plan.loaded.config.cluster.images;
     tasks.spawn_until_stop(node::machines::NAME, async move {
-        let options = match machines::open(&node, &data, reach).await {
+        let options = match machines::open(&node, &data, (reach, gateway)).await {
             Ok(options) => options,
             Err(error) => {
                 return tracing::error!(error = error.chain(), "no machines run on this node");

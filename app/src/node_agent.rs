@@ -1,7 +1,7 @@
 //! Runs this machine as a node of the cluster, beside the API server.
 
 use std::collections::BTreeMap;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,6 +11,7 @@ use node::agent::Options;
 use node::devices::{self, Devices};
 use node::image::ImageStore;
 use node::machine;
+use node::machines::Gateway;
 use node::network::{self, Connected, DOMAIN, Network};
 use node::register::Heartbeat;
 use node::runtime::{PodRuntime, START_MAX};
@@ -326,6 +327,14 @@ async fn try_connect(
         network::Mode::Loopback => (address.port() == 53).then(|| address.ip().to_string()),
     };
     Ok(Connected { network, dns, server })
+}
+
+/// Where services reach virtual machines of this node.
+pub fn gateway(network: Option<&Connected>) -> Gateway {
+    match network.map(|connected| connected.network.gateway()) {
+        Some(IpAddr::V4(address)) => Gateway::At(address),
+        Some(IpAddr::V6(_)) | None => Gateway::Nowhere,
+    }
 }
 
 /// Takes the network away when the node ends, unless pods need it.

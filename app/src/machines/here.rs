@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use hypervisor::{Connection, Error, Hypervisor};
+use hypervisor::{Connection, Error, Hypervisor, Others};
 use link::{MachineAnswer, MachineRefusal, MachineRequest, Machines};
 use machines::provider::subresources::GROUP;
 use reconcile::{Context, Name};
@@ -22,7 +22,10 @@ impl Machines for Here {
         let hypervisor = &self.hypervisor;
         match request {
             MachineRequest::Console { id } => connected(hypervisor.serial(&id).await),
-            MachineRequest::Screen { id } => connected(hypervisor.screen(&id).await),
+            MachineRequest::Screen { id, keeps_others } => {
+                let others = if keeps_others { Others::Stay } else { Others::Leave };
+                connected(hypervisor.screen(&id, others).await)
+            }
             MachineRequest::Port { id, port } => connected(hypervisor.dial(&id, port).await),
             MachineRequest::Pause { id } => done(hypervisor.pause(&id).await),
             MachineRequest::Resume { id } => done(hypervisor.resume(&id).await),

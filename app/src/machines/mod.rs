@@ -15,6 +15,8 @@ use std::sync::Arc;
 use hypervisor::Hypervisor;
 use hypervisor::images::Reach;
 use hypervisor::qemu::Qemu;
+use node::machines::Gateway;
+use tokio::sync::watch;
 
 pub use here::Here;
 pub use subresources::Subresources;
@@ -32,7 +34,7 @@ pub const FAMILY: &str = "machines";
 pub async fn open(
     node: &str,
     data: &Path,
-    reach: Reach,
+    (reach, gateway): (Reach, watch::Receiver<Gateway>),
 ) -> Result<node::machines::Options, hypervisor::Error> {
     let directory = data.join(DIRECTORY);
     let groups = node::machines::groups::Groups::open(&directory);
@@ -40,5 +42,5 @@ pub async fn open(
     let hypervisor: Arc<dyn Hypervisor> = Arc::new(hypervisor);
     let snapshots = directory.join(SNAPSHOTS);
     let (node, links) = (node.to_owned(), directory.join(LINKS));
-    Ok(node::machines::Options { node, hypervisor, reach, snapshots, links })
+    Ok(node::machines::Options { node, hypervisor, reach, snapshots, links, gateway })
 }

@@ -26,6 +26,9 @@ const VOLUMES: &str = "datavolumes";
 const MACHINES: &str = "virtualmachines";
 const INSTANCES: &str = "virtualmachineinstances";
 
+/// Whoever looks at the screen already is to stay.
+const PRESERVE_SESSION: &str = "preserveSession";
+
 /// What is answered, one line each; those of one resource follow each other.
 #[rustfmt::skip]
 const OFFERED: &[Offered] = &[
@@ -71,6 +74,11 @@ fn port_of(rest: &str) -> Result<u16, Refusal> {
     }
 }
 
+/// Whether a query says that something is to be so: `name=true`.
+fn is_asked(query: &[(String, String)], name: &str) -> bool {
+    query.iter().any(|(key, value)| key == name && ["true", "1"].contains(&value.as_str()))
+}
+
 fn failed(error: &reconcile::Error) -> Refused {
     Refused { code: error.code().unwrap_or(500), message: error.said() }
 }
@@ -111,8 +119,12 @@ impl Extend for Subresources {
             ("virtualmachineinstances", of @ ("pause" | "unpause" | "reset"), "update") => {
                 self.change_instance(&name, of).await
             }
-            ("virtualmachineinstances", of @ ("console" | "vnc"), "get") => {
-                self.join(&name, of).await
+            (INSTANCES, "console", "get") => {
+                self.ask_running(&name, |id| MachineRequest::Console { id }).await
+            }
+            (INSTANCES, "vnc", "get") => {
+                let keeps_others = is_asked(&asked.query, PRESERVE_SESSION);
+                self.ask_running(&name, |id| MachineRequest::Screen { id, keeps_others }).await
             }
             (VOLUMES, "upload", "get") => {
                 let node = node::machines::upload::node_of(&self.context, &name).await;
@@ -238,20 +250,10 @@ impl Subresources {
         self.ask(&node, request).await
     }
 
-    async fn join(&self, name: &Name, of: &str) -> Result<Given, Refused> {
-        let (instance, node) = self.running(name).await?;
-        let id = instance.uid.clone();
-        let request = match of {
-            "console" => MachineRequest::Console { id },
-            _ => MachineRequest::Screen { id },
-        };
-        self.ask(&node, request).await
-    }
-
     async fn ask_running(
         &self,
         name: &Name,
-        request: fn(String) -> MachineRequest,
+        request: impl FnOnce(String) -> MachineRequest,
     ) -> Result<Given, Refused> {
         let (instance, node) = self.running(name).await?;
         self.ask(&node, request(instance.uid.clone())).await
@@ -269,6 +271,16 @@ impl Subresources {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_session_is_kept_for_whoever_says_so() {
+        let asked = |key: &str, value: &str| {
+            is_asked(&[(key.to_owned(), value.to_owned())], PRESERVE_SESSION)
+        };
+        assert!(asked("preserveSession", "true") && asked("preserveSession", "1"));
+        assert!(!asked("preserveSession", "false") && !asked("preserveSession", ""));
+        assert!(!asked("other", "true") && !is_asked(&[], PRESERVE_SESSION));
+    }
 
     #[test]
     fn ports_are_of_tcp() {

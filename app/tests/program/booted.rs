@@ -16,6 +16,7 @@ use tokio::time::Instant;
 
 use crate::node::Machine;
 use crate::sandbox::Sandbox;
+use crate::served;
 
 /// How long a guest may take to boot on a slow machine that does other things too.
 const BOOT_MAX: Duration = Duration::from_secs(120);
@@ -246,6 +247,12 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     assert!(console.run("cat /seed/user-data").contains("name: ada"));
     console.write_on_disk("before");
     tells_of_itself_and_lets_in(machine, pid);
+    served::expose(machine, "w-vm");
+    let port = served::node_port(machine, "ssh");
+    served::answers(port);
+    served::answers_a_pod(machine);
+    let leading = served::slices(machine);
+    assert_eq!(leading.len(), 1, "{leading:?}");
 
     takes_a_network_and_processors(machine, &mut console);
 
@@ -262,11 +269,16 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     machine.until("get vm w-vm -o jsonpath={.status.printableStatus}", |it| it == "Running");
     let console = Console::open(machine, "w");
     assert_eq!(processes(machine), [pid], "it is the same");
+    served::answers(port);
+    assert_eq!(served::slices(machine), leading, "what leads to it is found again");
 
     keeps_and_brings_back(machine, console);
+    // It was stopped and started since.
+    served::answers(port);
     machine.kubectl(&["delete", "wukong", "w", "--timeout=60s"], "");
     machine.until("get wukong,vm,vmi,dv,pvc -o name", str::is_empty);
     assert_eq!(processes(machine), [0; 0]);
+    served::is_over(machine, port);
 }
 
 /// What a Wukong asks for while its machine runs is in the guest without a restart, or is said to

@@ -47,6 +47,7 @@ mod refusals;
 mod registries;
 mod sandbox;
 mod serve;
+mod served;
 mod several_nodes;
 mod stores;
 mod streams;

@@ -112,7 +112,7 @@ spec:
 
 /// What a script in a pod writes; it must end well.
 #[track_caller]
-fn in_a_pod(machine: &Machine, name: &str, text: &str) -> String {
+pub fn in_a_pod(machine: &Machine, name: &str, text: &str) -> String {
     machine.kubectl(&["apply", "-f", "-"], &script(name, text));
     let line = format!("get pod {name} -o jsonpath={{.status.phase}}");
     let phase = machine.until(&line, |phase| ["Succeeded", "Failed"].contains(&phase));

@@ -24,6 +24,7 @@ pub const POD_NETWORK: &str = "default";
 pub const NETWORK_TYPES: [&str; 4] = ["bridge", "macvlan", "sriov", "ovs"];
 pub const CPU_MAX: i64 = 64;
 pub const VLAN_MAX: i64 = 4_094;
+const PORT_MAX: u16 = u16::MAX;
 
 pub fn definitions() -> [Value; 2] {
     [wukong(), snapshot()]
@@ -158,8 +159,27 @@ fn network() -> Value {
         ("nodeIP", string()),
         ("physicalInterface", string()),
         ("primary", boolean()),
+        ("serviceExposure", exposure()),
         ("type", choice(&NETWORK_TYPES)),
         ("vlanId", json!({"type": "integer", "minimum": 1, "maximum": VLAN_MAX})),
+    ])
+}
+
+/// Whether a Service leads to the machine, and which.
+fn exposure() -> Value {
+    let number = || json!({"type": "integer", "minimum": 1, "maximum": PORT_MAX});
+    let port = object([
+        ("name", string()),
+        ("nodePort", number()),
+        ("port!", number()),
+        ("protocol", choice(&["TCP", "UDP"])),
+        ("targetPort", number()),
+    ]);
+    object([
+        ("enabled", boolean()),
+        ("loadBalancerIP", string()),
+        ("ports", plain_list(port)),
+        ("type", choice(&["ClusterIP", "NodePort", "LoadBalancer"])),
     ])
 }
 

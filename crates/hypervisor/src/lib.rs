@@ -17,6 +17,8 @@ pub mod seed;
 pub mod simulated;
 mod system;
 
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,7 +29,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 pub use error::Error;
 pub use machine::{
     Disk, End, Figures, Guest, GuestInterface, GuestSystem, Interface, Machine, Media, Network,
-    Pause, State, is_name,
+    Opened, Pause, Port, Protocol, State, is_name,
 };
 
 /// Both directions of a connection to a machine.
@@ -110,10 +112,28 @@ pub trait Hypervisor: Send + Sync {
     async fn serial(&self, id: &str) -> Result<Box<dyn Connection>, Error>;
 
     /// The screen, keyboard and pointer, in the protocol of VNC.
-    async fn screen(&self, id: &str) -> Result<Box<dyn Connection>, Error>;
+    async fn screen(&self, id: &str, others: Others) -> Result<Box<dyn Connection>, Error>;
 
     /// A connection to a port of the guest.
     async fn dial(&self, id: &str, port: u16) -> Result<Box<dyn Connection>, Error>;
+
+    /// Opens ports of the guest of a machine that runs at an address of this machine, for whoever
+    /// reaches that. One that is open there already stays as it is.
+    async fn open_ports(
+        &self,
+        id: &str,
+        at: Ipv4Addr,
+        ports: &BTreeSet<Port>,
+    ) -> Result<Opened, Error>;
+
+    /// Closes all ports of the guest that were opened, but for these at this address. Connections
+    /// that are there go on.
+    async fn close_other_ports(
+        &self,
+        id: &str,
+        at: Ipv4Addr,
+        ports: &BTreeSet<Port>,
+    ) -> Result<(), Error>;
 
     async fn figures(&self, id: &str) -> Result<Figures, Error>;
 
@@ -133,6 +153,15 @@ pub trait Hypervisor: Send + Sync {
 pub struct Copied {
     pub disk: String,
     pub to: std::path::PathBuf,
+}
+
+/// What becomes of those who look at a screen when another does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Others {
+    /// They lose it.
+    Leave,
+    /// All see and do the same.
+    Stay,
 }
 
 /// Whether a guest knew that its disks were being copied.

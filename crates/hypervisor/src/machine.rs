@@ -1,5 +1,6 @@
 //! What a machine is made of, and what becomes of it.
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::path::PathBuf;
 
@@ -157,6 +158,28 @@ pub struct GuestInterface {
     /// Since it was set up.
     pub received_bytes: u64,
     pub sent_bytes: u64,
+}
+
+/// A port of a guest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Port {
+    pub protocol: Protocol,
+    pub number: u16,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Protocol {
+    Tcp,
+    Udp,
+}
+
+/// Ports of a guest that were to be open on this machine.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Opened {
+    /// Which port of this machine each is.
+    pub at: BTreeMap<Port, u16>,
+    /// Why others are not.
+    pub refused: BTreeMap<Port, String>,
 }
 
 /// What a machine uses.

@@ -106,6 +106,9 @@ pub enum MachineRequest {
     /// Its screen, keyboard and pointer.
     Screen {
         id: String,
+        /// Those who look at it already stay.
+        #[serde(default)]
+        keeps_others: bool,
     },
     Port {
         id: String,

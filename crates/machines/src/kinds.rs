@@ -7,6 +7,8 @@ pub const WUKONG: Kind = Kind::namespaced(wukong::GROUP, wukong::VERSION, "Wukon
 pub const WUKONG_SNAPSHOT: Kind =
     Kind::namespaced(wukong::GROUP, wukong::VERSION, "WukongSnapshot", "wukongsnapshots");
 
+pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+
 pub const MACHINE: Kind =
     Kind::namespaced(add_ons::KUBEVIRT, "v1", "VirtualMachine", "virtualmachines");
 pub const INSTANCE: Kind =

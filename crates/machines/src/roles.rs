@@ -169,7 +169,7 @@ fn operator_rules() -> Value {
             &["virtualmachinerestores"],
             &["create", "delete", "get", "list", "watch"]
         ),
-        rule("", &["persistentvolumeclaims"], &MAKE),
+        rule("", &["persistentvolumeclaims", "services"], &MAKE),
         rule("", &["secrets"], &["get"]),
         rule("", &["events"], &TELL),
         rule("storage.k8s.io", &["storageclasses"], &["list", "watch"]),
@@ -223,6 +223,12 @@ fn launcher_rules() -> Value {
         rule("nmstate.io", &["nodenetworkconfigurationenactments/status"], &["patch"]),
         rule("", &["persistentvolumeclaims"], &write),
         rule("", &["persistentvolumes", "secrets"], &["get"]),
+        rule("", &["services"], &["list", "watch"]),
+        rule(
+            "discovery.k8s.io",
+            &["endpointslices"],
+            &["create", "delete", "get", "list", "update", "watch"]
+        ),
         rule("", &["nodes"], &["get", "patch"]),
         rule("", &["events"], &TELL),
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"]),

@@ -74,14 +74,18 @@ fn keyboard() -> mpsc::Receiver<Vec<u8>> {
     receiver
 }
 
-pub async fn screen(cluster: &Cluster, (name, port): (&str, u16), context: &Context) -> Result<()> {
+pub async fn screen(
+    cluster: &Cluster,
+    (name, of, port): (&str, &str, u16),
+    context: &Context,
+) -> Result<()> {
     let machine = cluster.machine(name).await?;
     let listener = TcpListener::bind(("127.0.0.1", port)).await;
     let listener = listener.with_context(|| format!("could not listen on port {port}"))?;
     let address = listener.local_addr()?.to_string();
     let (name, what) = (machine.clone(), "vnc".to_owned());
     context.output.print(&Reached { name, what, address })?;
-    serve(cluster, &machine, vec![(listener, "vnc".to_owned())]).await
+    serve(cluster, &machine, vec![(listener, of.to_owned())]).await
 }
 
 pub async fn forward(

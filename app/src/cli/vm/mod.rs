@@ -101,6 +101,9 @@ enum Command {
         /// Where viewers connect to; any free port without it.
         #[arg(long, default_value_t = 0)]
         port: u16,
+        /// Let those who look at it already stay; without it each viewer ends the one before.
+        #[arg(long)]
+        preserve_session: bool,
     },
     /// Make ports of a machine reachable on this one.
     PortForward {
@@ -248,8 +251,9 @@ impl Vm {
                 context.output.print(&cluster.ask_instance(name, "reset").await?)?;
             }
             Command::Console { name } => connection::console(&cluster, name).await?,
-            Command::Vnc { name, port } => {
-                connection::screen(&cluster, (name, *port), context).await?;
+            Command::Vnc { name, port, preserve_session } => {
+                let of = if *preserve_session { "vnc?preserveSession=true" } else { "vnc" };
+                connection::screen(&cluster, (name, of, *port), context).await?;
             }
             Command::PortForward { name, ports } => {
                 connection::forward(&cluster, name, ports, context).await?;

@@ -165,7 +165,8 @@ fn consoles(all: &mut Arguments, machine: &Machine) {
     all.add("-device", "virtserialport,id=qga0,chardev=qga,name=org.qemu.guest_agent.0");
     match machine.has_screen {
         true => {
-            all.add("-vnc", format!("unix:{SCREEN}"));
+            // Whether others leave is said by whoever lets viewers in, and not by the viewers.
+            all.add("-vnc", format!("unix:{SCREEN},share=ignore"));
             all.add("-device", "VGA,vgamem_mb=16");
         }
         false => all.add("-display", "none"),

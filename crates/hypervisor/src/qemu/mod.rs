@@ -11,13 +11,15 @@ mod disks;
 mod interfaces;
 mod launch;
 pub mod memory;
+mod ports;
 mod processors;
 mod protocol;
 mod record;
 mod running;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
+use std::net::Ipv4Addr;
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
@@ -32,8 +34,10 @@ use self::record::{MONITOR, RUN, Record};
 use self::running::{Begun, Running, lock};
 use crate::confinement::{Groups, Limits};
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, State};
-use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet, bridge, device, system};
+use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, Opened, Port, State};
+use crate::{
+    Connection, Copied, Hypervisor, Kind, Listener, Others, Quiet, bridge, device, system,
+};
 
 pub const PROGRAM: &str = "qemu-system-x86_64";
 pub const PACKAGE: &str = "qemu-system-x86";
@@ -336,12 +340,30 @@ impl Hypervisor for Qemu {
         self.running(id)?.serial().await
     }
 
-    async fn screen(&self, id: &str) -> Result<Box<dyn Connection>, Error> {
-        self.running(id)?.screen().await
+    async fn screen(&self, id: &str, others: Others) -> Result<Box<dyn Connection>, Error> {
+        self.running(id)?.screen(others).await
     }
 
     async fn dial(&self, id: &str, port: u16) -> Result<Box<dyn Connection>, Error> {
         self.running(id)?.dial(port).await
+    }
+
+    async fn open_ports(
+        &self,
+        id: &str,
+        at: Ipv4Addr,
+        ports: &BTreeSet<Port>,
+    ) -> Result<Opened, Error> {
+        self.running(id)?.open_ports(at, ports).await
+    }
+
+    async fn close_other_ports(
+        &self,
+        id: &str,
+        at: Ipv4Addr,
+        ports: &BTreeSet<Port>,
+    ) -> Result<(), Error> {
+        self.running(id)?.close_other_ports(at, ports).await
     }
 
     async fn figures(&self, id: &str) -> Result<Figures, Error> {

@@ -1,6 +1,5 @@
 //! One machine that runs: its process, its monitor, and what can be asked of it.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::fd::OwnedFd;
 use std::process::Child;
@@ -8,18 +7,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use serde_json::{Value, json};
-use tokio::net::{TcpStream, UnixStream};
+use tokio::net::UnixStream;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio::time::{Instant, timeout, timeout_at};
 
 use super::agent;
-use super::arguments::{self, AGENT, SCREEN, SERIAL};
+use super::arguments::{AGENT, SCREEN, SERIAL};
 use super::protocol::{Monitor, OnEvent};
 use super::record::Record;
 use crate::error::Error;
-use crate::machine::{End, Figures, Guest, Machine, Network, Pause, State};
-use crate::{Connection, Listener, system};
+use crate::machine::{End, Figures, Guest, Machine, Pause, State};
+use crate::{Connection, Listener, Others, system};
 
 /// How often the power button is pressed: a guest that boots does not notice.
 const PRESS: Duration = Duration::from_secs(5);
@@ -30,8 +29,6 @@ const GUEST_FRESH: Duration = Duration::from_secs(30);
 /// The same for one that did not answer: it may have been about to.
 const GUEST_SILENT: Duration = Duration::from_secs(4);
 const CONSOLE_BUFFER_BYTES: usize = 64 << 10;
-/// Ports of one guest that are reached at the same time.
-const PORTS_MAX: usize = 256;
 
 pub struct Running {
     pub machine: Machine,
@@ -42,12 +39,14 @@ pub struct Running {
     monitor: Monitor,
     /// Counts what happened.
     pub happened: watch::Sender<u64>,
-    /// Ports of the guest, and where they are on this machine.
-    ports: tokio::sync::Mutex<BTreeMap<u16, u16>>,
+    /// Whoever opens or closes ports of the guest does so alone.
+    pub ports: tokio::sync::Mutex<()>,
     /// What the guest said of itself, and when.
     guest: tokio::sync::Mutex<Option<(Instant, Option<Guest>)>>,
     /// Who has the serial console.
     console: Mutex<JoinSet<()>>,
+    /// Who looks at the screen.
+    viewers: Mutex<JoinSet<()>>,
     _watch: JoinSet<()>,
 }
 
@@ -112,6 +111,7 @@ impl Running {
             ports: tokio::sync::Mutex::default(),
             guest: tokio::sync::Mutex::default(),
             console: Mutex::default(),
+            viewers: Mutex::default(),
             _watch: watch,
         }))
     }
@@ -237,19 +237,19 @@ impl Running {
             return Err(Error::Invalid("No serial consoles are present.".to_owned()));
         }
         lock(&self.console).abort_all();
-        let mut guest = self.connect(SERIAL).await?;
-        let (ours, mut theirs) = tokio::io::duplex(CONSOLE_BUFFER_BYTES);
-        lock(&self.console).spawn(async move {
-            let _ = tokio::io::copy_bidirectional(&mut guest, &mut theirs).await;
-        });
-        Ok(Box::new(ours))
+        let guest = self.connect(SERIAL).await?;
+        Ok(join(guest, &self.console))
     }
 
-    pub async fn screen(&self) -> Result<Box<dyn Connection>, Error> {
+    pub async fn screen(&self, others: Others) -> Result<Box<dyn Connection>, Error> {
         if !self.machine.has_screen {
             return Err(Error::Invalid("No graphics devices are present.".to_owned()));
         }
-        Ok(Box::new(self.connect(SCREEN).await?))
+        if others == Others::Leave {
+            lock(&self.viewers).abort_all();
+        }
+        let guest = self.connect(SCREEN).await?;
+        Ok(join(guest, &self.viewers))
     }
 
     /// Connects to what the process of the machine listens on. Whose word it is follows from who
@@ -262,36 +262,6 @@ impl Running {
             true => Ok(stream),
             false => Err(Error::Invalid(format!("{socket} of the machine is not its own"))),
         }
-    }
-
-    pub async fn dial(&self, port: u16) -> Result<Box<dyn Connection>, Error> {
-        let doing = || Error::io(format!("reach port {port} of a machine"));
-        let own = self.machine.interfaces.iter().find(|one| one.network == Network::Own);
-        let none = "the machine has no network through which ports can be reached";
-        let own = own.ok_or_else(|| Error::Invalid(none.to_owned()))?;
-        let mut ports = self.ports.lock().await;
-        if !ports.contains_key(&port) {
-            if ports.len() >= PORTS_MAX {
-                let why = format!("more than {PORTS_MAX} ports of a machine were reached");
-                return Err(Error::Invalid(why));
-            }
-            let free = std::net::TcpListener::bind(("127.0.0.1", 0)).map_err(doing())?;
-            let here = free.local_addr().map_err(doing())?.port();
-            drop(free);
-            let network = arguments::network(&own.name);
-            let line = format!("hostfwd_add {network} tcp:127.0.0.1:{here}-:{port}");
-            let command = "human-monitor-command";
-            let said = self.execute(command, json!({"command-line": line})).await?;
-            if let Some(said) = said.as_str().filter(|said| !said.trim().is_empty()) {
-                let (command, said) = ("hostfwd_add".to_owned(), said.trim().to_owned());
-                return Err(Error::Refused { command, said });
-            }
-            ports.insert(port, here);
-        }
-        let here = ports[&port];
-        drop(ports);
-        let stream = TcpStream::connect(("127.0.0.1", here)).await.map_err(doing())?;
-        Ok(Box::new(stream))
     }
 
     /// Whether an agent in the guest listens.
@@ -380,6 +350,18 @@ impl Running {
             pid: self.pid,
         })
     }
+}
+
+/// One of those who have something of a machine, until they are told to leave.
+fn join(mut guest: UnixStream, those: &Mutex<JoinSet<()>>) -> Box<dyn Connection> {
+    let (ours, mut theirs) = tokio::io::duplex(CONSOLE_BUFFER_BYTES);
+    let mut those = lock(those);
+    // Those who left by themselves are counted no more.
+    while those.try_join_next().is_some() {}
+    those.spawn(async move {
+        let _ = tokio::io::copy_bidirectional(&mut guest, &mut theirs).await;
+    });
+    Box::new(ours)
 }
 
 /// Nobody else waits for a child of ours; without that something would remain of it.

@@ -1,7 +1,8 @@
 //! Machines that are only said to run: for trials. What is asked of them is remembered, guests do
 //! what `play` says.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::Ipv4Addr;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -9,8 +10,8 @@ use std::time::Duration;
 use async_trait::async_trait;
 
 use crate::error::Error;
-use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, Pause, State};
-use crate::{Connection, Copied, Hypervisor, Kind, Listener, Quiet};
+use crate::machine::{Disk, End, Figures, Guest, Interface, Machine, Opened, Pause, Port, State};
+use crate::{Connection, Copied, Hypervisor, Kind, Listener, Others, Quiet};
 
 const CONSOLE_BUFFER_BYTES: usize = 4 << 10;
 
@@ -19,6 +20,8 @@ pub struct Simulated {
     machines: Mutex<BTreeMap<String, (Machine, State)>>,
     listener: Mutex<Option<Listener>>,
     deeds: Mutex<Vec<Deed>>,
+    /// Which ports of guests are open, and where.
+    ports: Mutex<BTreeMap<String, BTreeSet<(Ipv4Addr, Port)>>>,
 }
 
 /// What really happened to machines, in its order.
@@ -64,6 +67,11 @@ impl Simulated {
     pub fn launches(&self) -> usize {
         let deeds = lock(&self.deeds);
         deeds.iter().filter(|deed| matches!(deed, Deed::Launched { .. })).count()
+    }
+
+    /// Which ports of a guest are open.
+    pub fn ports(&self, id: &str) -> BTreeSet<(Ipv4Addr, Port)> {
+        lock(&self.ports).get(id).cloned().unwrap_or_default()
     }
 
     pub fn deeds(&self) -> Vec<Deed> {
@@ -163,6 +171,7 @@ impl Hypervisor for Simulated {
         match machines.get(id) {
             Some((_, State::Ended(_))) => {
                 machines.remove(id);
+                lock(&self.ports).remove(id);
                 self.note(Deed::Removed { id: id.to_owned() });
             }
             Some(_) => return Err(Error::AlreadyRuns { id: id.to_owned() }),
@@ -241,12 +250,41 @@ impl Hypervisor for Simulated {
         self.change(id, |_, _| silence())
     }
 
-    async fn screen(&self, id: &str) -> Result<Box<dyn Connection>, Error> {
+    async fn screen(&self, id: &str, _: Others) -> Result<Box<dyn Connection>, Error> {
         self.change(id, |_, _| silence())
     }
 
     async fn dial(&self, id: &str, _: u16) -> Result<Box<dyn Connection>, Error> {
         self.change(id, |_, _| silence())
+    }
+
+    async fn open_ports(
+        &self,
+        id: &str,
+        at: Ipv4Addr,
+        ports: &BTreeSet<Port>,
+    ) -> Result<Opened, Error> {
+        self.change(id, |_, _| {
+            let mut all = lock(&self.ports);
+            let own = all.entry(id.to_owned()).or_default();
+            own.extend(ports.iter().map(|port| (at, *port)));
+            // It is open under its own number: nobody listens, so that nobody is in the way.
+            let at = ports.iter().map(|port| (*port, port.number)).collect();
+            Opened { at, refused: BTreeMap::new() }
+        })
+    }
+
+    async fn close_other_ports(
+        &self,
+        id: &str,
+        at: Ipv4Addr,
+        ports: &BTreeSet<Port>,
+    ) -> Result<(), Error> {
+        self.change(id, |_, _| {
+            if let Some(own) = lock(&self.ports).get_mut(id) {
+                own.retain(|(address, port)| *address == at && ports.contains(port));
+            }
+        })
     }
 
     async fn figures(&self, id: &str) -> Result<Figures, Error> {

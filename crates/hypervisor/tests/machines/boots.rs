@@ -1,13 +1,19 @@
 //! The life of one machine: it boots, is looked at and changed while it runs, is found again by
 //! another process, is switched off, and boots again with what it wrote.
 
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::time::Duration;
 
 use hypervisor::qemu::Qemu;
 use hypervisor::qemu::accelerator::Accelerator;
-use hypervisor::{Copied, End, Error, Hypervisor, Interface, Network, Pause, Quiet, State, images};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use hypervisor::{
+    Connection, Copied, End, Error, Hypervisor, Interface, Network, Others, Pause, Port, Protocol,
+    Quiet, State, images,
+};
+use tokio::io::{AsyncRead, AsyncReadExt, AsyncWriteExt};
+use tokio::net::TcpStream;
 use tokio::time::Instant;
 
 use crate::console::{Console, Directory, bootable, disk, interface, machine};
@@ -16,6 +22,8 @@ const MIB: u64 = 1 << 20;
 /// Where the guest writes: behind its kernel.
 const BLOCK: u64 = 90_000;
 const ANSWER_MAX: Duration = Duration::from_secs(60);
+/// Where ports are open for others: an address of this machine that it uses for nothing else.
+const PUBLISHED: Ipv4Addr = Ipv4Addr::new(127, 66, 0, 9);
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
@@ -58,6 +66,7 @@ async fn a_machine_boots_is_changed_found_again_and_keeps_its_disk() {
     let mut console = Console::open(&qemu, "one").await;
     console.run("true").await;
     drop(console);
+    has_its_ports_closed(&qemu).await;
     assert_eq!(qemu.stop("one", Duration::from_secs(60)).await.unwrap(), End::Shutdown);
     assert_eq!(qemu.state("one").await, State::Ended(End::Shutdown));
     // Who started it has not waited for it here: it was dropped as if it had been killed.
@@ -111,36 +120,53 @@ fn has_a_user_of_its_own(pid: u32) {
     }
 }
 
+/// A port that is dialled, and one that is open at an address for others until it is closed.
 async fn is_reached_at_its_ports(qemu: &Qemu) {
     let mut stream = qemu.dial("one", 22).await.unwrap();
+    greets(&mut stream).await;
+    let (port, other) = (tcp(22), tcp(80));
+    let both = BTreeSet::from([port, other]);
+    let opened = qemu.open_ports("one", PUBLISHED, &both).await.unwrap();
+    assert_eq!((opened.at.len(), opened.refused.len()), (2, 0), "{opened:?}");
+    assert_eq!(qemu.open_ports("one", PUBLISHED, &both).await.unwrap(), opened, "nothing twice");
+    let mut stream = TcpStream::connect((PUBLISHED, opened.at[&port])).await.unwrap();
+    greets(&mut stream).await;
+    let only = BTreeSet::from([port]);
+    qemu.close_other_ports("one", PUBLISHED, &only).await.unwrap();
+    assert!(TcpStream::connect((PUBLISHED, opened.at[&other])).await.is_err(), "it is closed");
+    greets(&mut TcpStream::connect((PUBLISHED, opened.at[&port])).await.unwrap()).await;
+    // An address that this machine does not have.
+    let away = qemu.open_ports("one", Ipv4Addr::new(192, 0, 2, 1), &only).await.unwrap();
+    assert!(away.refused[&port].contains("192.0.2.1 cannot be listened on"), "{away:?}");
+    let mut dialled = qemu.dial("one", 22).await.unwrap();
+    greets(&mut dialled).await;
+}
+
+/// What one process opened, the next one finds and closes.
+async fn has_its_ports_closed(qemu: &Qemu) {
+    let only = BTreeSet::from([tcp(22)]);
+    let opened = qemu.open_ports("one", PUBLISHED, &only).await.unwrap();
+    greets(&mut TcpStream::connect((PUBLISHED, opened.at[&tcp(22)])).await.unwrap()).await;
+    qemu.close_other_ports("one", PUBLISHED, &BTreeSet::new()).await.unwrap();
+    let left = TcpStream::connect((PUBLISHED, opened.at[&tcp(22)])).await;
+    assert!(left.is_err(), "nothing of it is left");
+}
+
+fn tcp(number: u16) -> Port {
+    Port { protocol: Protocol::Tcp, number }
+}
+
+async fn greets(stream: &mut (impl AsyncRead + Unpin)) {
     let mut greeting = [0; 8];
     let read = stream.read_exact(&mut greeting);
     tokio::time::timeout(ANSWER_MAX, read).await.expect("a greeting in time").unwrap();
     assert_eq!(&greeting, b"SSH-2.0-");
 }
 
-/// Two who look at the screen, and who both say that they share it, both see it.
+/// Two who look at the screen both see it, whatever they say of each other, unless the second was
+/// to be alone: then the first is gone.
 async fn is_watched_by_two(qemu: &Qemu) {
-    let mut viewers = Vec::new();
-    for _ in 0..2 {
-        let mut stream = qemu.screen("one").await.unwrap();
-        let mut version = [0; 12];
-        stream.read_exact(&mut version).await.unwrap();
-        assert_eq!(&version, b"RFB 003.008\n");
-        stream.write_all(&version).await.unwrap();
-        let mut kinds = [0; 2];
-        stream.read_exact(&mut kinds).await.unwrap();
-        assert_eq!(kinds, [1, 1], "who gets here is let in");
-        // Without a password, and shared.
-        stream.write_all(&[1]).await.unwrap();
-        stream.read_exact(&mut [0; 4]).await.unwrap();
-        stream.write_all(&[1]).await.unwrap();
-        let mut screen = [0; 24];
-        stream.read_exact(&mut screen).await.unwrap();
-        let name = u32::from_be_bytes([screen[20], screen[21], screen[22], screen[23]]);
-        stream.read_exact(&mut vec![0; name as usize]).await.unwrap();
-        viewers.push(stream);
-    }
+    let mut viewers = vec![watch(qemu, Others::Leave).await, watch(qemu, Others::Stay).await];
     for viewer in &mut viewers {
         // One pixel, as it is now.
         viewer.write_all(&[3, 0, 0, 0, 0, 0, 0, 1, 0, 1]).await.unwrap();
@@ -149,6 +175,36 @@ async fn is_watched_by_two(qemu: &Qemu) {
         tokio::time::timeout(ANSWER_MAX, read).await.expect("a picture in time").unwrap();
         assert_eq!(first, [0], "it is shown something");
     }
+    let mut last = watch(qemu, Others::Leave).await;
+    for viewer in &mut viewers {
+        let mut left = Vec::new();
+        let rest = viewer.read_to_end(&mut left);
+        tokio::time::timeout(ANSWER_MAX, rest).await.expect("it is over in time").unwrap();
+    }
+    last.write_all(&[3, 0, 0, 0, 0, 0, 0, 1, 0, 1]).await.unwrap();
+    let read = last.read_u8();
+    tokio::time::timeout(ANSWER_MAX, read).await.expect("a picture in time").unwrap();
+}
+
+/// Somebody who looks at the screen, and says that nobody else is to.
+async fn watch(qemu: &Qemu, others: Others) -> Box<dyn Connection> {
+    let mut stream = qemu.screen("one", others).await.unwrap();
+    let mut version = [0; 12];
+    stream.read_exact(&mut version).await.unwrap();
+    assert_eq!(&version, b"RFB 003.008\n");
+    stream.write_all(&version).await.unwrap();
+    let mut kinds = [0; 2];
+    stream.read_exact(&mut kinds).await.unwrap();
+    assert_eq!(kinds, [1, 1], "who gets here is let in");
+    // Without a password, and not shared.
+    stream.write_all(&[1]).await.unwrap();
+    stream.read_exact(&mut [0; 4]).await.unwrap();
+    stream.write_all(&[0]).await.unwrap();
+    let mut screen = [0; 24];
+    stream.read_exact(&mut screen).await.unwrap();
+    let name = u32::from_be_bytes([screen[20], screen[21], screen[22], screen[23]]);
+    stream.read_exact(&mut vec![0; name as usize]).await.unwrap();
+    stream
 }
 
 async fn at_most_one_guest(qemu: &Qemu, order: &hypervisor::Machine) {
@@ -275,7 +331,8 @@ async fn boot(console: &mut Console) -> String {
 
 /// What a guest counted to.
 async fn count(console: &mut Console) -> u64 {
-    let said = console.run("cat /count").await;
+    // While it is written it is empty for a moment.
+    let said = console.run("n=; until [ $n ]; do n=$(cat /count); done; echo $n").await;
     let mut numbers = said.lines().filter_map(|line| line.trim().parse().ok());
     numbers.next().unwrap_or_else(|| panic!("no number: {said}"))
 }

@@ -12,10 +12,13 @@ use super::observe::Observed;
 use super::plan::CREATING;
 use super::spec::{FINALIZER, Wukong};
 use super::status::{READY, Status};
-use crate::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, WUKONG};
+use crate::kinds::{
+    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SERVICE, WUKONG,
+};
 
 /// What goes together, in order.
-const STAGES: [&[Kind]; 4] = [&[MACHINE, RESTORE], &[DATA_VOLUME], &[CLAIM], &[ATTACHMENT, POLICY]];
+const STAGES: [&[Kind]; 4] =
+    [&[MACHINE, RESTORE, SERVICE], &[DATA_VOLUME], &[CLAIM], &[ATTACHMENT, POLICY]];
 
 pub fn decide<'a>(
     wukong: &Wukong<'a>,

@@ -16,7 +16,7 @@ use crate::value::{find, list, says, text};
 /// machine has the last word.
 pub const WISH: &str = "vm.novasphere.dev/run-strategy";
 const APART: &str = "vm.novasphere.dev/anti-affinity";
-const MACHINE_LABEL: &str = "kubevirt.io/vm";
+pub const MACHINE_LABEL: &str = "kubevirt.io/vm";
 const LABEL_LENGTH_MAX: usize = 63;
 /// What a machine has only if it is asked for: what is asked for no more goes.
 const OPTIONAL: [&str; 4] = ["affinity", "nodeSelector", "tolerations", "domain/devices/gpus"];

@@ -6,6 +6,7 @@
 mod cloud_init;
 mod deletion;
 mod disks;
+mod exposure;
 mod machine;
 mod networks;
 mod observe;
@@ -26,8 +27,8 @@ use serde_json::Value;
 
 use crate::Options;
 use crate::kinds::{
-    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, STORAGE_CLASS, WUKONG,
-    WUKONG_SNAPSHOT,
+    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SERVICE, STORAGE_CLASS,
+    WUKONG, WUKONG_SNAPSHOT,
 };
 use crate::value::{list, text};
 
@@ -57,6 +58,7 @@ impl Reconciler for Controller {
     fn watches(&self, watches: &mut Watches) {
         let add_ons = self.options.add_ons;
         watches.owned(CLAIM, WUKONG);
+        watches.owned(SERVICE, WUKONG);
         if add_ons.importer {
             watches.owned(DATA_VOLUME, WUKONG);
             // The claim of a volume is the volume's.

@@ -12,12 +12,13 @@ use reconcile::{Context, Error, Kind, Name, Object, conditions};
 use serde_json::Value;
 
 use super::disks::is_filled;
+use super::exposure;
 use super::networks::OWNER_LABEL;
 use super::spec::{Classes, Wukong};
 use crate::add_ons::AddOns;
 use crate::kinds::{
-    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SECRET, STORAGE_CLASS,
-    WUKONG, WUKONG_SNAPSHOT,
+    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SECRET, SERVICE,
+    STORAGE_CLASS, WUKONG, WUKONG_SNAPSHOT,
 };
 use crate::value::text;
 use crate::{Bridges, Options};
@@ -42,6 +43,8 @@ pub struct Observed {
     pub claims: BTreeMap<String, Arc<Object>>,
     pub machine: Option<Arc<Object>>,
     pub instance: Option<Arc<Object>>,
+    /// What leads to it.
+    pub service: Option<Arc<Object>>,
     pub keys: Keys,
     /// The snapshot that it is to be brought back to.
     pub snapshot: Option<Arc<Object>>,
@@ -88,6 +91,12 @@ pub async fn observe(
     }
     networks(&look, &wukong, &mut found).await;
     disks(&look, &wukong, &mut found).await;
+    let service = wukong.service_name();
+    found.service = match exposure::asked(&wukong) {
+        Some(_) => look.at(SERVICE, &service, |_| true).await,
+        // Nobody waits for one that is not to be.
+        None => context.cache(SERVICE).get(&look.own(service)),
+    };
     if lacks(&wukong, &found) {
         // What is made for one that goes would be left, or be there a second time.
         let live = context.get_live(WUKONG, &object.name).await?;
@@ -123,7 +132,12 @@ fn lacks(wukong: &Wukong<'_>, found: &Observed) -> bool {
         !found.claims.contains_key(disk.name())
             || (!disk.image.is_empty() && !found.volumes.contains_key(disk.name()))
     });
-    lacks_network || lacks_disk || found.machine.is_none() || wukong.restores_from().is_some()
+    let lacks_service = exposure::asked(wukong).is_some() && found.service.is_none();
+    lacks_service
+        || lacks_network
+        || lacks_disk
+        || found.machine.is_none()
+        || wukong.restores_from().is_some()
 }
 
 /// Where objects are looked for.
@@ -263,6 +277,7 @@ async fn owned(
         (RESTORE, add_ons.snapshots),
         (DATA_VOLUME, add_ons.importer),
         (CLAIM, true),
+        (SERVICE, true),
         (ATTACHMENT, add_ons.multus),
     ] {
         if is_there {
@@ -271,6 +286,7 @@ async fn owned(
         }
     }
     named.push((MACHINE, own(wukong.machine_name())));
+    named.push((SERVICE, own(wukong.service_name())));
     for disk in wukong.disks() {
         let name = own(wukong.claim_name(disk.name()));
         named.extend([(DATA_VOLUME, name.clone()), (CLAIM, name)]);

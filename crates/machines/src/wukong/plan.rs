@@ -11,15 +11,18 @@ use reconcile::plan::Target;
 use reconcile::{Error, Object, Plan, Step, Wake};
 
 use super::disks::{self, Disks};
+use super::exposure::{self, Exposure};
 use super::machine::{self, Start};
 use super::networks::{self, Networks};
 use super::observe::{Keys, Observed};
 use super::restore::{self, Restore};
 use super::spec::{FINALIZER, Wukong};
-use super::status::{EXPANDED, NETWORK_FAILED, NETWORKS, READY, RESTORED, Status, VOLUMES};
+use super::status::{
+    EXPANDED, EXPOSED, NETWORK_FAILED, NETWORKS, READY, RESTORED, SERVICE_FAILED, Status, VOLUMES,
+};
 use super::{deletion, validate};
 use crate::add_ons::definition_name;
-use crate::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, MACHINE, POLICY, RESTORE, WUKONG};
+use crate::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, MACHINE, POLICY, RESTORE, SERVICE, WUKONG};
 
 /// When is looked again though nothing changed: at what is being made, at what failed, at what is
 /// wrong.
@@ -53,6 +56,9 @@ pub fn refused(object: &Object, observed: &Observed, error: &Error, now: Timesta
         status.set(VOLUMES, Truth::False, "VolumeFailed", &why);
     } else if is_about(&[RESTORE]) {
         status.set(RESTORED, Truth::False, "RestoreFailed", &why);
+        return told(status);
+    } else if is_about(&[SERVICE]) {
+        status.set(EXPOSED, Truth::False, SERVICE_FAILED, &why);
         return told(status);
     } else if is_about(&[MACHINE]) {
         status.set(READY, Truth::False, "VMFailed", &why);
@@ -104,10 +110,13 @@ fn go_on(plan: &mut Plan, wukong: &Wukong<'_>, observed: &Observed, status: &mut
     let mut disks = disks::look(wukong, observed);
     let mut restores = Vec::new();
     let restore = restore::look(&mut restores, wukong, observed);
+    let mut exposing = Vec::new();
+    let exposure = exposure::look(&mut exposing, wukong, observed);
     let (machine, instance) = (observed.machine.as_deref(), observed.instance.as_deref());
     status.networks(&networks, instance);
     status.volumes(&disks);
     status.restore(&restore);
+    status.exposure(&exposure);
     status.add_ons(&missing(observed, (&networks, &restore), wukong));
     plan.wake = status.machine(machine, instance);
     if matches!(restore, Restore::UnderWay(_)) {
@@ -130,9 +139,12 @@ fn go_on(plan: &mut Plan, wukong: &Wukong<'_>, observed: &Observed, status: &mut
     let start = if matches!(restore, Restore::IsHeld(_)) { Start::Held } else { Start::AsAsked };
     go_on_with_machine(plan, wukong, (observed, &networks, &disks, start), status);
     plan.steps.append(&mut disks.expansions);
+    // That it is refused stops nothing else.
+    plan.steps.append(&mut exposing);
     let waits = !matches!(restore, Restore::NotAsked | Restore::Done(_));
     let grows = matches!(disks.expansion, disks::Expansion::UnderWay(_));
-    if waits || grows {
+    let is_in_the_way = matches!(exposure, Exposure::Failed(_));
+    if waits || grows || is_in_the_way {
         plan.wake = plan.wake.or_earlier(Wake::After(ERROR_LOOK));
     }
 }

@@ -58,6 +58,11 @@ impl<'a> Wukong<'a> {
         machine_name(self.name())
     }
 
+    /// The name of the Service that leads to its machine.
+    pub fn service_name(&self) -> String {
+        format!("{}-service", self.machine_name())
+    }
+
     pub fn networks(&self) -> Vec<Network<'a>> {
         list(&self.spec()["networks"]).iter().map(|value| Network { value }).collect()
     }

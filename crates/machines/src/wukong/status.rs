@@ -7,6 +7,7 @@ use reconcile::{Object, Wake};
 use serde_json::{Value, json};
 
 use super::disks::{self, Disks, Expansion};
+use super::exposure::Exposure;
 use super::networks::{self, Networks};
 use super::plan::{CREATING, ERROR_LOOK};
 use super::restore::Restore;
@@ -19,7 +20,9 @@ pub const VOLUMES: &str = "VolumesBound";
 pub const ADD_ONS: &str = "AddOnsInstalled";
 pub const EXPANDED: &str = "DisksExpanded";
 pub const RESTORED: &str = "Restored";
+pub const EXPOSED: &str = "ServiceExposed";
 pub const RESTART: &str = "RestartRequired";
+pub const SERVICE_FAILED: &str = "ServiceFailed";
 pub const NETWORK_FAILED: &str = "NetworkFailed";
 
 pub struct Status<'a> {
@@ -109,6 +112,15 @@ impl<'a> Status<'a> {
             Restore::Failed(why) => (Truth::False, "RestoreFailed", why),
         };
         self.set(RESTORED, truth, reason, message);
+    }
+
+    pub fn exposure(&mut self, exposure: &Exposure) {
+        match exposure {
+            Exposure::NotAsked => self.clear(EXPOSED),
+            Exposure::Pending(what) => self.set(EXPOSED, Truth::False, "ServicePending", what),
+            Exposure::Done(what) => self.set(EXPOSED, Truth::True, "ServiceReady", what),
+            Exposure::Failed(why) => self.set(EXPOSED, Truth::False, SERVICE_FAILED, why),
+        }
     }
 
     /// What the cluster would need for this object and does not have.

@@ -15,7 +15,7 @@ use super::plan::{CREATING, ERROR_LOOK};
 use super::spec::{Classes, FINALIZER};
 use super::{plan_of, validate};
 use crate::Bridges;
-use crate::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, MACHINE, POLICY};
+use crate::kinds::{ATTACHMENT, CLAIM, DATA_VOLUME, MACHINE, POLICY, SERVICE};
 use crate::value::text;
 
 const SEPARATOR: &str = "---\n";
@@ -87,6 +87,7 @@ fn put(observed: &mut Observed, kind: Kind, object: &Value) {
         ATTACHMENT => drop(observed.attachments.insert(name, there)),
         POLICY => drop(observed.policies.insert(name, there)),
         CLAIM => drop(observed.claims.insert(disk, there)),
+        SERVICE => observed.service = Some(there),
         DATA_VOLUME => {
             let claim = json!({"metadata": {"namespace": "ns", "name": name, "ownerReferences":
                 [{"apiVersion": "cdi.kubevirt.io/v1beta1", "kind": "DataVolume", "name": name,

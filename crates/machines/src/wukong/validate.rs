@@ -8,6 +8,7 @@ use amounts::Quantity;
 use serde_json::Value;
 
 use super::disks::CLAIM_SCHEME;
+use super::exposure;
 use super::spec::{INTERFACE_LENGTH_MAX, POD_NETWORK};
 use crate::value::{list, text};
 
@@ -115,6 +116,7 @@ fn networks(wrong: &mut Vec<String>, networks: &[Value]) {
             wrong.push(format!("network[{at}].vlanId must be between 1 and 4094, got {vlan}"));
         }
         interfaces(wrong, at, network);
+        exposure::check(wrong, at, network);
         if network["ipConfig"].is_object() {
             addresses(wrong, at, &network["ipConfig"]);
         }

@@ -18,6 +18,7 @@ pub const ALL: &[Check] = &[
     volumes_go_forward,
     all_comes_back,
     nothing_is_left,
+    services_lead_to_guests,
 ];
 
 /// The order in which a volume is filled.
@@ -163,4 +164,34 @@ fn nothing_is_left(case: &Case<'_>) -> Vec<Violation> {
     }
     let left = left.iter().filter(|id| !there.contains(id.as_str()));
     left.map(|id| Violation::new("VM-8", format!("{id} is gone and its machine is not"))).collect()
+}
+
+/// VM-11: what says where a machine is reached is there while its instance is, for no other, and
+/// says what is open; nothing else is.
+fn services_lead_to_guests(case: &Case<'_>) -> Vec<Violation> {
+    let mut violations = Vec::new();
+    for one in seen(case.run).iter().filter(|one| one["did"] == "served") {
+        let usual = [22, 80].map(Value::from);
+        if list(&one["ports"]) != usual {
+            violations.push(Violation::new("VM-11", format!("other ports are open: {one}")));
+        }
+    }
+    let mut there: BTreeMap<&str, &Value> = BTreeMap::new();
+    for change in &case.run.history {
+        match &change.new {
+            Some(new) => there.insert(&change.key, new),
+            None => there.remove(change.key.as_str()),
+        };
+    }
+    let of = |kind: &'static str| there.values().filter(move |one| one["kind"] == kind);
+    let uids: BTreeSet<&str> =
+        of("VirtualMachineInstance").map(|one| text(&one["metadata"]["uid"])).collect();
+    for slice in of("EndpointSlice") {
+        let uid = text(&slice["metadata"]["ownerReferences"][0]["uid"]);
+        if !uids.contains(uid) {
+            let what = format!("{} leads to one that is gone", slice["metadata"]["name"]);
+            violations.push(Violation::new("VM-11", what));
+        }
+    }
+    violations
 }

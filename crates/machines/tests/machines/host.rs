@@ -1,6 +1,7 @@
 //! A node that only says that it runs machines, and whoever binds claims there. What really ran is
 //! told as events of a witness, which the oracles of the provider (`guests.rs`) judge.
 
+use std::net::Ipv4Addr;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -18,6 +19,8 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 pub const NODE: &str = "n1";
+/// Where services reach what runs.
+pub const GATEWAY: Ipv4Addr = Ipv4Addr::new(10, 42, 1, 1);
 /// Whoever tells what really ran.
 pub const WITNESS: &str = "witness";
 const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
@@ -116,6 +119,17 @@ pub async fn tell_of_disks(context: &Context, claims: &[&str]) {
     requests.create(EVENT, &event).await.expect("a witness is heard");
 }
 
+/// Tells which ports of the guest of a machine are open.
+pub async fn tell_of_ports(context: &Context, machine: &str) {
+    let found = context.get_live(INSTANCE, &Name::new("default", machine)).await;
+    let instance = found.expect("readable").expect("it runs");
+    let open = hypervisor().ports(&instance.uid);
+    let open: Vec<u16> = open.iter().map(|(_, port)| port.number).collect();
+    let requests = context.requests("witness", Default::default());
+    let event = event("ports", &json!({"did": "served", "id": instance.uid, "ports": open}));
+    requests.create(EVENT, &event).await.expect("a witness is heard");
+}
+
 fn event(name: &str, message: &Value) -> Value {
     json!({"apiVersion": "v1", "kind": "Event",
         "metadata": {"namespace": "default", "name": format!("{WITNESS}-{name}")},
@@ -133,7 +147,8 @@ pub async fn launch(context: Context) {
     let (node, hypervisor) = (NODE.to_owned(), hypervisor());
     let (snapshots, links) = (snapshots(), snapshots().with_extension("links"));
     let reach = Reach::Others;
-    let options = node::machines::Options { node, hypervisor, reach, snapshots, links };
+    let (_known, gateway) = watch::channel(node::machines::Gateway::At(GATEWAY));
+    let options = node::machines::Options { node, hypervisor, reach, snapshots, links, gateway };
     node::machines::run(context, options).await;
 }
 

@@ -261,7 +261,7 @@ fn restores_are_of_what_rests(case: &Case<'_>) -> Vec<Violation> {
 
 /// What goes when: the machine, then volumes, then claims, then networks.
 const STAGES: [&[&str]; 4] = [
-    &["VirtualMachine", "VirtualMachineRestore"],
+    &["VirtualMachine", "VirtualMachineRestore", "Service"],
     &["DataVolume"],
     &["PersistentVolumeClaim"],
     &["NetworkAttachmentDefinition", "NodeNetworkConfigurationPolicy"],

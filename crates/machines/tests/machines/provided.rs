@@ -11,7 +11,9 @@ use reconcile::plan::Target;
 use reconcile::{Context, Kind, Name};
 use serde_json::{Value, json};
 use testkit::Cluster;
+use testkit::faults::{Fault, Planned, Sort};
 use testkit::manifests::bare;
+use testkit::record::Made;
 use testkit::simulation::{self, Also, Trial};
 
 use crate::guests;
@@ -21,6 +23,9 @@ use crate::world::install_these;
 
 type Task = Pin<Box<dyn Future<Output = ()> + Send>>;
 const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+/// What says how far the disks of claims are.
+const CLAIMS_ROUTE: &str = "/api/v1/namespaces/*/persistentvolumeclaims/*";
 /// The claims of a machine's disks.
 const DISKS: [&str; 2] = ["root", "data"];
 /// Plans of each trial in the default suite; the long one has more.
@@ -92,7 +97,8 @@ async fn install(cluster: &Cluster) {
 fn machine(strategy: &str) -> Value {
     let volume = |name: &str| json!({"name": name, "dataVolume": {"name": name}});
     json!({"metadata": {"namespace": "default", "name": "m"}, "spec": {"runStrategy": strategy,
-        "template": {"spec": {"domain": {"devices": {}}, "terminationGracePeriodSeconds": 30,
+        "template": {"metadata": {"labels": {"app": "m"}},
+            "spec": {"domain": {"devices": {}}, "terminationGracePeriodSeconds": 30,
             "tolerations": host::tolerations(),
             "volumes": [volume("root"), {"name": "data",
                 "persistentVolumeClaim": {"claimName": "data"}}]}}}})
@@ -124,6 +130,32 @@ const RUNS: Workload = |cluster, context| {
         tokio::time::sleep(WHILE).await;
         host::switch_off(&context, "m").await;
         tokio::time::sleep(WHILE).await;
+    })
+};
+
+/// What a service says while it leads to a machine that it selects, and to nothing.
+fn service(app: &str) -> Value {
+    let ports = json!([{"name": "ssh", "port": 22}, {"name": "web", "port": 80}]);
+    json!({"metadata": {"namespace": "default", "name": "s"},
+        "spec": {"selector": {"app": app}, "ports": ports}})
+}
+
+/// A service leads to it while its guest is switched off and comes again; another to nothing any
+/// more.
+const SERVES: Workload = |cluster, context| {
+    Box::pin(async move {
+        make(&cluster, "Always").await;
+        cluster.create(SERVICE, service("m")).await;
+        let mut other = service("m");
+        other["metadata"]["name"] = json!("other");
+        cluster.create(SERVICE, other).await;
+        tokio::time::sleep(WHILE).await;
+        let away = json!({"spec": {"selector": {"app": "nobody"}}});
+        change(&context, SERVICE, "other", away).await;
+        tokio::time::sleep(WHILE).await;
+        host::switch_off(&context, "m").await;
+        tokio::time::sleep(WHILE).await;
+        host::tell_of_ports(&context, "m").await;
     })
 };
 
@@ -199,4 +231,28 @@ fn no_fault_of_the_launcher_starts_one_that_was_stopped() {
 #[test]
 fn no_fault_of_the_launcher_brings_half_a_machine_back() {
     try_alone(launcher("system:machine-launcher/returns", RETURNS));
+}
+
+#[test]
+fn no_fault_of_the_launcher_leads_a_service_astray() {
+    try_alone(launcher("system:machine-launcher/serves", SERVES));
+}
+
+/// Each word on how far a disk is, is refused once: it is said again, and nothing more.
+#[test]
+fn an_import_whose_end_was_refused_was_not_cut_short() {
+    let trial = launcher("system:machine-launcher/runs", RUNS);
+    let sort = Sort { method: "PATCH".to_owned(), route: CLAIMS_ROUTE.to_owned() };
+    let is_word = |made: &&Made| made.sort == sort;
+    let words = simulation::run(trial, 1, Vec::new()).made.iter().filter(is_word).count();
+    assert!(words >= 2, "that it begins and that it ends: {words}");
+    for (number, code) in (0..words).flat_map(|number| [409, 500].map(|code| (number, code))) {
+        let planned = Planned { sort: sort.clone(), number, fault: Fault::Refuse(code) };
+        let run = simulation::run(trial, 1, vec![planned]);
+        assert!(run.is_settled && run.is_spent, "word {number}, {code}");
+        let volume = run.objects.values().find(|one| one["kind"] == "DataVolume");
+        let volume = volume.expect("the volume is there");
+        assert_eq!(volume["status"]["phase"], "Succeeded", "{volume}");
+        assert_eq!(volume["status"]["restartCount"], 0, "word {number}, {code}");
+    }
 }

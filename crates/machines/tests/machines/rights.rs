@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 
-use machines::kinds::{INSTANCE, MACHINE, RESTORE, SECRET, WUKONG, WUKONG_SNAPSHOT};
+use machines::kinds::{INSTANCE, MACHINE, RESTORE, SECRET, SERVICE, WUKONG, WUKONG_SNAPSHOT};
 use machines::{NAMESPACE, Options, SERVICE_ACCOUNT, manifests};
 use serde_json::{Value, json};
 use testkit::Cluster;
@@ -30,17 +30,24 @@ async fn use_everything(world: &World) {
     let spec = |vlan: i64, size: &str| {
         let mut disks = imaged("http://images/a.img");
         disks[1]["size"] = json!(size);
-        json!({"sshKeySecret": "keys", "disks": disks, "networks": [{"name": "lan",
-            "type": "bridge", "physicalInterface": "ens192", "vlanId": vlan}]})
+        let exposed = json!({"enabled": true, "ports": [{"port": vlan, "targetPort": 22}]});
+        json!({"sshKeySecret": "keys", "disks": disks, "networks": [
+            {"name": "default", "serviceExposure": exposed},
+            {"name": "lan", "type": "bridge", "physicalInterface": "ens192", "vlanId": vlan}]})
     };
     world.create(WUKONG, wukong("w", spec(7, "5Gi"))).await;
     world.until_phase("w", "Running").await;
     let mut more = spec(8, "6Gi");
     more["cpu"] = json!(4);
-    world.patch(WUKONG, "w", json!({"spec": more})).await;
+    world.patch(WUKONG, "w", json!({"spec": &more})).await;
     world.until(WUKONG, "w", |one| one["status"]["volumes"][1]["size"] == "6Gi").await;
     let has_four = |one: &Value| one["spec"]["template"]["spec"]["domain"]["cpu"]["cores"] == 4;
     world.until(MACHINE, "w-vm", has_four).await;
+    let is_changed = |one: &Value| one["spec"]["ports"][0]["port"] == 8;
+    world.until(SERVICE, "w-vm-service", is_changed).await;
+    let lan = more["networks"][1].clone();
+    world.patch(WUKONG, "w", json!({"spec": {"networks": [{"name": "default"}, lan]}})).await;
+    world.until_gone(SERVICE, "w-vm-service").await;
     world.patch(WUKONG, "w", json!({"spec": {"restoreFromSnapshot": "s"}})).await;
     world.until_condition("w", "Restored=False", "SnapshotNotFound").await;
     let snapshot = json!({"metadata": {"namespace": "default", "name": "s"},

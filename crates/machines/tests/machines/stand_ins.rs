@@ -2,21 +2,28 @@
 //! and say no more than is needed.
 
 use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use machines::kinds::{
     ATTACHMENT, CLAIM, DATA_VOLUME, ENACTMENT, INSTANCE, MACHINE, POLICY, RESTORE, SECRET, SNAPSHOT,
 };
 use machines::{manifests, provider, roles};
 use reconcile::plan::Target;
-use reconcile::{Kind, Name};
+use reconcile::{Kind, Name, Object};
 use serde_json::{Value, json};
 use testkit::Cluster;
+use testkit::cluster::until;
 use testkit::rights::{Asked, Right, granted};
 
 use crate::host::{self, Binder};
 use crate::world::{World, message};
 
 const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
+const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
+const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
+const ENDPOINT_SLICE: Kind =
+    Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
+const LOOK: std::time::Duration = std::time::Duration::from_millis(10);
 
 fn named(name: &str, spec: Value) -> Value {
     json!({"metadata": {"namespace": "default", "name": name}, "spec": spec})
@@ -40,7 +47,7 @@ fn machine() -> Value {
     named(
         "m",
         json!({"runStrategy": "Always", "dataVolumeTemplates": [template],
-        "template": {"spec": spec}}),
+        "template": {"metadata": {"labels": {"app": "m"}}, "spec": spec}}),
     )
 }
 
@@ -70,6 +77,55 @@ async fn policies_are_told_of(world: &World) {
     world.until(POLICY, "open", is_so("Available")).await;
 }
 
+/// A service leads to the machine that has its labels, for as long as it does.
+async fn services_lead_to_it(world: &World) {
+    let leading = |port: u16| {
+        let ports = json!([{"name": "ssh", "port": port, "targetPort": 22},
+            {"name": "web", "port": 80, "targetPort": "http"}]);
+        json!({"selector": {"app": "m"}, "ports": ports})
+    };
+    world.create(SERVICE, named("ssh", leading(2222))).await;
+    let slice = one(world, ENDPOINT_SLICE, is_of_launcher).await;
+    let ports = |slice: &Value| slice["ports"][0]["port"].as_u64();
+    assert_eq!(ports(&slice.value), Some(22), "as the simulated one opens it");
+    let endpoint = &slice.value["endpoints"][0];
+    assert_eq!(endpoint["addresses"], json!([host::GATEWAY]));
+    assert_eq!(endpoint["targetRef"]["kind"], "VirtualMachineInstance");
+    let instance = world.get(INSTANCE, "m").await.expect("it runs");
+    assert_eq!(host::hypervisor().ports(&instance.uid).len(), 1);
+    // The port that no interface has is said to lead nowhere.
+    let said = one(world, EVENT, |one| one["reason"] == "PortNotPublished").await;
+    assert_eq!(said.value["involvedObject"]["name"], "ssh");
+    // It leads to another port of the guest, and then nowhere.
+    let other = json!({"spec": {"ports": [{"name": "ssh", "port": 80, "targetPort": 80}]}});
+    world.patch(SERVICE, "ssh", other).await;
+    let is_other = |one: &Value| is_of_launcher(one) && ports(one) == Some(80);
+    one(world, ENDPOINT_SLICE, is_other).await;
+    world.delete(SERVICE, "ssh").await;
+    until(&world.context, ENDPOINT_SLICE, is_told_of_nothing).await;
+    while !host::hypervisor().ports(&instance.uid).is_empty() {
+        tokio::time::sleep(LOOK).await;
+    }
+    world.create(SERVICE, named("ssh", leading(22))).await;
+    one(world, ENDPOINT_SLICE, is_of_launcher).await;
+}
+
+fn is_of_launcher(slice: &Value) -> bool {
+    let by = &slice["metadata"]["labels"]["endpointslice.kubernetes.io/managed-by"];
+    *by == "machine-launcher.setpoint.dev"
+}
+
+fn is_told_of_nothing(slices: &[Arc<Object>]) -> bool {
+    !slices.iter().any(|slice| is_of_launcher(&slice.value))
+}
+
+/// Waits for an object of which something holds.
+async fn one(world: &World, kind: Kind, holds: impl Fn(&Value) -> bool) -> Arc<Object> {
+    let is_it = |one: &Arc<Object>| holds(&one.value);
+    until(&world.context, kind, |all| all.iter().any(is_it)).await;
+    world.context.cache(kind).all().into_iter().find(is_it).expect("it was there")
+}
+
 /// Everything that makes those who stand in ask for something.
 async fn use_everything(world: &World) {
     world.create(NODE, host::node()).await;
@@ -89,8 +145,10 @@ async fn use_everything(world: &World) {
     world.create(MACHINE, machine()).await;
     let runs = |one: &Value| one["status"]["phase"] == "Running";
     world.until(INSTANCE, "m", runs).await;
+    services_lead_to_it(world).await;
     world.patch(MACHINE, "m", json!({"spec": {"runStrategy": "Halted"}})).await;
     world.until_gone(INSTANCE, "m").await;
+    until(&world.context, ENDPOINT_SLICE, is_told_of_nothing).await;
     let source = json!({"apiGroup": "kubevirt.io", "kind": "VirtualMachine", "name": "m"});
     world.create(SNAPSHOT, named("s", json!({"source": source}))).await;
     world.until(SNAPSHOT, "s", |one| one["status"]["readyToUse"] == true).await;

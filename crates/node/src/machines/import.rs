@@ -292,7 +292,7 @@ fn lock<T>(held: &Mutex<T>) -> MutexGuard<'_, T> {
 async fn annotate(shared: &Shared, claim: &Object, annotations: Value) -> Result<(), Failure> {
     let patch = json!({"metadata": {"annotations": annotations}});
     match shared.requests().patch(&Target::of(CLAIM, claim), &patch).await {
-        Err(error) if !error.is_not_found() && !error.is_conflict() => Err(error.into()),
+        Err(error) if !error.is_not_found() => Err(error.into()),
         _ => Ok(()),
     }
 }

@@ -6,6 +6,7 @@
 //! volumes.rs    the file behind a claim             looks.rs      when what is looked at
 //! upload.rs     takes images that somebody sends    groups.rs     what machines may use
 //! held.rs       which disks are being used otherwise
+//! services/     has services lead to machines
 //! failure.rs    why a look came to nothing  policies/     sets up what policies ask of this node
 //! ```
 //!
@@ -20,11 +21,13 @@ mod instance;
 pub mod kinds;
 mod looks;
 mod policies;
+mod services;
 mod snapshot;
 pub mod upload;
 mod volumes;
 
 use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -35,6 +38,7 @@ use reconcile::plan::Target;
 use reconcile::requests::Requests;
 use reconcile::{Context, Kind, Name};
 use serde_json::json;
+use tokio::sync::watch;
 
 use self::held::Held;
 pub use self::instance::status::guest_system;
@@ -43,6 +47,8 @@ use self::kinds::{
     SNAPSHOT,
 };
 use self::looks::Looks;
+use crate::agent::SERVICE;
+use crate::network::services::ENDPOINT_SLICE;
 use crate::simulated::NODE;
 
 pub const NAME: &str = "machines";
@@ -64,6 +70,28 @@ pub struct Options {
     pub snapshots: PathBuf,
     /// Where is noted which interfaces were made here.
     pub links: PathBuf,
+    /// Where services reach machines.
+    pub gateway: watch::Receiver<Gateway>,
+}
+
+/// The address of the node among its pods, at which ports of machines are open for services.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Gateway {
+    /// It is not known yet.
+    #[default]
+    Unknown,
+    /// The node has no network of pods.
+    Nowhere,
+    At(Ipv4Addr),
+}
+
+impl Gateway {
+    fn address(self) -> Option<Ipv4Addr> {
+        match self {
+            Gateway::At(address) => Some(address),
+            Gateway::Unknown | Gateway::Nowhere => None,
+        }
+    }
 }
 
 /// What all looks share.
@@ -102,7 +130,9 @@ pub async fn run(context: Context, options: Options) {
     let snapshots = Arc::new(Looks::default());
     let restores = Arc::new(Looks::default());
     let policies = Arc::new(Looks::default());
+    let reached = Arc::new(Looks::default());
     follow(&context, INSTANCE, &instances);
+    follow(&context, INSTANCE, &reached);
     follow(&context, DATA_VOLUME, &volumes);
     // The claim of a volume has its name.
     follow(&context, CLAIM, &volumes);
@@ -110,13 +140,18 @@ pub async fn run(context: Context, options: Options) {
     follow(&context, RESTORE, &restores);
     follow(&context, POLICY, &policies);
     instance::listen(&shared, &instances);
+    services::listen(&shared, &reached);
     context.cache(INSTANCE).reaches(1).await;
     context.cache(DATA_VOLUME).reaches(1).await;
     context.cache(SNAPSHOT).reaches(1).await;
     context.cache(MACHINE).reaches(1).await;
     context.cache(POLICY).reaches(1).await;
+    context.cache(SERVICE).reaches(1).await;
+    context.cache(ENDPOINT_SLICE).reaches(1).await;
     context.health.set(NAME, reconcile::health::State::Running);
-    instance::end_orphans(&shared).await;
+    if instance::end_orphans(&shared).await.is_err() {
+        instances.add(instance::nobody());
+    }
     snapshot::sweep(&shared);
     // What was made for a policy that went meanwhile goes too.
     policies.add(policies::everything());
@@ -126,6 +161,8 @@ pub async fn run(context: Context, options: Options) {
         looks::run(&context, &snapshots, |name| snapshot::keep(shared.clone(), name)),
         looks::run(&context, &restores, |name| snapshot::bring_back(shared.clone(), name)),
         looks::run(&context, &policies, |name| policies::look(shared.clone(), name)),
+        looks::run(&context, &reached, |name| services::look(shared.clone(), name)),
+        services::when_connected(&shared, &reached),
     );
 }
 

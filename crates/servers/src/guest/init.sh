@@ -20,6 +20,8 @@ done
 for card in /sys/class/net/eth*; do ip link set ${card##*/} up; done
 ip link set lo up
 ip address add 10.0.2.2/24 dev eth0 2>/dev/null
+# Whoever asks from another network is answered too.
+ip route add default via 10.0.2.1 2>/dev/null
 sed -n 's/^.*"local-hostname" *: *"\([^"]*\)".*$/\1/p' /seed/meta-data > /etc/hostname 2>/dev/null
 hostname -F /etc/hostname 2>/dev/null
 

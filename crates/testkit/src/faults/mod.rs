@@ -83,6 +83,11 @@ pub enum Pattern {
 }
 
 impl Fault {
+    /// Whether the component dies of it.
+    pub fn is_crash(self) -> bool {
+        matches!(self, Fault::CrashBefore | Fault::CrashAfter | Fault::CrashThen | Fault::Bounce(_))
+    }
+
     pub fn pattern(self) -> Pattern {
         match self {
             Fault::LoseRequest | Fault::Delay(_) | Fault::Stall(_) => Pattern::Refused,

@@ -10,6 +10,8 @@ use crate::simulation::Run;
 
 /// Differences that are told.
 const TOLD_MAX: usize = 3;
+/// How often whoever fills a claim began again.
+const RESTARTS: &str = "cdi.kubevirt.io/storage.pod.restarts";
 
 pub fn end_state(case: &Case<'_>) -> Vec<Violation> {
     // One that never came to rest has no end.
@@ -33,7 +35,11 @@ pub fn rollback(case: &Case<'_>) -> Vec<Violation> {
 }
 
 fn differences(case: &Case<'_>, id: &'static str) -> Vec<Violation> {
-    let (mut expected, mut found) = (alike(case.reference), alike(case.run));
+    let counts = match case.run.planned.iter().any(|one| one.fault.is_crash()) {
+        true => Counts::LeftOut,
+        false => Counts::Compared,
+    };
+    let (mut expected, mut found) = (alike(case.reference, counts), alike(case.run, counts));
     // What is on both sides as often is no difference.
     for (key, objects) in &mut expected {
         let Some(others) = found.get_mut(key) else { continue };
@@ -83,14 +89,36 @@ fn difference(one: &Value, other: &Value, path: &str) -> String {
 
 /// Objects by key, where names that follow from a number are all the same: which of its like is
 /// left is nobody's promise.
-fn alike(run: &Run) -> BTreeMap<String, Vec<Value>> {
+fn alike(run: &Run, counts: Counts) -> BTreeMap<String, Vec<Value>> {
     let mut alike: BTreeMap<String, Vec<Value>> = BTreeMap::new();
     for (key, object) in &run.objects {
         let mut object = object.clone();
         blur(&mut object);
+        if counts == Counts::LeftOut {
+            leave_out_counts(&mut object);
+        }
         alike.entry(blurred(key)).or_default().push(object);
     }
     alike
+}
+
+/// How often a disk was begun again. Whoever dies while one is filled has it begun again; nobody
+/// else has.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Counts {
+    Compared,
+    LeftOut,
+}
+
+fn leave_out_counts(object: &mut Value) {
+    let (place, field) = match object["kind"].as_str() {
+        Some("DataVolume") => ("/status", "restartCount"),
+        Some("PersistentVolumeClaim") => ("/metadata/annotations", RESTARTS),
+        _ => return,
+    };
+    if let Some(fields) = object.pointer_mut(place).and_then(Value::as_object_mut) {
+        fields.remove(field);
+    }
 }
 
 fn blur(value: &mut Value) {
@@ -125,4 +153,38 @@ fn never_tried_again(case: &Case<'_>) -> bool {
         let mut later = case.run.made.iter().filter(|made| made.at > failed.at);
         !later.any(|made| made.sort == failed.sort && is_same(&made.path))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::faults::{Fault, Planned, Sort};
+    use crate::simulation::Also;
+
+    fn run(restarts: u64, planned: Vec<Planned>) -> Run {
+        let volume = json!({"kind": "DataVolume", "status": {"restartCount": restarts}});
+        let pod = json!({"kind": "Pod", "status": {"restartCount": 0}});
+        let objects = [("datavolumes/default/v".to_owned(), volume), ("pods/p".to_owned(), pod)];
+        Run { planned, objects: objects.into(), is_settled: true, ..Run::default() }
+    }
+
+    #[test]
+    fn how_often_a_disk_was_begun_is_compared_unless_somebody_died() {
+        let sort = Sort { method: "PATCH".to_owned(), route: "/claims/*".to_owned() };
+        let reference = run(0, Vec::new());
+        for (fault, is_told) in [
+            (Fault::Refuse(500), true),
+            (Fault::LoseAnswer, true),
+            (Fault::CrashBefore, false),
+            (Fault::Bounce(1), false),
+        ] {
+            let planned = vec![Planned { sort: sort.clone(), number: 0, fault }];
+            let run = run(1, planned);
+            let case = Case { reference: &reference, run: &run, also: Also::default() };
+            let told = differences(&case, "CT-4");
+            assert_eq!(!told.is_empty(), is_told, "{fault:?}: {told:?}");
+        }
+    }
 }

@@ -39,8 +39,6 @@ const NOT_COMPARED: [&str; 4] =
     ["events/", "leases/", "configmaps/kube-system/extension-apiserver", "internal/"];
 /// The volume of a pod's token has a name made by chance.
 const TOKEN_VOLUME: &str = "kube-api-access-";
-/// How often something was begun again: whoever dies has it begun again.
-const BEGUN_AGAIN: [&str; 2] = ["restartCount", "cdi.kubevirt.io/storage.pod.restarts"];
 /// The type of secrets with a key that is made by chance.
 const KEY_OF_ITS_OWN: &str = "kubernetes.io/ssh-auth";
 
@@ -325,7 +323,6 @@ fn mask(value: &mut Value) {
             }
             // It follows from the name, and which of its like is left is nobody's promise.
             fields.retain(|name, _| !name.starts_with("podIP"));
-            fields.retain(|name, _| !BEGUN_AGAIN.contains(&name.as_str()));
             // Taints have a name of their own for their time.
             fields.remove("timeAdded");
             let ends = ["Time", "Timestamp", "At", "-trigger-time"];

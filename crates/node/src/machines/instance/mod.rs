@@ -7,7 +7,7 @@ mod decide;
 pub mod machine;
 pub mod status;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -56,12 +56,30 @@ pub fn listen(shared: &Arc<Shared>, looks: &Arc<Looks>) {
     });
 }
 
+/// An object that there is not: who looks at it looks for machines whose instances are gone.
+pub fn nobody() -> Name {
+    Name::new("", "")
+}
+
 /// Ends machines whose instances are gone.
-pub async fn end_orphans(shared: &Shared) {
+///
+/// # Errors
+/// Says why it is not known which these are: what is remembered may be older than a machine, so
+/// the server is asked before one is ended.
+pub async fn end_orphans(shared: &Shared) -> Result<(), Failure> {
     let hypervisor = &shared.options.hypervisor;
     let known = shared.context.cache(INSTANCE).all();
-    for id in hypervisor.ids() {
-        if known.iter().any(|instance| instance.uid == id) {
+    let mut unknown = hypervisor.ids();
+    unknown.retain(|id| !known.iter().any(|instance| instance.uid == *id));
+    if unknown.is_empty() {
+        return Ok(());
+    }
+    let path = format!("/apis/{}/{}", INSTANCE.api_version(), INSTANCE.plural);
+    let live = shared.requests().read(&path).await?;
+    let live = list(&live["items"]).iter().map(|one| text(&one["metadata"]["uid"]));
+    let live: BTreeSet<&str> = live.collect();
+    for id in unknown {
+        if live.contains(id.as_str()) {
             continue;
         }
         tracing::info!(machine = id, "nobody asks for it any more");
@@ -70,11 +88,12 @@ pub async fn end_orphans(shared: &Shared) {
             tracing::warn!(machine = id, error = error.chain(), "not removed");
         }
     }
+    Ok(())
 }
 
 pub async fn look(shared: Arc<Shared>, name: Name) -> Result<Wake, Failure> {
     let Some(instance) = shared.context.cache(INSTANCE).get(&name) else {
-        end_orphans(&shared).await;
+        end_orphans(&shared).await?;
         return Ok(Wake::OnChange);
     };
     if instance.value["status"]["nodeName"] != shared.options.node {
