@@ -10,8 +10,8 @@ pub enum NameSet {
     #[default]
     None,
     One(Name),
-    /// Two or more. In a box: else a set of one would take as much room.
-    Many(Box<BTreeSet<Name>>),
+    /// Two or more.
+    Many(BTreeSet<Name>),
 }
 
 impl NameSet {
@@ -20,8 +20,7 @@ impl NameSet {
             NameSet::None => *self = NameSet::One(name),
             NameSet::One(one) if *one == name => {}
             NameSet::One(one) => {
-                let both = BTreeSet::from([one.clone(), name]);
-                *self = NameSet::Many(Box::new(both));
+                *self = NameSet::Many(BTreeSet::from([one.clone(), name]));
             }
             NameSet::Many(many) => drop(many.insert(name)),
         }
