@@ -18,6 +18,9 @@ use crate::port::{self, Port};
 
 use worker::{Order, Worker};
 
+/// Ports that are tried.
+const TRIES_MAX: u32 = 8;
+
 /// Whether the proxy takes new connections.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Admit {
@@ -39,8 +42,7 @@ pub struct Cutter {
 impl Cutter {
     pub fn start(upstream_port: u16) -> Result<Cutter, Error> {
         let doing = || "start the cutting proxy".to_owned();
-        let port = Port::reserve()?;
-        let listener = listen(port.number()).map_err(Error::io(doing()))?;
+        let (port, listener) = listen_somewhere()?;
         let (wake, woken) = UnixStream::pair().map_err(Error::io(doing()))?;
         woken.set_nonblocking(true).map_err(Error::io(doing()))?;
         let (orders, inbox) = mpsc::channel();
@@ -122,6 +124,21 @@ impl Drop for Cutter {
         let worker = self.worker.take().expect("a proxy must have its worker until it is dropped");
         let result = worker.join();
         assert!(result.is_ok() || thread::panicking(), "the worker must not panic");
+    }
+}
+
+/// Listens on a port that was free a moment ago. A process that another thread starts meanwhile has
+/// for a moment what we have open, and so the port.
+fn listen_somewhere() -> Result<(Port, TcpListener), Error> {
+    let mut tries = 0;
+    loop {
+        let port = Port::reserve()?;
+        tries += 1;
+        match listen(port.number()) {
+            Ok(listener) => return Ok((port, listener)),
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && tries < TRIES_MAX => {}
+            Err(error) => return Err(Error::io("start the cutting proxy".to_owned())(error)),
+        }
     }
 }
 
