@@ -73,8 +73,8 @@ impl Dynamo {
     }
 
     /// A worker that Python runs with these words. Engines say that they leave and go on for a few
-    /// seconds (`DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS`); what plays one here ends at once when it
-    /// is told to, so that it is told later.
+    /// seconds (`DYN_GRACEFUL_SHUTDOWN_GRACE_PERIOD_SECS`); what plays one here ends at once when
+    /// it is told to, so that it is told later.
     pub fn worker(&self, name: &str, kind: &str, words: &str) -> String {
         let python = self.python.display();
         format!(
