@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::Serialize;
 
 use crate::instance::Instance;
+use crate::kvm;
 use crate::listener;
 use crate::node_name;
 use crate::{client, health, kubeconfig, output};
@@ -270,16 +271,12 @@ fn look_at_inotify() -> Finding {
     }
 }
 
+/// Runs a test guest, as the hypervisor does before the first virtual machine.
 fn look_at_kvm() -> Finding {
     let what = "kvm";
-    match fs::OpenOptions::new().read(true).write(true).open("/dev/kvm") {
-        Ok(_) => well(what, "virtual machines run at full speed"),
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => limited(
-            what,
-            "no /dev/kvm: virtual machines are emulated",
-            "enable virtualisation in the firmware, or nested virtualisation of the host",
-        ),
-        Err(error) => limited(what, format!("/dev/kvm: {error}"), "join the group `kvm`"),
+    match kvm::probe() {
+        kvm::State::Works => well(what, "a test guest ran with KVM: full speed"),
+        state => limited(what, state.explanation(), state.remedy()),
     }
 }
 

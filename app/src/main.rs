@@ -23,6 +23,7 @@ mod installed;
 mod instance;
 mod kept_lines;
 mod kubeconfig;
+mod kvm;
 mod listener;
 mod machines;
 mod mapped;

@@ -22,6 +22,7 @@ use node::simulated::NODE;
 use reconcile::{Context, Kind, Name};
 
 use crate::former::{self, Engine};
+use crate::kvm;
 use crate::listener;
 use crate::podman;
 use crate::preload;
@@ -40,19 +41,17 @@ const LOOK_AGAIN: Duration = Duration::from_secs(1);
 const INSTALL_MAX: Duration = Duration::from_secs(5);
 /// The argument that makes this program the shim of a container.
 const SHIM: &str = "container-shim";
-/// Whether virtual machines run at full speed.
-const KVM: &str = "/dev/kvm";
 /// The file of this program, even when another has taken its place.
 const PROGRAM: &str = "/proc/self/exe";
 
-/// For people: what this machine has to give.
+/// Summary of the resources of this machine.
 pub fn describe(data: &Path, resources: &BTreeMap<String, String>) -> String {
     let capacity = machine::capacity(data);
     let processors = capacity["cpu"].as_str().unwrap_or_default();
     let kibibytes = capacity["memory"].as_str().and_then(|text| text.strip_suffix("Ki"));
     let kibibytes: u64 = kibibytes.and_then(|text| text.parse().ok()).unwrap_or_default();
     let gpus = devices::count_gpus(resources);
-    let kvm = if Path::new(KVM).exists() { "yes" } else { "no" };
+    let kvm = kvm::summary(data);
     format!("{processors} cpu · {} Gi · {gpus} gpu · kvm {kvm}", kibibytes >> 20)
 }
 

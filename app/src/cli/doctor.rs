@@ -1,4 +1,4 @@
-//! `setpoint doctor`: looks at this machine, and says what to do about what is missing.
+//! `setpoint doctor`: checks this machine and prints a remedy for what is missing.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -22,12 +22,11 @@ Exit codes:
   0  nothing keeps it from working
   1  something does";
 
-/// Look at this machine: what works, what does not, and what to do about it.
+/// Check this machine: what works, what does not, and how to fix it.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Doctor {
-    /// The data directory to look at. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
-    /// ~/.local/share/setpoint.
+    /// Data directory of the cluster [env: SETPOINT_DATA_DIR].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }
@@ -65,7 +64,7 @@ impl fmt::Display for Report {
         let count = |verdict| self.findings.iter().filter(|one| one.verdict == verdict).count();
         write!(
             formatter,
-            "{} well, {} limited, {} unwell",
+            "{} passed, {} warnings, {} failed",
             count(Verdict::Well),
             count(Verdict::Limited),
             count(Verdict::Unwell)
