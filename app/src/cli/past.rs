@@ -338,7 +338,7 @@ impl serde::Serialize for Printed {
 pub fn moment(text: &str) -> Result<String> {
     if text.is_empty() || text.contains(['/', '?', '#', ' ']) {
         bail!(
-            "{text:?} is no moment; give a revision, a time such as 2026-01-02T15:04:05Z, or -5m"
+            "invalid time {text:?}; give a revision, a time such as 2026-01-02T15:04:05Z, or -5m"
         );
     }
     Ok(encoded(text))

@@ -264,7 +264,9 @@ fn a_container_that_cannot_start_says_why_and_a_node_without_runtime_is_not_read
     let reason = "get pod imageonly -o \
                   jsonpath={.status.containerStatuses[0].state.waiting.reason}";
     machine.until(reason, |reason| reason == "CreateContainerConfigError");
-    let events = machine.until("get events", |events| events.contains("must say its command"));
+    let events = machine.until("get events", |events| {
+        events.contains("images are not supported by the process runtime")
+    });
     assert!(events.contains("Failed"), "{events}");
     machine.kubectl(&["delete", "pod", "imageonly"], "");
 

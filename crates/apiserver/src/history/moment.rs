@@ -46,7 +46,7 @@ impl Moments {
 
 /// Reads what somebody says.
 pub fn parse(text: &str) -> Result<Moment, Error> {
-    let wrong = || Error::bad_request(format!("{text:?} is no moment; {EXPECTED}"));
+    let wrong = || Error::bad_request(format!("invalid time {text:?}; {EXPECTED}"));
     if let Some(ago) = text.strip_prefix('-') {
         return duration(ago).map(Moment::Ago).ok_or_else(wrong);
     }

@@ -27,6 +27,17 @@ const OBJECTS_MAX: usize = 500;
 const PODS_MAX: usize = 2_000;
 /// Nodes that can be added to try things out.
 const NODES_MAX: usize = 1_000;
+/// Metadata that only the server sets.
+const SERVER_FIELDS: [&str; 8] = [
+    "creationTimestamp",
+    "deletionGracePeriodSeconds",
+    "deletionTimestamp",
+    "generation",
+    "managedFields",
+    "resourceVersion",
+    "selfLink",
+    "uid",
+];
 /// Whose apply is tried.
 const MANAGER: &str = "setpoint";
 const DEFAULT_NAMESPACE: &str = "default";
@@ -419,7 +430,20 @@ fn read(body: &[u8]) -> Result<Vec<Value>, Error> {
     }
     match objects.iter().position(|object| !object.is_object()) {
         Some(at) => Err(Error::bad_request(format!("item {at} is no object"))),
-        None => Ok(objects),
+        None => {
+            objects.iter_mut().for_each(drop_server_fields);
+            Ok(objects)
+        }
+    }
+}
+
+/// Removes what the server sets, so that the output of `kubectl get -o yaml` can be planned.
+fn drop_server_fields(object: &mut Value) {
+    if let Some(fields) = object.as_object_mut() {
+        fields.remove("status");
+    }
+    if let Some(metadata) = object["metadata"].as_object_mut() {
+        SERVER_FIELDS.iter().for_each(|field| drop(metadata.remove(*field)));
     }
 }
 

@@ -33,6 +33,8 @@ pub struct Step {
     pub actor: String,
     pub object: Value,
     pub cause: Option<Revision>,
+    /// `Normal` or `Warning` for an event; none for a change.
+    pub event_type: Option<String>,
     pub sentence: String,
 }
 
@@ -241,6 +243,7 @@ impl Family {
             actor,
             object: reference(&member.place),
             cause: batch.provenance.cause,
+            event_type: None,
             sentence,
         })
     }
@@ -266,6 +269,7 @@ impl Family {
             actor: source.unwrap_or_else(|| sentences::actor(&batch.provenance)),
             object: reference(&member.place),
             cause: batch.provenance.cause,
+            event_type: Some(text(&event["type"])),
             sentence: format!("{}: {}", text(&event["reason"]), text(&event["message"]).trim()),
         })
     }

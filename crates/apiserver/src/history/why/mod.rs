@@ -105,6 +105,7 @@ fn tell(steps: &[Step]) -> Vec<Value> {
             "actor": step.actor,
             "object": step.object,
             "cause": step.cause.map(|cause| cause.0),
+            "eventType": step.event_type,
             "sentence": step.sentence,
         })
     };

@@ -103,7 +103,7 @@ pub fn judge(target: &Value, pods: &[Value]) -> Judged {
         let (state, what) = by_pods(pods);
         judged(state, &what)
     } else {
-        judged(State::Running, "is there, and says nothing of waiting")
+        judged(State::Running, "exists; no status conditions reported")
     };
     if judged.state == State::Failed
         && target["kind"] != "Pod"
@@ -339,7 +339,7 @@ fn pod_waits(pod: &Value) -> Vec<String> {
                 let ended = ended.unwrap_or_default();
                 waits.push(format!("container {name}: {reason}{message}{ended}"));
             } else if state["running"].is_object() && container["ready"] == false {
-                waits.push(format!("container {name} runs and does not say that it is ready"));
+                waits.push(format!("container {name} is running but not ready"));
             }
         }
     }

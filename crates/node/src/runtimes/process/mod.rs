@@ -4,7 +4,7 @@
 //! its output, and records how it ended. What runs is therefore known after a restart, with the
 //! exit codes of what ended meanwhile. A shim is watched by its pidfd.
 //!
-//! Images are names only: nothing is pulled, so a container must say its command. Containers have
+//! Images are names only: nothing is pulled, so a container needs a command. Containers have
 //! namespaces (`world.rs`), control groups (`cgroups/`) and few rights (`credentials.rs`) as far as
 //! we may give them: root with `CAP_SYS_ADMIN` everything, others what the kernel lets users do.
 //! They see the files and the devices of the host.
@@ -302,9 +302,9 @@ impl PodRuntime for Process {
         };
         if spec.command.is_empty() {
             let message = format!(
-                "the process runtime pulls no images, so container {:?} (image {:?}) must say its \
-                 command",
-                spec.id.name, spec.image
+                "images are not supported by the process runtime: set `command` for container \
+                 {:?}, or start with `--runtime docker`",
+                spec.id.name
             );
             return Err(Refusal { reason: "CreateContainerConfigError", message });
         }
