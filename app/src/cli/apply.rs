@@ -1,4 +1,4 @@
-//! `setpoint apply`: brings objects of files into a cluster, by server-side apply.
+//! `setpoint apply`: applies manifests to a cluster, by server-side apply.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,12 +15,13 @@ use serde::Serialize;
 use serde_json::Value;
 
 use super::connect::{self, Target};
+use super::evidence::Reader;
 use super::exit::{self, Failure};
 use super::manifests;
 use super::past::Cluster;
 use super::plan;
-use super::stuck::Place;
-use super::wait::{Waited, parse_duration, until_done_with_pods};
+use super::verdict::Observation;
+use super::wait::{Waited, parse_duration};
 use super::warnings;
 use super::{Context, small_runtime};
 
@@ -36,7 +37,7 @@ Examples:
   setpoint apply -f job.yaml --dry-run=plan    and what would change, and where its pods would go
   setpoint apply -f site.yaml --wait           and wait until it is ready
 
-Fields that somebody else owns are left alone and said, unless --force-conflicts is given.
+Fields of other field managers are reported as conflicts, unless --force-conflicts is given.
 
 Exit codes:
   0  all are as the files say
@@ -47,10 +48,11 @@ Exit codes:
   7  it is not allowed
   130  interrupted while it waited; what was applied stays
 
-A pod that cannot run (CrashLoopBackOff, ImagePullBackOff, ...) is not waited for: the exit code is
-4, with the last lines of its output.";
+The wait ends early with exit code 4 when a pod cannot recover by itself (CrashLoopBackOff after two
+restarts, FailedMount, image and configuration errors, requests larger than every node). The last
+Warning events and lines of output are shown.";
 
-/// Bring objects of files into a cluster.
+/// Apply manifests to the cluster.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Apply {
@@ -137,10 +139,9 @@ impl fmt::Display for Applied {
 }
 
 impl Applied {
-    /// Whoever waited for it does so no more.
+    /// The error for a wait that Ctrl-C ended.
     fn left_alone(&self) -> Failure {
-        let what =
-            format!("interrupted; {}/{} goes on without anybody waiting", self.kind, self.name);
+        let what = format!("interrupted; {}/{} continues in the background", self.kind, self.name);
         Failure::new(exit::INTERRUPTED, what).hint("the same command waits again")
     }
 }
@@ -196,15 +197,15 @@ impl Apply {
             "" => format!("setpoint why {what}"),
             namespace => format!("setpoint why {what} -n {namespace}"),
         };
-        let waited = Waited { what: &what, timeout: self.timeout, hint };
-        let look = || async {
+        let reader = Reader { client, namespace: &applied.namespace };
+        let observe = || async move {
             match api.get_opt(&applied.name).await.map_err(said)? {
-                Some(object) => anyhow::Ok(Some(serde_json::to_value(object)?)),
-                None => Ok(None),
+                Some(object) => Ok(reader.observe(serde_json::to_value(object)?).await),
+                None => anyhow::Ok(Observation::default()),
             }
         };
-        let place = Place { client, namespace: &applied.namespace };
-        until_done_with_pods(&waited, look, &place).await
+        let waited = Waited { what: &what, timeout: self.timeout, hint, reader };
+        waited.until_ready(observe).await
     }
 }
 

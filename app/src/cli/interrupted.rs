@@ -1,5 +1,5 @@
-//! Ctrl-C while something is waited for or watched. The work goes on, and it is said how to look
-//! again; a second Ctrl-C soon after it cancels what the same command started.
+//! Ctrl-C during a wait. The object continues in the background, and the command that shows it is
+//! printed; a second Ctrl-C soon after it cancels what the same command started.
 
 use std::time::Duration;
 
@@ -8,17 +8,17 @@ use tokio::time::{sleep, timeout};
 
 use crate::output;
 
-/// Whoever presses the key twice in a hurry has not read what the second does.
+/// A second Ctrl-C before this was pressed without reading what it does.
 const HURRY: Duration = Duration::from_millis(300);
-/// How long a second Ctrl-C counts.
+/// Time in which a second Ctrl-C counts.
 const SECOND_MAX: Duration = Duration::from_secs(3);
 
-/// What is said at the first Ctrl-C: what goes on, and what shows it again.
+/// Prints at the first Ctrl-C what continues, and the command that shows it.
 pub fn leave(what: &str, again: &str) {
-    output::remark(format!("{what} goes on; see `{again}`"));
+    output::remark(format!("{what} continues in the background; see `{again}`"));
 }
 
-/// Says what a second Ctrl-C does; whether it came.
+/// Prints what a second Ctrl-C does and returns whether it was pressed.
 pub async fn comes_again(does: &str) -> bool {
     output::remark(format!("Ctrl-C again within {} s {does}", SECOND_MAX.as_secs()));
     sleep(HURRY).await;

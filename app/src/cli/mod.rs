@@ -2,6 +2,7 @@
 
 mod all;
 mod apply;
+mod blockers;
 mod candidates;
 mod cluster;
 mod completions;
@@ -16,6 +17,7 @@ mod doctor;
 mod down;
 mod errors;
 mod events;
+mod evidence;
 mod exit;
 mod export;
 mod get;
@@ -27,6 +29,7 @@ mod known;
 mod kubeconfig;
 mod kubectl;
 mod layout;
+mod log_stream;
 mod logs;
 mod ls;
 mod man;
@@ -35,6 +38,7 @@ mod operator;
 mod past;
 mod paths;
 mod plan;
+mod removal;
 mod runtime;
 mod sealed;
 mod serve;
@@ -45,11 +49,11 @@ mod spans;
 mod start;
 mod status;
 mod storage;
-mod stuck;
 mod train;
 mod ui;
 mod undo;
 mod up;
+mod verdict;
 mod version;
 mod vm;
 mod wait;
@@ -79,21 +83,21 @@ const HELP_WIDTH_MAX: usize = 100;
 
 const AFTER_HELP: &str = "\
 Examples:
-  setpoint demo                    see what it can do: nothing is kept, nothing of yours is touched
-  setpoint up                      start in the background and wait until it is ready
-  setpoint status                  what runs, and where
-  setpoint doctor                  what this machine can do, and what to do about the rest
+  setpoint demo                    try everything in a temporary cluster
+  setpoint up                      start a cluster in the background and wait until it is ready
+  setpoint status                  show cluster status
+  setpoint doctor                  check this machine and print remedies
   setpoint ui                      open the web console
-  setpoint down                    stop it
-  setpoint logs --operator dynamo  what an operator wrote to the log
-  setpoint train train.py --watch  train, and see how it goes
-  setpoint serve -f graph.yaml --watch   serve models; the address when they answer
-  setpoint vm create NAME --image URL    a virtual machine; `setpoint vm console NAME` talks to it
-  setpoint why pod/NAME            what led to it, and what it waits for
-  setpoint history pod/NAME        what changed, and who; `setpoint undo` takes it back
-  setpoint start --store memory    run in the foreground; nothing is kept
-  setpoint operator manifests      what runs our operators on a cluster of yours
-  setpoint describe pod NAME       kubectl's commands, with kubectl, on this cluster
+  setpoint down                    stop the cluster
+  setpoint logs POD                show the log of a pod; `logs operators` that of the operators
+  setpoint train train.py --watch  run a training job and show its output
+  setpoint serve -f graph.yaml --watch   serve models; print the address when they answer
+  setpoint vm create NAME --image URL    create a virtual machine; `vm console NAME` connects to it
+  setpoint why pod/NAME            explain an object's state and what it is waiting for
+  setpoint history pod/NAME        list changes and their authors; `setpoint undo` reverts one
+  setpoint start --store memory    run in the foreground, without data on disk
+  setpoint operator manifests      print the manifests that install the operators on a cluster
+  setpoint describe pod NAME       kubectl's commands, run by kubectl on this cluster
 
 Exit codes: 0 done, 1 failed, 2 usage, 3 timed out, 4 a workload failed, 5 not found,
 6 conflict, 7 forbidden, 130 interrupted; `setpoint help exit-codes` says more.
@@ -209,7 +213,7 @@ struct Global {
     #[arg(long = "v", global = true, value_name = "N", hide = true)]
     numbered: Option<u8>,
 
-    /// Say nothing beside results and errors.
+    /// Only print results and errors.
     #[arg(short, long, global = true, conflicts_with_all = ["verbose", "numbered"])]
     quiet: bool,
 

@@ -1,4 +1,4 @@
-//! `setpoint why`: what led to an object as it is, and what it waits for.
+//! `setpoint why`: explains an object's state and what it is waiting for.
 //!
 //! A cluster of others keeps no causes: there the story is told by who owns which fields since
 //! when, by the events that are left, and by what our operators say in their log that they did.
@@ -19,8 +19,8 @@ use super::{Context, small_runtime};
 
 const AFTER_HELP: &str = "\
 Examples:
-  setpoint why pod/web              from whoever asked for it to the process that runs
-  setpoint why trainjob/bert        with all that was made of it
+  setpoint why pod/web              the state, its cause and the last Warning events
+  setpoint why trainjob/bert --all  with every change and event of the objects it owns
   setpoint why vm/debian -o json    for programs
 
 On a cluster that is not Setpoint's the logs of its operators are read too: of their pods, or where
@@ -28,16 +28,24 @@ they run elsewhere of files:
   setpoint why trainjob/bert --operator-log operator.log
 
 Exit codes:
-  0  it runs, waits or is finished
+  0  the object is running, waiting or finished
   4  it failed";
 
 /// How far below an object its own are looked for.
 const DEPTH_MAX: usize = 8;
 
+/// Reasons for waiting, and nodes, that the short form prints.
+const CAUSES_MAX: usize = 3;
+/// Events and changes that the short form prints.
+const LINES_MAX: usize = 5;
+const SENTENCE_CHARS_MAX: usize = 200;
+/// Kinds that the short form leaves out.
+const NOISE: [&str; 3] = ["EndpointSlice", "Endpoints", "Lease"];
+
 /// The exit code for what failed.
 const EXIT_FAILED: u8 = 4;
 
-/// What led to an object as it is, and what it waits for.
+/// Explain an object's state and what it is waiting for.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Why {
@@ -47,6 +55,10 @@ pub struct Why {
     /// A log of `setpoint operator`, for a cluster of others; may be given more than once.
     #[arg(long, value_name = "FILE")]
     operator_log: Vec<PathBuf>,
+
+    /// Print every change and event, with exact times.
+    #[arg(long)]
+    all: bool,
 
     /// As if the cluster kept no past.
     #[arg(long, hide = true)]
@@ -69,45 +81,108 @@ impl Why {
                 }
             };
             let is_failed = trace["state"] == "Failed";
-            let shown = told(&trace);
+            let shown = told(&trace, if self.all { Detail::All } else { Detail::Short });
             context.output.print(&Printed::new(trace, shown))?;
             Ok(if is_failed { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
         })
     }
 }
 
-fn told(trace: &Value) -> String {
+/// How much of a trace is printed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Detail {
+    Short,
+    All,
+}
+
+fn told(trace: &Value, detail: Detail) -> String {
     let mut lines = vec![format!("{}: {}", text(&trace["state"]), text(&trace["sentence"]))];
-    for waiting in items(&trace["waitingFor"]) {
-        lines.push(format!("  waits for {}", text(&waiting["sentence"])));
+    let most = |shown: usize| if detail == Detail::All { usize::MAX } else { shown };
+    let waiting = items(&trace["waitingFor"]);
+    for waiting in waiting.iter().take(most(CAUSES_MAX)) {
+        lines.push(format!("  waiting for {}", text(&waiting["sentence"])));
         let hint = text(&waiting["hint"]);
         lines.extend((!hint.is_empty()).then(|| format!("    hint: {hint}")));
     }
     let refused = verdicts(trace);
     if !refused.is_empty() {
         lines.push("  nodes that do not fit:".to_owned());
-        lines.extend(refused);
+        lines.extend(refused.iter().take(most(CAUSES_MAX)).cloned());
     }
-    for step in items(&trace["steps"]) {
-        let depth = usize::try_from(step["depth"].as_u64().unwrap_or(0)).unwrap_or(0);
-        let object = &step["object"];
-        let revision = match step["revision"].as_u64() {
-            Some(revision) => format!("{revision:>8}"),
-            None => String::new(),
-        };
-        let later = step["milliseconds"].as_u64().unwrap_or(0);
-        lines.push(format!(
-            "{}{revision} {:>9} {:indent$}{}/{}: {}",
-            text(&step["time"]),
-            format!("+{later}ms"),
-            "",
-            text(&object["kind"]).to_lowercase(),
-            text(&object["name"]),
-            text(&step["sentence"]),
-            indent = depth * 2,
-        ));
+    let steps = items(&trace["steps"]);
+    if detail == Detail::All {
+        lines.extend(steps.iter().map(full_line));
+        return lines.join("\n");
+    }
+    let shown = important(steps);
+    lines.extend(shown.iter().map(|step| short_line(step)));
+    let hidden = steps.len() - shown.len() + waiting.len().saturating_sub(CAUSES_MAX);
+    if hidden > 0 {
+        lines.push(format!("  {hidden} more lines with --all"));
     }
     lines.join("\n")
+}
+
+/// The steps of the short form, oldest first: distinct Warning events, then the newest changes.
+fn important(steps: &[Value]) -> Vec<&Value> {
+    let is_warning = |step: &Value| step["eventType"] == "Warning";
+    let mut chosen: Vec<usize> = Vec::new();
+    for wants_warning in [true, false] {
+        for (at, step) in steps.iter().enumerate().rev() {
+            let is_repeated = chosen.iter().any(|other| {
+                let other = &steps[*other];
+                other["sentence"] == step["sentence"] && other["object"] == step["object"]
+            });
+            let is_wanted = is_warning(step) == wants_warning && !is_noise(step) && !is_repeated;
+            if is_wanted && chosen.len() < LINES_MAX {
+                chosen.push(at);
+            }
+        }
+    }
+    chosen.sort_unstable();
+    chosen.into_iter().map(|at| &steps[at]).collect()
+}
+
+/// Whether a step is bookkeeping of controllers.
+fn is_noise(step: &Value) -> bool {
+    NOISE.iter().any(|kind| step["object"]["kind"] == *kind)
+        || text(&step["sentence"]).contains("metadata.finalizers")
+}
+
+/// `10:00:05 pod/web: Warning FailedMount: denied`, with the time of the day.
+fn short_line(step: &Value) -> String {
+    let time = text(&step["time"]);
+    let time = time.get(11..19).unwrap_or(time);
+    let warning = if step["eventType"] == "Warning" { "Warning " } else { "" };
+    let sentence = text(&step["sentence"]);
+    let sentence = match sentence.char_indices().nth(SENTENCE_CHARS_MAX) {
+        Some((end, _)) => format!("{}...", &sentence[..end]),
+        None => sentence.to_owned(),
+    };
+    format!("  {time} {}: {warning}{}", named(step), sentence.replace('\n', " "))
+}
+
+fn full_line(step: &Value) -> String {
+    let depth = usize::try_from(step["depth"].as_u64().unwrap_or(0)).unwrap_or(0);
+    let revision = match step["revision"].as_u64() {
+        Some(revision) => format!("{revision:>8}"),
+        None => String::new(),
+    };
+    let later = step["milliseconds"].as_u64().unwrap_or(0);
+    format!(
+        "{}{revision} {:>9} {:indent$}{}: {}",
+        text(&step["time"]),
+        format!("+{later}ms"),
+        "",
+        named(step),
+        text(&step["sentence"]),
+        indent = depth * 2,
+    )
+}
+
+fn named(step: &Value) -> String {
+    let object = &step["object"];
+    format!("{}/{}", text(&object["kind"]).to_lowercase(), text(&object["name"]))
 }
 
 /// The story as far as a cluster of others tells it.
@@ -197,7 +272,7 @@ fn said(event: &Value, known: &[(&str, &Value, usize)]) -> Option<Value> {
     let from = first([&event["reportingComponent"], &event["source"]["component"], none, none]);
     let sentence = format!("{}: {}", text(&event["reason"]), text(&event["message"]).trim());
     Some(json!({"time": time, "revision": null, "milliseconds": 0, "depth": depth, "actor": from,
-        "object": object, "sentence": sentence}))
+        "object": object, "eventType": event["type"], "sentence": sentence}))
 }
 
 /// Puts steps in order, each with how long after the one before it was.
@@ -286,6 +361,38 @@ fn below(mut others: Vec<Value>, uid: &str) -> Vec<(Value, usize)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_short_form_has_the_verdict_the_cause_and_at_most_five_lines() {
+        let step = |kind: &str, sentence: &str, event: Option<&str>| {
+            json!({"time": "2026-01-02T10:00:05.123456Z", "revision": 7, "milliseconds": 1,
+                "depth": 1, "object": {"kind": kind, "name": "web"}, "eventType": event,
+                "sentence": sentence})
+        };
+        let mut steps = vec![step("Pod", "FailedMount: denied", Some("Warning")); 3];
+        steps.extend((0..9).map(|at| step("Pod", &format!("change {at}"), None)));
+        steps.push(step("EndpointSlice", "set endpoints to [{\"addresses\"}]", None));
+        steps.push(step("Pod", "controller set metadata.finalizers to []", None));
+        let waiting = json!([{"sentence": "container main: ContainerCreating", "hint": "h"}]);
+        let trace = json!({"state": "Waiting", "sentence": "Pod web is Pending",
+            "waitingFor": waiting, "verdicts": [], "steps": steps});
+        let short = told(&trace, Detail::Short);
+        let expected = [
+            "Waiting: Pod web is Pending",
+            "  waiting for container main: ContainerCreating",
+            "    hint: h",
+            "  10:00:05 pod/web: Warning FailedMount: denied",
+            "  10:00:05 pod/web: change 5",
+            "  10:00:05 pod/web: change 6",
+            "  10:00:05 pod/web: change 7",
+            "  10:00:05 pod/web: change 8",
+            "  9 more lines with --all",
+        ];
+        assert_eq!(short.lines().collect::<Vec<_>>(), expected, "{short}");
+        let all = told(&trace, Detail::All);
+        assert_eq!(all.lines().count(), 3 + 14, "{all}");
+        assert!(all.contains("05.123456Z") && all.contains("endpointslice/web"), "{all}");
+    }
 
     #[test]
     fn a_family_is_found_level_by_level() {

@@ -28,6 +28,21 @@ pub fn parse(text: &str) -> Option<Duration> {
     is_sane.then(|| Duration::from_nanos((seconds * 1e9).round() as u64))
 }
 
+/// Writes a duration as it is given on a command line: `5m`, `1m30s`, `500ms`.
+pub fn short(duration: Duration) -> String {
+    let (seconds, millis) = (duration.as_secs(), duration.subsec_millis());
+    if seconds == 0 || millis > 0 && seconds < 60 {
+        return match duration.as_millis() {
+            0 => "0s".to_owned(),
+            millis if millis < 1_000 => format!("{millis}ms"),
+            _ => format!("{}s", duration.as_secs_f64()),
+        };
+    }
+    let parts = [(seconds / 3600, "h"), (seconds / 60 % 60, "m"), (seconds % 60, "s")];
+    let parts = parts.iter().filter(|(count, _)| *count > 0);
+    parts.map(|(count, unit)| format!("{count}{unit}")).collect()
+}
+
 fn seconds_per(unit: &str) -> Option<f64> {
     Some(match unit {
         "ns" => 1e-9,
@@ -61,6 +76,14 @@ mod tests {
             assert_eq!(parse(text), Some(Duration::from_millis(millis)), "{text}");
         }
         assert_eq!(parse("2µs"), Some(Duration::from_micros(2)));
+    }
+
+    #[test]
+    fn durations_are_written_as_they_are_given() {
+        for text in ["5m", "1m30s", "500ms", "1h", "10h5s", "4s", "2.5s", "0s", "1ms"] {
+            let duration = parse(text).expect("a duration");
+            assert_eq!(short(duration), text);
+        }
     }
 
     #[test]

@@ -16,6 +16,7 @@ use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio::net::unix::pipe;
 use tokio::time::{Instant, sleep};
 
+use super::Keeping;
 use crate::cli::connect::Target;
 use crate::node_agent;
 use crate::process;
@@ -34,6 +35,7 @@ pub struct Cluster {
     pub directory: PathBuf,
     data: PathBuf,
     child: Child,
+    is_kept: bool,
     /// As the program measured it.
     pub ready_millis: u64,
     pub node: String,
@@ -41,11 +43,15 @@ pub struct Cluster {
 
 impl Cluster {
     /// Starts it and waits until it is ready.
-    pub async fn start() -> Result<Cluster> {
+    pub async fn start(keeping: Keeping) -> Result<Cluster> {
         let directory = make_directory()?;
-        match Cluster::start_in(&directory).await {
-            Ok(cluster) => Ok(cluster),
-            Err(error) => {
+        match (Cluster::start_in(&directory).await, keeping) {
+            (Ok(cluster), _) => Ok(cluster),
+            (Err(error), Keeping::Yes) => {
+                let place = directory.display();
+                Err(error.context(format!("the cluster did not start; its files are in {place}")))
+            }
+            (Err(error), Keeping::No) => {
                 let _ = fs::remove_dir_all(&directory);
                 Err(error.context("the cluster did not start"))
             }
@@ -71,7 +77,7 @@ impl Cluster {
         drop(command);
         let (ready_millis, node) = (0, String::new());
         let directory = directory.to_owned();
-        let mut cluster = Cluster { directory, data, child, ready_millis, node };
+        let mut cluster = Cluster { directory, data, child, is_kept: false, ready_millis, node };
         let line = tokio::time::timeout(READY_MAX, first_line(receiver)).await;
         let ready = match line {
             Ok(Ok(line)) => line,
@@ -104,6 +110,12 @@ impl Cluster {
             .with_context(|| format!("could not remove {}", self.directory.display()))
     }
 
+    /// Leaves the cluster running and returns its directory.
+    pub fn keep(mut self) -> PathBuf {
+        self.is_kept = true;
+        self.directory.clone()
+    }
+
     async fn stop(&mut self) {
         let deadline = Instant::now() + STOP_MAX;
         let _ = process::ask_to_stop(self.child.id());
@@ -121,6 +133,9 @@ impl Cluster {
 /// Whatever became of the demonstration, its program and its files do not outlive it.
 impl Drop for Cluster {
     fn drop(&mut self) {
+        if self.is_kept {
+            return;
+        }
         if matches!(self.child.try_wait(), Ok(None)) {
             let _ = self.child.kill();
             let _ = self.child.wait();

@@ -13,16 +13,20 @@ use serde_json::{Value, json};
 use tokio::time::{Instant, sleep};
 
 use super::board::Board;
-use super::{Outcome, Part, echo, seconds};
+use super::{Outcome, Part, echo, reason, seconds};
 use crate::cli::connect::Target;
 use crate::cli::serve::chat::{Question, ask};
 use crate::cli::serve::cluster::Cluster;
 use crate::cli::serve::list::{parts, progress, state, why};
+use crate::cli::verdict::Seen;
 use crate::directories;
 
 /// The graph of the documents.
 const EXAMPLE: &str = include_str!("../../../../examples/inference/smallest.yaml");
 const EXAMPLE_NAME: &str = "smallest";
+const ECHO_NAME: &str = "demo";
+/// Names of the graph: with Dynamo, and without it.
+pub const NAMES: [&str; 2] = [EXAMPLE_NAME, ECHO_NAME];
 const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps");
 const WEBHOOKS: &str = "/apis/admissionregistration.k8s.io/v1/validatingwebhookconfigurations";
 const LOOK: Duration = Duration::from_millis(100);
@@ -58,7 +62,7 @@ pub enum Installing {
 /// Serves until a question is answered.
 pub async fn run(target: &Target, installing: Installing, board: &Board) -> Result<Outcome> {
     let part = Part::Inference.name();
-    board.say(part, "looks for Dynamo");
+    board.say(part, "searches for Dynamo");
     let found = tokio::task::spawn_blocking(find_dynamo).await.context("could not look")?;
     let (python, note) = match (found, installing) {
         (Some(python), _) => (Some(python), None),
@@ -81,7 +85,7 @@ pub async fn run(target: &Target, installing: Installing, board: &Board) -> Resu
     };
     let (name, objects) = match &python {
         Some(python) => (EXAMPLE_NAME, of_dynamo(python)?),
-        None => ("demo", vec![(GRAPH, of_echo("demo")?)]),
+        None => (ECHO_NAME, vec![(GRAPH, of_echo(ECHO_NAME)?)]),
     };
     for (kind, mut object) in objects {
         object["metadata"]["namespace"] = json!(cluster.namespace);
@@ -115,6 +119,7 @@ async fn until_checked(cluster: &Cluster) -> Result<()> {
 }
 
 async fn until_served(cluster: &Cluster, name: &str, server: &str, board: &Board) -> Result<()> {
+    let mut seen = Seen::default();
     loop {
         let graph = cluster.graph(name).await?;
         let word = state(&graph.value);
@@ -123,7 +128,11 @@ async fn until_served(cluster: &Cluster, name: &str, server: &str, board: &Board
         match word {
             "successful" => return Ok(()),
             "failed" => bail!("the graph failed: {}", why(&graph.value)),
-            _ => sleep(LOOK).await,
+            _ => {
+                let observed = cluster.reader().observe(graph.value.clone()).await;
+                reason::check(cluster.reader(), &observed, &mut seen).await?;
+                sleep(LOOK).await;
+            }
         }
     }
 }

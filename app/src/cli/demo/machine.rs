@@ -18,11 +18,14 @@ use tokio::time::{Instant, sleep, timeout};
 
 use super::board::Board;
 use super::boot_sector::{self, GREETING};
-use super::{Outcome, Part, seconds};
+use super::{Keeping, Outcome, Part, seconds};
 use crate::cli::connect::Target;
+use crate::cli::evidence::Reader;
+use crate::cli::exit::{self, Failure};
+use crate::cli::verdict::Observation;
 use crate::cli::vm::cluster::Cluster;
 
-const NAME: &str = "demo";
+pub const NAME: &str = "demo";
 const CLASS: &str = "demo";
 const STORAGE_CLASS: Kind = Kind::cluster("storage.k8s.io", "v1", "StorageClass", "storageclasses");
 const LOOK: Duration = Duration::from_millis(100);
@@ -34,7 +37,11 @@ const HEARD_BYTES_MAX: usize = 64 << 10;
 const GONE_MAX: Duration = Duration::from_secs(10);
 
 /// Boots a machine, and waits until it has said something.
-pub async fn run(target: &Target, directory: &Path, board: &Board) -> Result<Outcome> {
+pub async fn run(
+    target: &Target,
+    directory: &Path,
+    (board, keeping): (&Board, Keeping),
+) -> Result<Outcome> {
     let part = Part::Machine.name();
     let program = hypervisor::qemu::PROGRAM;
     if super::on_path(program).is_none() {
@@ -44,17 +51,19 @@ pub async fn run(target: &Target, directory: &Path, board: &Board) -> Result<Out
         )));
     }
     let began = Instant::now();
-    board.say(part, "asks for a machine with a disk of one sector");
+    board.say(part, "creates a machine with a disk of one sector");
     let cluster = Cluster::connect(target).await?;
     let url = offer(boot_sector::disk())?;
     make(&cluster, directory, &url).await?;
     until_running(&cluster, board).await?;
     let running_after = began.elapsed();
-    board.say(part, "boots; its console is listened to");
+    board.say(part, "boots; reads its console");
     until_heard(&cluster).await?;
     let heard_after = began.elapsed();
-    board.say(part, "is removed again");
-    remove(&cluster).await?;
+    if keeping == Keeping::No {
+        board.say(part, "stops");
+        remove(&cluster).await?;
+    }
     Ok(Outcome::well(
         format!("its console said {GREETING:?}"),
         json!({"said": GREETING, "runningAfterSeconds": seconds(running_after),
@@ -96,13 +105,23 @@ async fn until_running(cluster: &Cluster, board: &Board) -> Result<()> {
         board.say(Part::Machine.name(), format!("disk of 1 MiB, {phase}"));
         match phase {
             "Running" => return Ok(()),
-            "Failed" | "Error" => bail!("the machine failed: {}", reason(&status)),
+            "Failed" | "Error" => {
+                let object = json!({"kind": WUKONG.kind, "metadata": {"name": NAME}});
+                let observed = Observation { object, ..Observation::default() };
+                let evidence = reader(cluster).collect(&observed, None).await;
+                let what = format!("the machine failed: {}", failure(&status));
+                bail!(Failure { shown: evidence.text(), ..Failure::new(exit::FAILED, what) })
+            }
             _ => sleep(LOOK).await,
         }
     }
 }
 
-fn reason(status: &Value) -> String {
+pub fn reader(cluster: &Cluster) -> Reader<'_> {
+    Reader { client: &cluster.requests.client, namespace: &cluster.namespace }
+}
+
+fn failure(status: &Value) -> String {
     let conditions = status["conditions"].as_array().map_or(&[][..], Vec::as_slice);
     let told = conditions.iter().filter(|one| one["status"] == "False");
     told.map(|one| text(&one["message"])).collect::<Vec<_>>().join("; ")

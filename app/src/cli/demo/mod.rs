@@ -8,6 +8,7 @@ pub(super) mod cluster;
 pub mod echo;
 mod inference;
 mod machine;
+mod reason;
 mod report;
 mod training;
 
@@ -37,11 +38,13 @@ const AFTER_HELP: &str = "\
 Examples:
   setpoint demo                            everything, in less than a minute
   setpoint demo --only training,inference  without the virtual machine
-  setpoint demo --install                  with the real Dynamo, fetched from PyPI if need be
-  setpoint demo -o json                    what was measured, for a script
+  setpoint demo --install                  with the real Dynamo, installed from PyPI if missing
+  setpoint demo --keep                     leave the cluster running, with its data and logs
+  setpoint demo -o json                    measurements for a script
 
-Nothing of yours is touched: the cluster is in a temporary directory, on a free port, and your
-kubeconfig stays as it is. Progress goes to stderr, the result to stdout. Ctrl-C ends it cleanly.
+The cluster is in a temporary directory, on a free port; your kubeconfig is neither read nor
+changed. Progress goes to stderr, the result to stdout. Ctrl-C ends it cleanly. A part that fails
+or takes too long is reported with its last Warning events and lines of output.
 
 Exit codes:
     0  all that was started succeeded; what this machine lacks is said and left out
@@ -57,13 +60,24 @@ pub struct Demo {
     #[arg(long, value_name = "PARTS", value_delimiter = ',', hide_possible_values = true)]
     only: Vec<Part>,
 
-    /// How long all of it may take.
+    /// Time limit.
     #[arg(long, value_name = "DURATION", default_value = "5m", value_parser = parse_duration)]
     timeout: Duration,
 
     /// Install Dynamo (about 100 MB from PyPI, into the cache directory) where no Python has it.
     #[arg(long)]
     install: bool,
+
+    /// Leave the cluster, its data directory and its logs for inspection.
+    #[arg(long)]
+    keep: bool,
+}
+
+/// Whether the cluster of a demonstration outlives it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Keeping {
+    No,
+    Yes,
 }
 
 /// What is shown.
@@ -92,24 +106,29 @@ impl Part {
 struct Outcome {
     state: State,
     detail: String,
+    /// Warning events and lines of output that explain a failure.
+    evidence: Option<String>,
     /// What was measured.
     facts: Value,
 }
 
 impl Outcome {
     fn well(detail: impl Into<String>, facts: Value) -> Outcome {
-        Outcome { state: State::Well, detail: detail.into(), facts }
+        Outcome { state: State::Well, detail: detail.into(), evidence: None, facts }
     }
 
     fn skipped(detail: impl Into<String>) -> Outcome {
-        Outcome { state: State::Skipped, detail: detail.into(), facts: Value::Null }
+        Outcome { state: State::Skipped, detail: detail.into(), evidence: None, facts: Value::Null }
+    }
+
+    fn failed(detail: impl Into<String>, evidence: Option<String>) -> Outcome {
+        Outcome { state: State::Failed, detail: detail.into(), evidence, facts: Value::Null }
     }
 }
 
-/// Why everything ended.
+/// How a demonstration ended.
 enum End {
     Done,
-    TimedOut,
     Interrupted,
 }
 
@@ -124,7 +143,7 @@ impl Demo {
         let board = Board::new(context.began);
         board.say(CLUSTER, "starts in a temporary directory");
         let cluster = tokio::select! {
-            started = Cluster::start() => started,
+            started = Cluster::start(self.keeping()) => started,
             () = board.draw() => unreachable!("it draws for ever"),
             _ = signals.next() => return Ok(ExitCode::from(exit::INTERRUPTED)),
         };
@@ -144,7 +163,6 @@ impl Demo {
             tokio::select! {
                 () = all => End::Done,
                 () = board.draw() => End::Done,
-                () = tokio::time::sleep(self.timeout) => End::TimedOut,
                 _ = signals.next() => End::Interrupted,
             }
         };
@@ -152,11 +170,21 @@ impl Demo {
             true => board.clear(),
             false => board.draw_last(),
         }
-        let removed = cluster.remove().await;
+        let removed = match self.keeping() {
+            Keeping::Yes => {
+                report.keep(cluster.keep());
+                Ok(())
+            }
+            Keeping::No => cluster.remove().await,
+        };
         self.conclude(context, report, end, removed)
     }
 
-    /// All parts at once; each tells the report how it ended.
+    fn keeping(&self) -> Keeping {
+        if self.keep { Keeping::Yes } else { Keeping::No }
+    }
+
+    /// Runs all parts at once and adds each to the report when it ends.
     async fn perform(&self, cluster: &Cluster, board: &Board, report: &mut Report) {
         let (target, directory) = (cluster.target(), cluster.directory.clone());
         let installing = if self.install { Installing::Yes } else { Installing::No };
@@ -165,18 +193,28 @@ impl Demo {
             let (target, directory, report) = (&target, &directory, &report);
             async move {
                 let began = Instant::now();
-                let outcome = match part {
-                    Part::Training => training::run(target, directory, board).await,
-                    Part::Inference => inference::run(target, installing, board).await,
-                    Part::Machine => machine::run(target, directory, board).await,
+                let keeping = self.keeping();
+                let run = async {
+                    match part {
+                        Part::Training => training::run(target, directory, board).await,
+                        Part::Inference => inference::run(target, installing, board).await,
+                        Part::Machine => machine::run(target, directory, (board, keeping)).await,
+                    }
                 };
-                let outcome = outcome.unwrap_or_else(|error| Outcome {
-                    state: State::Failed,
-                    detail: output::one_line(&error),
-                    facts: Value::Null,
-                });
+                let (outcome, is_late) = match tokio::time::timeout(self.timeout, run).await {
+                    Ok(Ok(outcome)) => (outcome, false),
+                    Ok(Err(error)) => {
+                        let evidence = exit::shown_of(&error);
+                        (Outcome::failed(output::one_line(&error), evidence), false)
+                    }
+                    Err(_) => {
+                        let (detail, evidence) = reason::late(target, part, self.timeout).await;
+                        (Outcome::failed(detail, evidence), true)
+                    }
+                };
                 board.end(part.name(), outcome.state, outcome.detail.clone());
                 if let Ok(mut report) = report.lock() {
+                    report.has_timed_out |= is_late;
                     report.add(part, outcome, began.elapsed());
                 }
             }
@@ -195,27 +233,21 @@ impl Demo {
         end: End,
         removed: Result<()>,
     ) -> Result<ExitCode> {
-        let asked = Part::ALL.into_iter().filter(|part| self.is_asked(*part));
-        match end {
-            End::Done => {}
-            End::Interrupted => {
-                removed?;
-                eprintln!("interrupted; everything was removed again");
-                return Ok(ExitCode::from(exit::INTERRUPTED));
+        if matches!(end, End::Interrupted) {
+            removed?;
+            match self.keeping() {
+                Keeping::No => eprintln!("interrupted; everything was removed"),
+                Keeping::Yes => eprintln!("interrupted{}", report.inspection()),
             }
-            End::TimedOut => {
-                for part in asked {
-                    report.add_unfinished(part, self.timeout);
-                }
-            }
+            return Ok(ExitCode::from(exit::INTERRUPTED));
         }
         report.finish(context.began.elapsed());
         context.output.print(&report)?;
         removed?;
-        Ok(match end {
-            End::TimedOut => ExitCode::from(exit::TIMED_OUT),
-            _ if report.has_failed() => ExitCode::from(exit::WORKLOAD_FAILED),
-            _ => ExitCode::SUCCESS,
+        Ok(match report.has_failed() {
+            true if report.has_timed_out => ExitCode::from(exit::TIMED_OUT),
+            true => ExitCode::from(exit::WORKLOAD_FAILED),
+            false => ExitCode::SUCCESS,
         })
     }
 }

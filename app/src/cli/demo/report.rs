@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io::{self, IsTerminal};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use serde::Serialize;
@@ -10,15 +11,19 @@ use serde_json::Value;
 use super::board::{self, State};
 use super::inference::ECHO;
 use super::{Outcome, Part, seconds};
+use crate::kubeconfig;
 use crate::output::{self, Marks};
 
 const NEXT: &str = "
-Everything was removed again. A cluster that stays:
-  setpoint up --runtime process     then kubectl as you know it
+Everything was removed. To start a cluster that stays:
+  setpoint up --runtime process     then use kubectl, or:
   setpoint train FILE.py --watch    your own script; --nodes 3 for three ranks
-  setpoint serve -f GRAPH.yaml      a graph; examples/inference/echo.yaml is one
+  setpoint serve -f GRAPH.yaml      a graph; see examples/inference/echo.yaml
   setpoint vm create NAME --image URL
-  setpoint doctor                   what this machine could do better";
+  setpoint doctor                   check what this machine supports";
+/// Printed if a part failed and nothing was kept.
+const KEEP: &str = "
+  setpoint demo --keep              this again, leaving everything for inspection";
 const WITH_DYNAMO: &str = "
   setpoint demo --install           this again, with the real Dynamo from PyPI";
 /// Where the last column of the report begins.
@@ -31,6 +36,11 @@ pub struct Report {
     seconds: f64,
     cluster_ready_seconds: f64,
     parts: Vec<Row>,
+    /// Whether a part was not done within the time limit.
+    pub has_timed_out: bool,
+    /// Directory of the cluster, if it was kept.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    kept: Option<PathBuf>,
 }
 
 #[derive(Serialize)]
@@ -39,6 +49,9 @@ struct Row {
     state: &'static str,
     detail: String,
     seconds: f64,
+    /// Warning events and last lines of output of a part that failed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    evidence: Option<String>,
     #[serde(skip_serializing_if = "Value::is_null")]
     measured: Value,
 }
@@ -46,8 +59,37 @@ struct Row {
 impl Report {
     pub fn new(ready_millis: u64) -> Report {
         let ready = seconds(Duration::from_millis(ready_millis));
-        let parts = Vec::new();
-        Report { succeeded: false, seconds: 0.0, cluster_ready_seconds: ready, parts }
+        Report {
+            succeeded: false,
+            seconds: 0.0,
+            cluster_ready_seconds: ready,
+            parts: Vec::new(),
+            has_timed_out: false,
+            kept: None,
+        }
+    }
+
+    /// Notes the directory of a cluster that is kept.
+    pub fn keep(&mut self, directory: PathBuf) {
+        self.kept = Some(directory);
+    }
+
+    /// Commands to inspect and remove a cluster that was kept.
+    pub fn inspection(&self) -> String {
+        let Some(directory) = &self.kept else { return String::new() };
+        let (data, directory) = (directory.join("data"), directory.display());
+        let (data, kubeconfig) = (data.display(), kubeconfig::in_data(&data));
+        format!(
+            "
+The cluster was kept in {directory}. To look at it:
+  export SETPOINT_DATA_DIR={data} KUBECONFIG={kubeconfig}
+  setpoint status                   also get, why, events, logs POD, ui
+  less {directory}/setpoint.log
+To remove it:
+  setpoint down --delete-data --yes --data-dir {data}
+  rm -r {directory}",
+            kubeconfig = kubeconfig.display()
+        )
     }
 
     pub fn add(&mut self, part: Part, outcome: Outcome, took: Duration) {
@@ -56,18 +98,9 @@ impl Report {
             State::Skipped => "skipped",
             State::Failed | State::Goes => "failed",
         };
-        let (detail, measured) = (outcome.detail, outcome.facts);
-        self.parts.push(Row { name: part, state, detail, seconds: seconds(took), measured });
-    }
-
-    /// A part that was still at it when the time was over.
-    pub fn add_unfinished(&mut self, part: Part, limit: Duration) {
-        if self.parts.iter().any(|row| row.name == part) {
-            return;
-        }
-        let detail = "did not end in time; give it more with --timeout".to_owned();
-        let outcome = Outcome { state: State::Failed, detail, facts: Value::Null };
-        self.add(part, outcome, limit);
+        let Outcome { detail, evidence, facts: measured, .. } = outcome;
+        let seconds = seconds(took);
+        self.parts.push(Row { name: part, state, detail, seconds, evidence, measured });
     }
 
     pub fn finish(&mut self, took: Duration) {
@@ -95,7 +128,7 @@ impl fmt::Display for Report {
         };
         let ready = self.cluster_ready_seconds;
         writeln!(formatter, "{} cluster     {ready:>6.2} s   until it was ready", marks.well())?;
-        for Row { name, state, detail, seconds, .. } in &self.parts {
+        for Row { name, state, detail, seconds, evidence, .. } in &self.parts {
             let mark = match *state {
                 "succeeded" => marks.well(),
                 "skipped" => marks.so_so(),
@@ -103,6 +136,9 @@ impl fmt::Display for Report {
             };
             let detail = wrapped(detail, width);
             writeln!(formatter, "{mark} {:<10} {seconds:>7.2} s   {detail}", name.name())?;
+            for line in evidence.iter().flat_map(|text| text.lines()) {
+                writeln!(formatter, "    {line}")?;
+            }
         }
         let count = |state: &str| self.parts.iter().filter(|row| row.state == state).count();
         // The cluster is one of them: without it there would be no report.
@@ -114,7 +150,13 @@ impl fmt::Display for Report {
             }
         }
         writeln!(formatter, "; {total:.1} s in all")?;
+        if self.kept.is_some() {
+            return formatter.write_str(&self.inspection());
+        }
         formatter.write_str(NEXT)?;
+        if self.has_failed() {
+            formatter.write_str(KEEP)?;
+        }
         match self.was_echoed() {
             true => formatter.write_str(WITH_DYNAMO),
             false => Ok(()),
@@ -147,7 +189,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_failed_and_what_was_left_out_is_told_apart() {
+    fn failed_and_skipped_parts_are_counted_apart_and_failures_have_evidence() {
         let mut report = Report::new(40);
         report.add(Part::Machine, Outcome::skipped("no QEMU"), Duration::ZERO);
         report.add(Part::Training, Outcome::well("trained", Value::Null), Duration::from_secs(2));
@@ -157,11 +199,24 @@ mod tests {
         assert!(text.contains("2 of 3 parts succeeded, 1 skipped; 3.0 s in all"), "{text}");
         assert!(!text.contains("--install"), "nothing was played: {text}");
         assert!(report.succeeded && text.lines().all(|line| line.chars().count() <= 80), "{text}");
-        report.add_unfinished(Part::Inference, Duration::from_secs(1));
-        report.add_unfinished(Part::Machine, Duration::from_secs(1));
+        let evidence = Some("Warning FailedMount pod/p: denied".to_owned());
+        report.add(
+            Part::Inference,
+            Outcome::failed("timed out after 5m: denied", evidence),
+            Duration::ZERO,
+        );
         report.finish(Duration::from_secs(3));
         assert!(report.has_failed() && !report.succeeded);
-        assert_eq!(report.parts.len(), 3);
+        let text = report.to_string();
+        assert!(text.contains("timed out after 5m: denied\n    Warning FailedMount"), "{text}");
+        assert!(text.contains("setpoint demo --keep"), "{text}");
+        report.keep(PathBuf::from("/tmp/demo"));
+        let text = report.to_string();
+        assert!(
+            text.contains("setpoint down --delete-data --yes --data-dir /tmp/demo/data"),
+            "{text}"
+        );
+        assert!(!text.contains("Everything was removed"), "{text}");
     }
 
     #[test]

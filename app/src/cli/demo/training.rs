@@ -10,21 +10,23 @@ use tokio::time::{Instant, sleep};
 use training::kinds::TRAIN_JOB;
 
 use super::board::Board;
-use super::{Outcome, Part, seconds};
+use super::{Outcome, Part, reason, seconds};
 use crate::cli::connect::Target;
+use crate::cli::log_stream::Source;
 use crate::cli::train::cluster::Cluster;
 use crate::cli::train::failure::Failures;
 use crate::cli::train::show::{reported, state};
+use crate::cli::verdict::Seen;
 
 const SCRIPT: &str = include_str!("../../../../examples/training/linear.py");
-const NAME: &str = "demo";
+pub const NAME: &str = "demo";
 const RANKS: usize = 3;
 const STEPS: &str = "200";
 /// Slow enough to be watched, and over soon.
 const PAUSE_SECONDS: &str = "0.01";
 const RUNTIME: &str = "torch-local";
 const LOOK: Duration = Duration::from_millis(100);
-const LAST_LINES: &str = "&tailLines=5";
+const LAST_LINES: u64 = 5;
 /// What every rank finds, whatever its points are.
 const FOUND: &str = "y = 2.000 x + 1.000";
 
@@ -38,7 +40,7 @@ pub async fn run(target: &Target, directory: &Path, board: &Board) -> Result<Out
     let began = Instant::now();
     let script = directory.join("linear.py");
     std::fs::write(&script, SCRIPT).context("could not write the script")?;
-    board.say(Part::Training.name(), "asks for a TrainJob of 3 nodes");
+    board.say(Part::Training.name(), "creates a TrainJob with 3 nodes");
     let cluster = Cluster::connect(target).await?;
     cluster.until_runtime(RUNTIME).await?;
     let command = json!([python, "-u", script, "--steps", STEPS, "--pause", PAUSE_SECONDS]);
@@ -48,7 +50,7 @@ pub async fn run(target: &Target, directory: &Path, board: &Board) -> Result<Out
             "trainer": {"numNodes": RANKS, "command": command}}});
     let made = cluster.requests.create(TRAIN_JOB, &job).await;
     made.map_err(|error| cluster.explained(&error))?;
-    let mut running_after = None;
+    let (mut running_after, mut seen) = (None, Seen::default());
     loop {
         let job = cluster.job(NAME).await?;
         let told = &job.value["status"]["trainerStatus"];
@@ -60,7 +62,12 @@ pub async fn run(target: &Target, directory: &Path, board: &Board) -> Result<Out
         match word {
             "complete" => return complete(&cluster, told, (began, running_after)).await,
             "failed" => return Err(explained(&cluster).await),
-            _ => sleep(LOOK).await,
+            _ => {
+                let pods = cluster.pods(NAME).await?;
+                let observed = cluster.reader().observe_pods(job.value.clone(), pods).await;
+                reason::check(cluster.reader(), &observed, &mut seen).await?;
+                sleep(LOOK).await;
+            }
         }
     }
 }
@@ -76,7 +83,8 @@ async fn complete(
     for pod in &pods {
         let name = pod["metadata"]["name"].as_str().unwrap_or_default();
         let mut is_found = false;
-        cluster.log_lines(name, "node", "", |line| is_found |= line.ends_with(FOUND)).await?;
+        let sink = |_: &str, line: &str| is_found |= line.ends_with(FOUND);
+        cluster.source(name, "node").read(&cluster.requests.client, sink).await?;
         found += usize::from(is_found);
     }
     if found != RANKS {
@@ -92,15 +100,17 @@ async fn complete(
     ))
 }
 
-/// Which rank failed, and what it said last.
+/// The error for a failed job: its first failed rank, with the last lines of its output.
 async fn explained(cluster: &Cluster) -> anyhow::Error {
     let pods = cluster.pods(NAME).await.unwrap_or_default();
     let mut failures = Failures::default();
     pods.iter().for_each(|pod| failures.look_at(pod));
     let Some(first) = failures.first() else { return anyhow::anyhow!("the job failed") };
     let mut lines = Vec::new();
-    let take = |line: &str| lines.push(line.to_owned());
-    // Where there is no output, that it failed is all there is to say.
-    let _ = cluster.log_lines(&first.pod, &first.container, LAST_LINES, take).await;
+    let take = |_: &str, line: &str| lines.push(line.to_owned());
+    let source = cluster.source(&first.pod, &first.container);
+    let source = Source { tail: Some(LAST_LINES), previous: first.is_previous, ..source };
+    // A rank without output has only its exit code.
+    let _ = source.read(&cluster.requests.client, take).await;
     anyhow::anyhow!("{first}: {}", lines.join(" | "))
 }

@@ -1,4 +1,4 @@
-//! The cluster that serves, as far as these commands ask it.
+//! Requests of the serving commands to a cluster.
 
 use std::process::ExitCode;
 
@@ -13,8 +13,10 @@ use reconcile::{Kind, Name, Object};
 use serde_json::{Value, json};
 
 use crate::cli::Context;
-use crate::cli::connect::{Target, connect};
+use crate::cli::connect::{Chosen, Target, connect};
+use crate::cli::evidence::Reader;
 use crate::cli::exit::not_found;
+use crate::cli::removal;
 
 /// Who changes graphs.
 const MANAGER: &str = "setpoint-serve";
@@ -22,19 +24,23 @@ const SERVICE: Kind = inference::kinds::SERVICE;
 
 pub struct Cluster {
     pub requests: Requests,
+    /// Whether the cluster runs on this machine and shares its files.
+    pub is_local: bool,
     pub namespace: String,
 }
 
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
+        let is_local = matches!(target.choose()?, Chosen::Local(_));
         let namespace = target.namespace(&requests.client);
-        Ok(Cluster { requests, namespace })
+        Ok(Cluster { requests, is_local, namespace })
     }
 
     /// The same in another namespace.
     pub fn within(&self, namespace: &str) -> Cluster {
-        Cluster { requests: self.requests.clone(), namespace: namespace.to_owned() }
+        let (requests, namespace) = (self.requests.clone(), namespace.to_owned());
+        Cluster { requests, is_local: self.is_local, namespace }
     }
 
     pub fn name(&self, name: &str) -> Name {
@@ -46,7 +52,7 @@ impl Cluster {
         let found = found.with_context(|| format!("could not ask for graph {name}"))?;
         found.ok_or_else(|| {
             let place = &self.namespace;
-            not_found(format!("there is no graph {name:?} in {place}; see `setpoint serve ls`"))
+            not_found(format!("graph {name:?} not found in {place}; see `setpoint serve ls`"))
         })
     }
 
@@ -66,18 +72,15 @@ impl Cluster {
         self.items(POD, &format!("?labelSelector={label}%3D{graph}")).await
     }
 
-    /// What a container said last: before it was started again, or at all; nothing if nobody knows.
-    pub async fn last_lines(&self, pod: &str, container: &str, count: usize) -> Option<String> {
-        let path = POD.path(&self.namespace, pod);
-        for previous in ["true", "false"] {
-            let query = format!("container={container}&tailLines={count}&previous={previous}");
-            let request = Request::get(format!("{path}/log?{query}")).body(Vec::new()).ok()?;
-            let said = self.requests.client.request_text(request).await.unwrap_or_default();
-            if !said.trim().is_empty() {
-                return Some(said.trim_end().to_owned());
-            }
-        }
-        None
+    /// Reads what explains a graph that does not serve.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { client: &self.requests.client, namespace: &self.namespace }
+    }
+
+    /// Deletes graphs with their pods.
+    pub async fn remove(&self, names: &[String], context: &Context) -> Result<ExitCode> {
+        let names: Vec<Name> = names.iter().map(|name| self.name(name)).collect();
+        removal::remove_all(&self.requests, GRAPH, &names, context).await
     }
 
     async fn items(&self, kind: Kind, query: &str) -> Result<Vec<Value>> {
@@ -132,7 +135,7 @@ impl Cluster {
         changed.with_context(|| format!("could not scale {component} of {name}"))?;
         let component = text(&part["name"]);
         context.output.tell(
-            &format!("{component} of {name} is scaled to {replicas}"),
+            &format!("{component} of {name} scaled to {replicas}"),
             &json!({"name": name, "component": component, "replicas": replicas}),
         )?;
         Ok(ExitCode::SUCCESS)

@@ -1,10 +1,9 @@
-//! `setpoint serve`: serves models with graphs of components, and tells how they fare.
+//! `setpoint serve`: deploys and manages inference graphs.
 
 pub(in crate::cli) mod chat;
 pub(in crate::cli) mod cluster;
 mod draw;
 pub(in crate::cli) mod list;
-mod obstacles;
 mod submit;
 mod watch;
 
@@ -20,18 +19,20 @@ use cluster::Cluster;
 
 const AFTER_HELP: &str = "\
 Examples:
-  setpoint serve -f graph.yaml --watch     a graph from a file; its address when it answers
+  setpoint serve -f graph.yaml --watch     deploy a graph; print its address when it serves
+  setpoint serve -f graph.yaml --replace   delete the graph of that name and deploy it again
   setpoint serve ./model --engine mocker   a frontend and a worker for a model
-  setpoint serve ls                        what serves
-  setpoint serve graph NAME                the graph, with what is ready of each component
-  setpoint serve scale NAME COMPONENT 3    more or fewer of a component
-  setpoint serve chat NAME 'hello'         ask it something
+  setpoint serve ls                        list graphs
+  setpoint serve graph NAME                draw a graph with the ready replicas of each component
+  setpoint serve scale NAME COMPONENT 3    change the replicas of a component
+  setpoint serve chat NAME 'hello'         send a chat message
+  setpoint serve rm NAME...                delete graphs with their pods
 
 Exit codes with --wait and --watch:
-  0  it serves
+  0  the graph serves
   3  it does not serve within --timeout
-  4  it failed, or its pods cannot start; why is shown
-  130  Ctrl-C; the graph goes on, unless a second one within 3 s deletes what this command made";
+  4  it failed or its pods cannot run; the last events and lines of output are shown
+  130  Ctrl-C; the graph stays, unless a second one within 3 s deletes what this command created";
 
 /// Serve models with a graph of components.
 #[derive(Args)]
@@ -47,26 +48,32 @@ pub struct Serve {
 
 #[derive(Subcommand)]
 enum Command {
-    /// What serves.
+    /// List graphs.
     Ls {
-        /// Show it again whenever it changes.
+        /// Print the list again whenever it changes.
         #[arg(short, long)]
         watch: bool,
     },
-    /// How one graph is.
+    /// Show a graph.
     Show { name: String },
-    /// The components of a graph: what is ready of each, and of which form.
+    /// Draw the components of a graph with their ready replicas and revisions.
     Graph { name: String },
-    /// Change how many there are of a component.
+    /// Change the replicas of a component.
     Scale { name: String, component: String, replicas: u32 },
-    /// Ask a graph something.
+    /// Delete graphs with their pods.
+    #[command(visible_alias = "delete")]
+    Rm {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
+    /// Send a chat message to a graph.
     Chat {
         name: String,
         text: String,
-        /// The model that is asked; else the first that the graph has.
+        /// Model; by default the first of the graph.
         #[arg(long)]
         model: Option<String>,
-        /// How long the answer may be.
+        /// Maximum length of the answer.
         #[arg(long, default_value_t = 256, value_name = "COUNT")]
         max_tokens: u32,
     },
@@ -96,6 +103,7 @@ impl Serve {
             Command::Scale { name, component, replicas } => {
                 cluster.scale(name, component, *replicas, context).await
             }
+            Command::Rm { names } => cluster.remove(names, context).await,
             Command::Chat { name, text, model, max_tokens } => {
                 let question =
                     chat::Question { text, model: model.as_deref(), tokens_max: *max_tokens };

@@ -1,4 +1,4 @@
-//! Makes a graph, of a file or of a model.
+//! Deploys a graph from a file or for a model.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -14,14 +14,14 @@ use reconcile::{Kind, Object};
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
-use super::obstacles::Obstacles;
-use super::watch::{self, Watched};
+use super::watch::Watched;
 use crate::cli::Context;
 use crate::cli::apply::{self, DryRun, Manner, Validation};
-use crate::cli::exit;
+use crate::cli::exit::{self, Failure};
 use crate::cli::interrupted;
 use crate::cli::manifests;
-use crate::cli::wait::{Verdict, Waited, parse_duration, until_done, verdict};
+use crate::cli::removal;
+use crate::cli::wait::parse_duration;
 use crate::output;
 
 /// The longest name that is made of a model's: objects of its components have longer ones, and so
@@ -35,7 +35,7 @@ const OLDER: Kind =
 
 #[derive(Args)]
 pub struct Submit {
-    /// The model: a directory of this machine, or a name of the model hub.
+    /// Model: a directory of this machine, or a name on the Hugging Face Hub.
     #[arg(value_name = "MODEL")]
     model: Option<String>,
 
@@ -48,7 +48,7 @@ pub struct Submit {
     #[arg(long)]
     name: Option<String>,
 
-    /// What runs the model: vllm, sglang, trtllm, or mocker, which only plays one.
+    /// Engine: vllm, sglang, trtllm, or mocker, which only simulates one.
     #[arg(long, default_value = "vllm", value_parser = ["vllm", "sglang", "trtllm", "mocker"])]
     engine: String,
 
@@ -64,15 +64,19 @@ pub struct Submit {
     #[arg(long)]
     image: Option<String>,
 
-    /// Tell how it goes until it serves.
+    /// Show its state until it serves.
     #[arg(short, long)]
     watch: bool,
 
-    /// Wait until it serves, and say on stderr how it goes.
+    /// Wait until it serves; print its state on stderr.
     #[arg(long, conflicts_with = "watch")]
     wait: bool,
 
-    /// How long is waited with --wait or --watch; the graph stays.
+    /// Delete the graph of the same name first, if it exists.
+    #[arg(long)]
+    replace: bool,
+
+    /// Time limit of --wait or --watch; the graph stays.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     timeout: Duration,
 }
@@ -86,7 +90,10 @@ impl Submit {
 pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Result<ExitCode> {
     let (mut graph, others) = match (&asked.file, &asked.model) {
         (Some(file), _) => sort(manifests::read(file)?, file)?,
-        (None, Some(model)) => (of_model(asked, model), Vec::new()),
+        (None, Some(model)) => {
+            check_directory(model, cluster.is_local)?;
+            (of_model(asked, model), Vec::new())
+        }
         (None, None) => bail!("name a model or a file with a graph"),
     };
     if let Some(name) = &asked.name {
@@ -111,79 +118,104 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
     }
     // Everything else is asked where the graph is.
     let cluster = &cluster.within(text(&graph["metadata"]["namespace"]));
+    if asked.replace && removal::remove(&cluster.requests, kind, &cluster.name(&name)).await? {
+        output::remark(format!("deleted graph {name}"));
+    }
     let before = Before::of(cluster, &name).await?;
     let applied = cluster.requests.apply(kind, &graph).await;
-    let applied = applied.with_context(|| format!("could not make graph {name}"))?;
-    let made = json!({"kind": GRAPH.kind, "name": name, "namespace": cluster.namespace});
-    context.output.tell(&format!("graph {name} is made"), &made)?;
-    let is_new = before.generation.is_none();
-    let obstacles = Obstacles::new(before.outdated(&applied));
+    let applied = applied.with_context(|| format!("could not create graph {name}"))?;
+    let what = before.outcome(&applied);
+    let made = json!({"kind": GRAPH.kind, "name": name, "namespace": cluster.namespace,
+        "what": what});
+    context.output.tell(&format!("graph {name} {what}"), &made)?;
+    let is_new = before.revision.is_none();
     let hint = format!("setpoint serve show {name} -n {}", cluster.namespace);
+    let replaced = before.replaced(&applied);
+    let watched = Watched { cluster, name: &name, timeout: asked.timeout, hint: &hint, replaced };
     tokio::select! {
-        ended = follow(cluster, (asked, &name, &hint), obstacles, context) => ended,
+        ended = follow(&watched, asked, context) => ended,
         _ = tokio::signal::ctrl_c() => {
             interrupted::leave(&format!("graph {name}"), &hint);
-            // What was there before this command is not its to delete.
+            // A graph that existed before this command is not deleted by it.
             if is_new && interrupted::comes_again("deletes it").await {
                 let target = Target::of(kind, &applied);
                 let deleted = cluster.requests.delete(&target, &Default::default()).await;
                 deleted.with_context(|| format!("could not delete graph {name}"))?;
-                output::remark(format!("graph {name} is deleted"));
+                output::remark(format!("graph {name} deleted"));
             }
             Ok(ExitCode::from(exit::INTERRUPTED))
         }
     }
 }
 
-/// Tells how it goes, or waits for it, as was asked.
-async fn follow(
-    cluster: &Cluster,
-    (asked, name, hint): (&Submit, &str, &str),
-    obstacles: Obstacles,
-    context: &Context,
-) -> Result<ExitCode> {
-    let timeout = asked.timeout;
+/// Refuses a path that does not exist. On another cluster an absolute path may be one of an image.
+fn check_directory(model: &str, is_local: bool) -> Result<()> {
+    let is_relative = ["./", "../", "~"].iter().any(|start| model.starts_with(start));
+    let is_path =
+        is_relative || model == "." || model == ".." || is_local && model.starts_with('/');
+    if !is_path || Path::new(model).is_dir() {
+        return Ok(());
+    }
+    let what = match Path::new(model).exists() {
+        true => format!("model {model:?} is not a directory"),
+        false => format!("model directory {model:?} not found"),
+    };
+    let hint = "give the directory of a model, or a name on the Hub such as Qwen/Qwen3-0.6B";
+    Err(Failure::new(exit::FAILED, what).hint(hint).into())
+}
+
+/// Watches or waits for a graph, as the options say.
+async fn follow(watched: &Watched<'_>, asked: &Submit, context: &Context) -> Result<ExitCode> {
     if asked.watch {
-        let watched = Watched { name, timeout, hint };
-        return watch::watch(cluster, &watched, obstacles, context).await;
+        return watched.watch(context).await;
     }
     if asked.wait {
-        let obstacles = tokio::sync::Mutex::new(obstacles);
-        let look = || async {
-            let graph = cluster.graph(name).await?;
-            if verdict(&graph.value) != Verdict::Done {
-                for line in obstacles.lock().await.look(cluster, name).await? {
-                    output::remark(line);
-                }
-            }
-            Ok(Some(graph.value.clone()))
-        };
-        let waited = Waited { what: &format!("graph {name}"), timeout, hint: hint.to_owned() };
-        until_done(&waited, look).await?;
+        let what = format!("graph {}", watched.name);
+        watched.waited(&what).until_ready(|| watched.observe()).await?;
+        let graph = watched.cluster.graph(watched.name).await?;
+        if let Some((_, address)) = watched.cluster.frontend(&graph).await? {
+            let object = json!({"graph": watched.name, "address": address});
+            context.output.tell(&format!("graph {} serves at {address}", watched.name), &object)?;
+        }
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// A graph and its pods before it was asked for again.
+/// A graph and its pods before it was applied.
 struct Before {
-    generation: Option<i64>,
+    /// Generation and revision of the graph, if it existed.
+    revision: Option<(i64, u64)>,
     pods: BTreeSet<String>,
 }
 
 impl Before {
     async fn of(cluster: &Cluster, name: &str) -> Result<Before> {
         let found = cluster.requests.get(GRAPH, &cluster.name(name)).await;
-        let Some(found) = found.with_context(|| format!("could not ask for graph {name}"))? else {
-            return Ok(Before { generation: None, pods: BTreeSet::new() });
+        let Some(found) = found.with_context(|| format!("could not read graph {name}"))? else {
+            return Ok(Before { revision: None, pods: BTreeSet::new() });
         };
         let pods = cluster.pods(name).await.unwrap_or_default();
         let pods = pods.iter().map(|pod| text(&pod["metadata"]["uid"]).to_owned()).collect();
-        Ok(Before { generation: Some(found.generation()), pods })
+        Ok(Before { revision: Some((found.generation(), found.revision)), pods })
     }
 
-    /// Pods that an update is to replace; none if nothing was changed.
-    fn outdated(self, applied: &Object) -> BTreeSet<String> {
-        match self.generation == Some(applied.generation()) {
+    /// Effect of the apply, in the words of kubectl.
+    fn outcome(&self, applied: &Object) -> &'static str {
+        match self.revision {
+            None => "created",
+            // Its operator may have written to the status meanwhile.
+            Some((generation, revision))
+                if revision == applied.revision || generation == applied.generation() =>
+            {
+                "unchanged"
+            }
+            Some(_) => "configured",
+        }
+    }
+
+    /// Pods that an update replaces; none if nothing was changed.
+    fn replaced(self, applied: &Object) -> BTreeSet<String> {
+        match self.revision.is_some_and(|(generation, _)| generation == applied.generation()) {
             true => BTreeSet::new(),
             false => self.pods,
         }
@@ -259,7 +291,7 @@ fn of_model(asked: &Submit, model: &str) -> Value {
     })
 }
 
-/// A name that services can have, too, made of a model's: empty if nothing of it can be used.
+/// A name for the graph and its services, made of a model's: empty if nothing of it can be used.
 fn name_of(model: &str) -> String {
     let usable = |letter: char| if letter.is_ascii_alphanumeric() { letter } else { '-' };
     let mut name: String = model.to_lowercase().chars().map(usable).collect();
@@ -282,6 +314,17 @@ mod tests {
         assert_eq!(name_of("_m\u{f6}del_"), "m-del");
         assert_eq!(name_of("..."), "");
         assert_eq!(name_of(&format!("{}-x", "m".repeat(39))), "m".repeat(39));
+    }
+
+    #[test]
+    fn a_path_that_does_not_exist_is_refused_and_a_name_on_the_hub_is_not() {
+        for missing in ["./nonexist", "../nonexist", "/nonexist"] {
+            let refused = check_directory(missing, true).expect_err("refused").to_string();
+            assert_eq!(refused, format!("model directory {missing:?} not found"));
+        }
+        assert!(check_directory("/models/llama", false).is_ok(), "a path of an image");
+        assert!(check_directory("Qwen/Qwen3-0.6B", true).is_ok());
+        assert!(check_directory("/", true).is_ok() && check_directory("..", true).is_ok());
     }
 
     #[test]

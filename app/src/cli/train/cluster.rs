@@ -1,13 +1,10 @@
-//! The cluster that trains, as far as these commands ask it.
+//! Requests of the training commands to a cluster.
 
 use std::fmt;
-use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, bail};
-use futures::{AsyncBufRead, AsyncBufReadExt};
-use http::Request;
 use reconcile::plan::Target as Seen;
 use reconcile::requests::Requests;
 use reconcile::{Error, Kind, Name, Object, conditions};
@@ -18,16 +15,22 @@ use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB};
 use super::show;
 use crate::cli::Context;
 use crate::cli::connect::{Chosen, Target, connect};
+use crate::cli::evidence::Reader;
 use crate::cli::exit::{not_found, said};
+use crate::cli::log_stream::Source;
+use crate::cli::removal;
 
 const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
+/// Reason of the event and condition for failed Jobs.
+pub const FAILED_JOBS: &str = "FailedJobs";
+const JOB: Kind = Kind::namespaced("batch", "v1", "Job", "jobs");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
 /// Who changes jobs.
 const MANAGER: &str = "setpoint-train";
 /// How often, and how many times, a cluster is looked at that has just been started.
 const LOOK: Duration = Duration::from_millis(100);
 const LOOKS_MAX: u32 = 100;
-const JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
+pub const JOB_SET_NAME: &str = "jobset.sigs.k8s.io/jobset-name";
 
 #[derive(Clone)]
 pub struct Cluster {
@@ -56,7 +59,7 @@ impl Cluster {
                 Ok(_) => return Ok(()),
                 Err(error) if error.is_not_found() && looks < LOOKS_MAX => looks += 1,
                 Err(error) if error.is_not_found() => {
-                    bail!("the cluster knows no TrainJobs; does its part `training` run?")
+                    bail!("the cluster has no TrainJob API; is its training operator running?")
                 }
                 Err(error) => return Err(self.explained(&error)),
             }
@@ -89,7 +92,7 @@ impl Cluster {
 
     pub fn no_job(&self, name: &str) -> anyhow::Error {
         let place = &self.namespace;
-        not_found(format!("there is no TrainJob {name:?} in {place}; see `setpoint train ls`"))
+        not_found(format!("TrainJob {name:?} not found in {place}; see `setpoint train ls`"))
     }
 
     /// A job, if it is there, with its pods: for whoever decides which errors to bear.
@@ -120,19 +123,33 @@ impl Cluster {
         Ok(list["items"].as_array_mut().map(std::mem::take).unwrap_or_default())
     }
 
-    /// Hands every line of a container's output to a function, until there are no more.
-    pub async fn log_lines(
-        &self,
-        pod: &str,
-        container: &str,
-        query: &str,
-        line_of: impl FnMut(&str),
-    ) -> Result<()> {
-        let path = format!("{}/log?container={container}{query}", POD.path(&self.namespace, pod));
-        let request = Request::get(path).body(Vec::new())?;
-        let stream = self.requests.client.request_stream(request).await;
-        let stream = std::pin::pin!(stream.context("could not ask for the output")?);
-        lines(stream, line_of).await.context("the output broke off")
+    /// The Jobs of a TrainJob; none if they may not be listed.
+    pub async fn batch_jobs(&self, job: Option<&str>) -> Vec<Value> {
+        let selector = match job {
+            Some(job) => format!("{}%3D{job}", escaped(JOB_SET_NAME)),
+            None => escaped(JOB_SET_NAME),
+        };
+        let path = format!("{}?labelSelector={selector}", JOB.collection(&self.namespace));
+        let mut list = self.requests.read(&path).await.unwrap_or_default();
+        list["items"].as_array_mut().map(std::mem::take).unwrap_or_default()
+    }
+
+    /// Output of a container of this namespace.
+    pub fn source(&self, pod: &str, container: &str) -> Source {
+        let (namespace, pod, container) =
+            (self.namespace.clone(), pod.to_owned(), container.to_owned());
+        Source { namespace, pod, container, ..Source::default() }
+    }
+
+    /// Reads what explains a job that does not run.
+    pub fn reader(&self) -> Reader<'_> {
+        Reader { client: &self.requests.client, namespace: &self.namespace }
+    }
+
+    /// Deletes jobs with their pods.
+    pub async fn remove(&self, names: &[String], context: &Context) -> Result<ExitCode> {
+        let names: Vec<Name> = names.iter().map(|name| self.name(name)).collect();
+        removal::remove_all(&self.requests, TRAIN_JOB, &names, context).await
     }
 
     /// What stands in the way of a job, as far as anybody has noticed: one line each.
@@ -142,7 +159,10 @@ impl Cluster {
         let path = format!("{collection}?fieldSelector={of_job}");
         let list = self.requests.read(&path).await.context("could not ask for events")?;
         let events = list["items"].as_array().into_iter().flatten();
-        let events = events.filter(|event| event["involvedObject"]["kind"] != "Pod");
+        // The message of failed Jobs names a Job, which reads like another rank.
+        let events = events.filter(|event| {
+            event["involvedObject"]["kind"] != "Pod" && event["reason"] != FAILED_JOBS
+        });
         let mut lines: Vec<String> =
             events.filter_map(|event| event["message"].as_str().map(str::to_owned)).collect();
         lines.extend(pods.iter().filter_map(obstacle));
@@ -154,7 +174,7 @@ impl Cluster {
     pub fn explained(&self, error: &Error) -> anyhow::Error {
         match error.code() {
             Some(code) => said(code, error.said()),
-            None => anyhow::anyhow!("the cluster does not answer: {}", error.chain()),
+            None => anyhow::anyhow!("could not reach the cluster: {}", error.chain()),
         }
     }
 
@@ -162,7 +182,7 @@ impl Cluster {
         let job = self.job(name).await?;
         let state = show::state(&job.value);
         if show::is_over(state) {
-            bail!("{name} is {state}; only what has not ended can be held and go on");
+            bail!("{name} is {state}; only a job that has not ended can be suspended or resumed");
         }
         let patch = json!({"spec": {"suspend": suspend}});
         let changed = self.requests.patch(&Seen::of(TRAIN_JOB, &job), &patch).await;
@@ -170,20 +190,6 @@ impl Cluster {
         context.output.print(&Suspended { name: name.to_owned(), suspended: suspend })?;
         Ok(ExitCode::SUCCESS)
     }
-}
-
-/// Hands every line to a function. What a program prints need not be text.
-async fn lines(
-    mut stream: impl AsyncBufRead + Unpin,
-    mut line_of: impl FnMut(&str),
-) -> io::Result<()> {
-    let mut line = Vec::new();
-    while stream.read_until(b'\n', &mut line).await? > 0 {
-        let text = line.strip_suffix(b"\n").unwrap_or(&line);
-        line_of(&String::from_utf8_lossy(text));
-        line.clear();
-    }
-    Ok(())
 }
 
 #[derive(Serialize)]
@@ -194,7 +200,7 @@ struct Suspended {
 
 impl fmt::Display for Suspended {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let does = if self.suspended { "is held" } else { "goes on" };
+        let does = if self.suspended { "suspended" } else { "resumed" };
         write!(formatter, "{} {does}", self.name)
     }
 }
@@ -216,17 +222,4 @@ fn obstacle(pod: &Value) -> Option<String> {
 
 fn escaped(text: &str) -> String {
     text.replace('/', "%2F")
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[tokio::test]
-    async fn output_that_is_no_text_is_shown_as_far_as_it_is() {
-        let mut seen = Vec::new();
-        let bytes: &[u8] = b"one\nt\xffo\n\nlast";
-        lines(bytes, |line| seen.push(line.to_owned())).await.expect("read");
-        assert_eq!(seen, ["one", "t\u{fffd}o", "", "last"]);
-    }
 }

@@ -67,8 +67,8 @@ impl Failures {
     }
 }
 
-/// How a pod went wrong, if it did.
-fn of(pod: &Value) -> Option<Failure> {
+/// The first failure of a pod's containers.
+pub fn of(pod: &Value) -> Option<Failure> {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let statuses = ["initContainerStatuses", "containerStatuses"];
     let containers = statuses.iter().flat_map(|field| pod["status"][*field].as_array()).flatten();
@@ -103,6 +103,14 @@ pub fn never_began(status: &Value) -> bool {
 }
 
 impl Failure {
+    /// `failed (exit code 137, OOMKilled)`.
+    pub fn ended_as(&self) -> String {
+        match self.reason.as_str() {
+            "" => format!("failed (exit code {})", self.exit_code),
+            reason => format!("failed (exit code {}, {reason})", self.exit_code),
+        }
+    }
+
     pub fn has_output(&self) -> bool {
         self.reason != START_ERROR
     }

@@ -1,4 +1,4 @@
-//! The output of all ranks, with what the job says of itself, until it has ended.
+//! Follows a training job until it ends: its state, and the output of all ranks.
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -12,18 +12,22 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use tokio::time::Instant;
 
-use super::cluster::Cluster;
+use super::cluster::{Cluster, FAILED_JOBS};
 use super::failure::{Failure, Failures, never_began};
 use super::show::{reported, state};
 use crate::cli::Context;
+use crate::cli::evidence::Evidence;
 use crate::cli::exit;
 use crate::cli::interrupted;
+use crate::cli::log_stream::Source;
+use crate::cli::verdict::{Observation, Seen, Verdict, decide};
+use crate::cli::wait::timed_out;
 use crate::output::{self, Output};
 
 /// How often the job is looked at.
 const POLL: Duration = Duration::from_millis(500);
-/// How much of a rank that failed is shown.
-const LAST_LINES: u32 = 20;
+/// Lines of a failed rank that are shown.
+const LAST_LINES: u64 = 20;
 /// How long output may still come after the end.
 const REST_MAX: Duration = Duration::from_secs(5);
 /// How long a cluster may not answer before it is given up: it may be starting again.
@@ -57,21 +61,25 @@ impl fmt::Display for Told<'_> {
                 write!(formatter, "[{job}] {state}{}", reported(progress, state))
             }
             Told::Line { rank, line } => write!(formatter, "[{rank}] {line}"),
-            Told::Waits { job, waits } => write!(formatter, "[{job}] waits: {waits}"),
+            Told::Waits { job, waits } => write!(formatter, "[{job}] waiting: {waits}"),
             Told::Failed { job, failed: Ended { reason, message, first } } => {
-                write!(formatter, "[{job}] failed: {reason}: {message}")?;
+                // The message of failed Jobs names a Job, which reads like another rank.
+                if first.is_none() || *reason != FAILED_JOBS {
+                    write!(formatter, "[{job}] failed: {reason}: {message}")?;
+                    formatter.write_str(if first.is_some() { "\n" } else { "" })?;
+                }
                 match first {
                     Some(first) if first.has_output() => {
-                        write!(formatter, "\n[{job}] {first}; its last lines:")
+                        write!(formatter, "[{job}] {first}; its last lines:")
                     }
-                    Some(first) => write!(formatter, "\n[{job}] {first}"),
+                    Some(first) => write!(formatter, "[{job}] {first}"),
                     None => Ok(()),
                 }
             }
             Told::Gone { job, .. } => {
                 write!(
                     formatter,
-                    "[{job}] goes on; see `setpoint train show {job}` or \
+                    "[{job}] continues in the background; see `setpoint train show {job}` or \
                      `setpoint train logs -f {job}`"
                 )
             }
@@ -105,21 +113,51 @@ pub async fn follow(
     tokio::select! {
         ended = until_ended(cluster, name, manner, output) => ended,
         () = over(manner.timeout) => {
-            let limit = manner.timeout.unwrap_or_default();
-            let what = format!("{name} has not ended after {limit:?}; it goes on");
-            let hint = format!("setpoint train logs -f {name}");
-            Err(anyhow!(exit::Failure::new(exit::TIMED_OUT, what).hint(hint)))
+            Err(late(cluster, name, manner.timeout.unwrap_or_default()).await)
         }
         _ = enough => {
-            // Whoever read this may have been interrupted too.
+            // The reader of the output may have been interrupted too.
             let _ = output.print(&Told::Gone { job: name, detached: true });
-            let does = "holds it, as `setpoint train stop` does";
+            let does = "suspends it, as `setpoint train stop` does";
             if manner.is_ours && interrupted::comes_again(does).await {
                 cluster.suspend(name, true, context).await?;
             }
             Ok(ExitCode::from(exit::INTERRUPTED))
         }
     }
+}
+
+/// The error for a job that has not ended in time, with its newest event or line of output.
+async fn late(cluster: &Cluster, name: &str, limit: Duration) -> anyhow::Error {
+    let found = cluster.look(name).await.ok().flatten();
+    let (why, evidence) = match found {
+        Some((job, pods)) => {
+            let reader = cluster.reader();
+            let observation = reader.observe_pods(job.value.clone(), pods).await;
+            let evidence = reader.collect(&observation, None).await;
+            (format!("it is {}", state(&job.value)), evidence)
+        }
+        None => ("the cluster does not answer".to_owned(), Evidence::default()),
+    };
+    let what = format!("{name} {}; it continues", timed_out(limit, &why, &evidence));
+    let hint = format!("setpoint train logs -f {name}");
+    let failure = exit::Failure::new(exit::TIMED_OUT, what).hint(hint);
+    anyhow!(exit::Failure { shown: evidence.text(), ..failure })
+}
+
+/// The error for a job whose pods cannot run, if that is so.
+async fn stuck(
+    cluster: &Cluster,
+    name: &str,
+    observation: &Observation,
+    seen: &mut Seen,
+) -> Option<anyhow::Error> {
+    let Verdict::Failed(cause) = decide(observation, seen, Instant::now()) else { return None };
+    let evidence = cluster.reader().collect(observation, cause.container).await;
+    let what = format!("{name} cannot run: {}", cause.why);
+    let hint = format!("setpoint why trainjob/{name}; `setpoint train rm {name}` deletes it");
+    let failure = exit::Failure::new(exit::WORKLOAD_FAILED, what).hint(hint);
+    Some(anyhow!(exit::Failure { shown: evidence.text(), ..failure }))
 }
 
 async fn until_ended(
@@ -133,7 +171,7 @@ async fn until_ended(
     let mut failures = Failures::default();
     let mut obstacles = Obstacles::default();
     let mut silence = Silence::default();
-    let mut said = String::new();
+    let (mut said, mut seen) = (String::new(), Seen::default());
     let voice = Voice { output, is_aside: !manner.shows_output };
     loop {
         let (job, pods) = match cluster.look(name).await {
@@ -142,7 +180,7 @@ async fn until_ended(
                 if !silence.is_borne(&error) {
                     return Err(cluster.explained(&error));
                 }
-                obstacles.say(name, &cluster.explained(&error).to_string(), voice)?;
+                silence.report(name);
                 tokio::time::sleep(POLL).await;
                 continue;
             }
@@ -152,14 +190,14 @@ async fn until_ended(
         for pod in &pods {
             failures.look_at(pod);
             if manner.shows_output && has_started(pod) && following.insert(start_of(pod)) {
-                let (cluster, pod) = (cluster.clone(), Place::of(pod));
-                readers.spawn(async move { pod.read(&cluster, "&follow=true", output).await });
+                let (cluster, pod) = (cluster.clone(), RankOutput::new(&cluster, pod));
+                readers.spawn(async move { pod.follow(&cluster, output).await });
             }
         }
         let ended = |kind: &str| conditions::is_true(&job.value["status"], kind);
         if ended("Complete") || ended("Failed") {
             let rest = async { while readers.join_next().await.is_some() {} };
-            // A rank that was cut off may never end its output.
+            // The output of a rank whose node is lost may never end.
             let _ = tokio::time::timeout(REST_MAX, rest).await;
             if ended("Complete") {
                 return Ok(ExitCode::SUCCESS);
@@ -168,18 +206,30 @@ async fn until_ended(
             return Ok(ExitCode::from(exit::WORKLOAD_FAILED));
         }
         obstacles.tell(cluster, (name, &job.value), &pods, voice).await?;
+        let observation = cluster.reader().observe_pods(job.value.clone(), pods).await;
+        if let Some(error) = stuck(cluster, name, &observation, &mut seen).await {
+            return Err(error);
+        }
         tokio::time::sleep(POLL).await;
     }
 }
 
-/// For how long nothing was heard of the cluster.
+/// Time since the cluster last answered.
 #[derive(Default)]
 struct Silence {
     since: Option<Instant>,
+    is_reported: bool,
 }
 
 impl Silence {
-    /// Whether an error may pass by itself: nobody answered, or somebody who cannot.
+    /// Reports once that the connection is lost.
+    fn report(&mut self, name: &str) {
+        if !std::mem::replace(&mut self.is_reported, true) {
+            output::remark(format!("[{name}] connection to the cluster lost, reconnecting"));
+        }
+    }
+
+    /// Whether an error may pass by itself: the server is starting, stopping or overloaded.
     fn is_borne(&mut self, error: &Error) -> bool {
         let is_refusal = matches!(error.code(), Some(400..=499)) && error.code() != Some(429);
         let since = *self.since.get_or_insert_with(Instant::now);
@@ -262,43 +312,53 @@ impl Obstacles {
     }
 }
 
-/// Prints what there is, rank after rank.
+/// Prints the output that there is, rank after rank.
 pub async fn print_logs(cluster: &Cluster, name: &str, context: &Context) -> Result<ExitCode> {
     cluster.job(name).await?;
     for pod in cluster.pods(name).await?.iter().filter(|pod| has_started(pod)) {
-        Place::of(pod).read(cluster, "", context.output).await;
+        RankOutput::new(cluster, pod).read(cluster, context.output).await;
     }
     Ok(ExitCode::SUCCESS)
 }
 
-/// Whose output is read, and as whose it is shown.
-struct Place {
-    pod: String,
+/// Output of a rank.
+struct RankOutput {
     rank: String,
-    container: String,
+    source: Source,
 }
 
-impl Place {
-    fn of(pod: &Value) -> Place {
-        let (rank, container) = (rank(pod), container_of(pod));
-        Place { pod: text(&pod["metadata"]["name"]), rank, container }
+impl RankOutput {
+    fn new(cluster: &Cluster, pod: &Value) -> RankOutput {
+        let source = cluster.source(&text(&pod["metadata"]["name"]), &container_of(pod));
+        RankOutput { rank: rank(pod), source }
     }
 
-    /// Prints the output, each line with its rank.
-    async fn read(&self, cluster: &Cluster, query: &str, output: Output) {
-        let Place { pod, rank, container } = self;
-        // Who does not listen any more is noticed by the one who asks.
-        let print = |line: &str| {
-            let _ = output.print(&Told::Line { rank, line });
-        };
-        if let Err(error) = cluster.log_lines(pod, container, query, print).await {
-            let line = format!("(no output: {})", crate::output::one_line(&error));
-            let _ = output.print(&Told::Line { rank, line: &line });
+    async fn read(&self, cluster: &Cluster, output: Output) {
+        let read = self.source.read(&cluster.requests.client, self.sink(output)).await;
+        self.report(read, output);
+    }
+
+    async fn follow(&self, cluster: &Cluster, output: Output) {
+        let read = self.source.follow(&cluster.requests.client, self.sink(output)).await;
+        self.report(read, output);
+    }
+
+    fn sink(&self, output: Output) -> impl FnMut(&str, &str) {
+        // The caller notices a closed pipe.
+        move |_: &str, line: &str| {
+            let _ = output.print(&Told::Line { rank: &self.rank, line });
+        }
+    }
+
+    fn report(&self, read: Result<()>, output: Output) {
+        if let Err(error) = read {
+            let line = format!("(no output: {})", output::one_line(&error));
+            let _ = output.print(&Told::Line { rank: &self.rank, line: &line });
         }
     }
 }
 
-/// Says which rank failed, how, and what it said last.
+/// Prints which rank failed first, how, and its last lines.
 async fn explain(
     cluster: &Cluster,
     (name, job): (&str, &Value),
@@ -312,9 +372,9 @@ async fn explain(
     output.print(&Told::Failed { job: name, failed })?;
     let with_output = first.filter(|first| first.has_output()).cloned();
     if let Some(Failure { pod, rank, container, is_previous, .. }) = with_output {
-        let previous = if is_previous { "&previous=true" } else { "" };
-        let query = format!("&tailLines={LAST_LINES}{previous}");
-        Place { pod, rank, container }.read(cluster, &query, output).await;
+        let source = cluster.source(&pod, &container);
+        let source = Source { previous: is_previous, tail: Some(LAST_LINES), ..source };
+        RankOutput { rank, source }.read(cluster, output).await;
     }
     Ok(())
 }

@@ -1,11 +1,13 @@
-//! `setpoint train`: trains, and tells how it goes.
+//! `setpoint train`: runs and manages training jobs.
 
 pub(in crate::cli) mod cluster;
 pub(in crate::cli) mod failure;
 mod follow;
 mod list;
+mod ranks;
 pub(in crate::cli) mod show;
 mod submit;
+mod timing;
 
 use std::process::ExitCode;
 
@@ -19,22 +21,25 @@ use cluster::Cluster;
 
 const AFTER_HELP: &str = "\
 Examples:
-  setpoint train train.py --nodes 3           three nodes that know each other
-  setpoint train train.py -- --rate 0.1       what the script is given comes after `--`
-  setpoint train -f job.yaml --watch          a TrainJob from a file; its output as it comes
-  setpoint train ls                           what trains, and what has
-  setpoint train logs NAME                    the output of all ranks
-  setpoint train stop NAME                    hold it; `resume` lets it go on
+  setpoint train train.py --nodes 3           run a script on three nodes
+  setpoint train train.py -- --rate 0.1       arguments of the script follow `--`
+  setpoint train -f job.yaml --watch          a TrainJob from a file; show its output
+  setpoint train -f job.yaml --replace        delete the job of that name and run it again
+  setpoint train ls                           list training jobs
+  setpoint train show NAME                    state, times, command and every rank
+  setpoint train logs NAME                    output of all ranks
+  setpoint train stop NAME                    suspend it; `resume` continues it
+  setpoint train rm NAME...                   delete jobs with their pods
 
 Exit codes with --wait, --watch and logs -f:
-    0  it completed
-    3  it did not end within --timeout; it goes on
-    4  it failed; the rank that failed, its exit code and its last lines are shown
-  130  Ctrl-C; it goes on, unless a second one within 3 s holds what this command started
+    0  the job completed
+    3  it did not end within --timeout; it continues
+    4  it failed or its pods cannot run; the first failed rank or the last events are shown
+  130  Ctrl-C; it continues, unless a second one within 3 s suspends what this command started
 
-With -o json, --watch and logs print one object a line, with one of: state, line, waits, failed.";
+With -o json, --watch and logs print one object per line, with one of: state, line, waits, failed.";
 
-/// Train with a script or a TrainJob.
+/// Run a training job from a script or a TrainJob.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP, subcommand_precedence_over_arg = true)]
 pub struct Train {
@@ -48,25 +53,31 @@ pub struct Train {
 
 #[derive(Subcommand)]
 enum Command {
-    /// What trains, and what has.
+    /// List training jobs.
     Ls {
-        /// Show it again whenever it changes.
+        /// Print the list again whenever it changes.
         #[arg(short, long)]
         watch: bool,
     },
-    /// How one job is.
+    /// Show a training job.
     Show { name: String },
-    /// The output of all ranks of a job.
+    /// Show the output of all ranks of a job.
     Logs {
         name: String,
-        /// Go on with what is still to come, until the job has ended.
+        /// Continue with new lines until the job has ended.
         #[arg(short, long)]
         follow: bool,
     },
-    /// Hold a job: its pods end, and it can go on later.
+    /// Suspend a job (resume it later).
     Stop { name: String },
-    /// Let a job that is held go on.
+    /// Resume a suspended job.
     Resume { name: String },
+    /// Delete jobs with their pods.
+    #[command(visible_alias = "delete")]
+    Rm {
+        #[arg(required = true, value_name = "NAME")]
+        names: Vec<String>,
+    },
 }
 
 impl Train {
@@ -83,7 +94,7 @@ impl Train {
             return submit::submit(&cluster, &self.submit, context).await;
         };
         if !self.submit.is_empty() {
-            bail!("either a script or a command; what a script is given comes after `--`");
+            bail!("give either a script or a command; arguments of a script follow `--`");
         }
         match command {
             Command::Ls { watch: true } => watch(context, || list::list(&cluster)).await,
@@ -98,6 +109,7 @@ impl Train {
             },
             Command::Stop { name } => cluster.suspend(name, true, context).await,
             Command::Resume { name } => cluster.suspend(name, false, context).await,
+            Command::Rm { names } => cluster.remove(names, context).await,
         }
     }
 }

@@ -1,13 +1,13 @@
-//! Makes a TrainJob of a script or a file.
+//! Creates a TrainJob from a script or a file.
 
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use anyhow::{Context as _, Result, bail};
+use anyhow::{Context as _, Result, anyhow, bail};
 use clap::Args;
 use reconcile::environment::System;
-use reconcile::{Environment, Kind};
+use reconcile::{Environment, Kind, Name, Object};
 use serde_json::{Value, json};
 use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME};
 
@@ -15,7 +15,8 @@ use super::cluster::Cluster;
 use super::follow;
 use crate::cli::exit::{self, Failure};
 use crate::cli::wait::parse_duration;
-use crate::cli::{Context, manifests};
+use crate::cli::{Context, known, manifests, removal};
+use crate::output;
 
 /// Characters of a script's name that become part of its job's.
 const NAME_LENGTH_MAX: usize = 30;
@@ -72,11 +73,15 @@ pub struct Submit {
     #[arg(short, long)]
     watch: bool,
 
-    /// Wait until the job has ended, and say on stderr how it goes.
+    /// Wait until the job has ended; print its state on stderr.
     #[arg(long, conflicts_with = "watch")]
     wait: bool,
 
-    /// How long is waited with --wait or --watch; the job goes on.
+    /// Delete the job of the same name first, if it exists.
+    #[arg(long)]
+    replace: bool,
+
+    /// Time limit of --wait or --watch; the job continues.
     #[arg(long, value_name = "DURATION", value_parser = parse_duration)]
     timeout: Option<Duration>,
 }
@@ -121,8 +126,7 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
         cluster.until_runtime(runtime).await?;
     }
     place(&mut job, TRAIN_JOB, &cluster.namespace);
-    let made = cluster.requests.create(TRAIN_JOB, &job).await;
-    let made = made.map_err(|error| cluster.explained(&error))?;
+    let made = create(cluster, asked, &job).await?;
     let name = made.name.name.to_string();
     context.output.print(&Made { kind: TRAIN_JOB.kind, name: name.clone() })?;
     if !asked.watch && !asked.wait {
@@ -132,6 +136,30 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
         follow::Manner { shows_output: asked.watch, timeout: asked.timeout, is_ours: true };
     let namespace = made.name.namespace.to_string();
     follow::follow(&Cluster { namespace, ..cluster.clone() }, &name, manner, context).await
+}
+
+/// Creates a job; with --replace, after the one of the same name was deleted.
+async fn create(cluster: &Cluster, asked: &Submit, job: &Value) -> Result<Object> {
+    let name = job["metadata"]["name"].as_str().unwrap_or_default();
+    if asked.replace && !name.is_empty() {
+        let namespace = job["metadata"]["namespace"].as_str().unwrap_or_default();
+        let removed =
+            removal::remove(&cluster.requests, TRAIN_JOB, &Name::new(namespace, name)).await?;
+        if removed {
+            output::remark(format!("deleted TrainJob {name}"));
+        }
+    }
+    cluster.requests.create(TRAIN_JOB, job).await.map_err(|error| match error.code() {
+        Some(409) => {
+            let what = format!("TrainJob {name:?} already exists");
+            let hint = format!(
+                "`--replace` deletes it and runs it again; `setpoint train rm {name}` only \
+                 deletes it"
+            );
+            anyhow!(Failure::new(exit::CONFLICT, what).known(&known::CONFLICT).hint(hint))
+        }
+        _ => cluster.explained(&error),
+    })
 }
 
 fn place(object: &mut Value, kind: Kind, namespace: &str) {
@@ -169,7 +197,8 @@ struct Made {
 
 impl std::fmt::Display for Made {
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "{} trains; see `setpoint train show {}`", self.name, self.name)
+        let name = &self.name;
+        write!(formatter, "Created TrainJob {name}. Follow it with `setpoint train logs -f {name}`")
     }
 }
 
@@ -249,7 +278,7 @@ fn sort(objects: Vec<Value>, file: &Path) -> Result<(Value, Runtimes)> {
             Some(kind) if runtimes.len() < OBJECTS_MAX => runtimes.push((kind, object)),
             None if object["kind"] == TRAIN_JOB.kind && job.is_none() => job = Some(object),
             None if object["kind"] == TRAIN_JOB.kind => {
-                bail!("{} holds more than one TrainJob; use kubectl apply", file.display())
+                bail!("{} holds more than one TrainJob; use setpoint apply", file.display())
             }
             _ => {
                 let kind = object["kind"].as_str().unwrap_or("an object without a kind");

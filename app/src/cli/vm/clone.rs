@@ -35,7 +35,7 @@ pub async fn clone(cluster: &Cluster, order: Order<'_>, context: &Context) -> Re
     let (copy, note) = copy(&found, &order);
     let made = cluster.requests.create(WUKONG, &copy).await;
     made.with_context(|| format!("could not make machine {to}"))?;
-    let done = Done { note, ..Done::new(to, "clone", State::Asked) };
+    let done = Done { note, ..Done::new(to, "clone", State::Requested) };
     context.output.print(&done)?;
     Ok(())
 }

@@ -13,6 +13,7 @@ use serde_json::Value;
 
 use super::done::{Done, State};
 use crate::cli::connect::{self, connect};
+use crate::cli::exit::not_found;
 
 /// Who makes machines.
 const MANAGER: &str = "setpoint-vm";
@@ -49,7 +50,10 @@ impl Cluster {
                 return Ok(candidate);
             }
         }
-        bail!("there is no machine {name:?} in {}; see `setpoint vm ls`", self.namespace)
+        Err(not_found(format!(
+            "machine {name:?} not found in {}; see `setpoint vm ls`",
+            self.namespace
+        )))
     }
 
     pub async fn items(&self, kind: Kind) -> Result<Vec<Value>> {
@@ -65,7 +69,7 @@ impl Cluster {
     pub async fn ask_machine(&self, name: &str, of: &'static str, options: &Value) -> Result<Done> {
         let name = self.machine(name).await?;
         self.put(&self.path("virtualmachines", &name, of), options).await?;
-        Ok(Done::new(name, of, State::Asked))
+        Ok(Done::new(name, of, State::Requested))
     }
 
     pub async fn ask_instance(&self, name: &str, of: &'static str) -> Result<Done> {
@@ -83,10 +87,13 @@ impl Cluster {
                 let deleted =
                     self.requests.delete(&Target::of(kind, &found), &Default::default()).await;
                 deleted.with_context(deleting)?;
-                return Ok(Done::new(name, "delete", State::Asked));
+                return Ok(Done::new(name, "delete", State::Requested));
             }
         }
-        bail!("there is no machine {name:?} in {}; see `setpoint vm ls`", self.namespace)
+        Err(not_found(format!(
+            "machine {name:?} not found in {}; see `setpoint vm ls`",
+            self.namespace
+        )))
     }
 
     async fn put(&self, path: &str, options: &Value) -> Result<()> {

@@ -1,4 +1,4 @@
-//! Makes machines, and keeps their disks.
+//! Creates machines and snapshots.
 
 use std::process::ExitCode;
 
@@ -15,29 +15,29 @@ use crate::cli::Context;
 #[derive(Args)]
 pub struct Create {
     pub name: String,
-    /// What it boots from: http or https, or the name of an image that was added; also docker where
-    /// the cluster has CDI.
+    /// Image to boot from: an http or https URL, or the name of an imported image; on clusters with
+    /// CDI also docker://.
     #[arg(long, value_name = "URL|NAME")]
     pub image: Option<String>,
     #[arg(long, default_value_t = 1, value_name = "COUNT")]
     pub cpu: u32,
     #[arg(long, default_value = "2Gi", value_name = "SIZE")]
     pub memory: String,
-    /// Of its first disk.
+    /// Size of the root disk.
     #[arg(long, default_value = "10Gi", value_name = "SIZE")]
     pub size: String,
-    /// The class of its disks; the cluster's own without it.
+    /// Storage class of the disks; by default that of the cluster.
     #[arg(long, value_name = "NAME")]
     pub storage_class: Option<String>,
-    /// A user that cloud-init makes.
+    /// User that cloud-init creates.
     #[arg(long, value_name = "NAME")]
     pub user: Option<String>,
     #[arg(long, requires = "user", value_name = "TEXT")]
     pub password: Option<String>,
-    /// A secret with public keys for that user.
+    /// Secret with public SSH keys of that user.
     #[arg(long, value_name = "NAME")]
     pub ssh_key_secret: Option<String>,
-    /// It is not started.
+    /// Create without starting.
     #[arg(long, conflicts_with = "wait")]
     pub stopped: bool,
     #[command(flatten)]
@@ -50,13 +50,15 @@ pub async fn create(cluster: &Cluster, create: &Create, context: &Context) -> Re
         None => None,
     };
     let made = cluster.requests.create(WUKONG, &wukong(cluster, create, image)).await;
-    made.with_context(|| format!("could not make machine {}", create.name))?;
-    let mut done = Done::new(&*create.name, "create", State::Asked);
-    done.note = "see `setpoint vm ls`".to_owned();
+    made.with_context(|| format!("could not create machine {}", create.name))?;
+    let mut done = Done::new(&*create.name, "create", State::Done);
+    if !create.waiting.wait && !create.stopped {
+        done.note = format!("it is starting; see `setpoint vm show {}`", create.name);
+    }
     context.output.print(&done)?;
     let delete = || async { Ok(context.output.print(&cluster.delete(&create.name).await?)?) };
     let cancel = ("deletes it, with its disks", delete);
-    create.waiting.wait(cluster, (WUKONG, &create.name), cancel).await
+    create.waiting.wait((cluster, context), (WUKONG, &create.name), cancel).await
 }
 
 /// An image as a Wukong says it: what was added goes by its name.
@@ -124,6 +126,6 @@ pub async fn snapshot(cluster: &Cluster, order: Snapshot<'_>, context: &Context)
     }
     let made = cluster.requests.create(WUKONG_SNAPSHOT, &object).await;
     let made = made.with_context(|| format!("could not ask for a snapshot of {name}"))?;
-    context.output.print(&Done::new(&*made.name.name, "snapshot", State::Asked))?;
+    context.output.print(&Done::new(&*made.name.name, "snapshot", State::Requested))?;
     Ok(())
 }

@@ -1,27 +1,28 @@
-//! What was done, or asked for: a line for people, an object for programs.
+//! Results of the commands on machines: a line for people, an object for programs.
 
 use std::fmt;
 
 use serde::Serialize;
 
-/// Something that was asked of a machine.
+/// An action on a machine.
 #[derive(Serialize)]
 pub struct Done {
     pub name: String,
     /// Such as `start`.
     pub action: &'static str,
     pub state: State,
-    /// What else people should know.
+    /// Remark for people.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub note: String,
 }
 
-/// How far it is.
+/// Progress of an action.
 #[derive(Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// It comes.
-    Asked,
+    /// The server accepted it; controllers perform it.
+    #[serde(rename = "asked")]
+    Requested,
     Done,
 }
 
@@ -33,10 +34,17 @@ impl Done {
 
 impl fmt::Display for Done {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Done { name, action, state, note } = self;
-        match state {
-            State::Asked => write!(formatter, "{name}: {action} was asked for")?,
-            State::Done => write!(formatter, "{name}: {action} is done")?,
+        let Done { name, action, note, .. } = self;
+        match *action {
+            "create" | "clone" => write!(formatter, "machine {name} created")?,
+            "delete" => write!(formatter, "machine {name} deleted")?,
+            "start" => write!(formatter, "machine {name} starting")?,
+            "stop" => write!(formatter, "machine {name} stopping")?,
+            "restart" => write!(formatter, "machine {name} restarting")?,
+            "pause" => write!(formatter, "machine {name} paused")?,
+            "unpause" => write!(formatter, "machine {name} resumed")?,
+            "snapshot" => write!(formatter, "snapshot {name} created")?,
+            action => write!(formatter, "machine {name} {action}")?,
         }
         if !note.is_empty() {
             write!(formatter, "; {note}")?;
@@ -45,7 +53,7 @@ impl fmt::Display for Done {
     }
 }
 
-/// Where something of a machine can be reached on this one.
+/// Local address of a machine's screen or port.
 #[derive(Serialize)]
 pub struct Reached {
     pub name: String,

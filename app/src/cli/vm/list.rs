@@ -1,4 +1,4 @@
-//! What machines there are, by the names that their users gave them.
+//! Lists machines by the names of their Wukongs.
 
 use std::fmt;
 
@@ -21,11 +21,11 @@ pub struct Listed {
 }
 
 #[derive(Debug, PartialEq, Serialize)]
-struct Row {
+pub struct Row {
     name: String,
-    status: String,
-    node: String,
-    address: String,
+    pub status: String,
+    pub node: String,
+    pub address: String,
     /// Why it does not run, if it should.
     #[serde(skip_serializing_if = "String::is_empty")]
     why: String,
@@ -76,7 +76,7 @@ fn waiting(wukong: &Value) -> Row {
     }
 }
 
-fn why(status: &Value) -> String {
+pub fn why(status: &Value) -> String {
     if ["Running", "Stopped"].contains(&text(&status["phase"])) {
         return String::new();
     }
@@ -85,7 +85,8 @@ fn why(status: &Value) -> String {
     wrong.next().map(|condition| text(&condition["message"]).to_owned()).unwrap_or_default()
 }
 
-fn row(machine: &Value, instances: &[Value]) -> Row {
+/// Status, node and address of a VirtualMachine.
+pub fn row(machine: &Value, instances: &[Value]) -> Row {
     let name = &machine["metadata"]["name"];
     let instance = instances.iter().find(|instance| &instance["metadata"]["name"] == name);
     let status = instance.map_or(&Value::Null, |instance| &instance["status"]);
@@ -101,7 +102,7 @@ fn row(machine: &Value, instances: &[Value]) -> Row {
 impl fmt::Display for Listed {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.machines.is_empty() {
-            return write!(formatter, "there are no machines");
+            return write!(formatter, "no machines");
         }
         let widest = self.machines.iter().map(|row| row.name.len()).max().unwrap_or(0).max(4);
         write!(formatter, "{:widest$}  STATUS            NODE                  ADDRESS", "NAME")?;

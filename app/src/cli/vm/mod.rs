@@ -8,6 +8,7 @@ mod done;
 mod image;
 mod list;
 mod send;
+mod show;
 mod terminal;
 mod top;
 
@@ -21,25 +22,31 @@ use reconcile::Kind;
 
 use super::confirm::Consent;
 use super::connect::Target;
-use super::wait::{Waited, parse_duration, until_done, watch};
+use super::evidence::Reader;
+use super::verdict::Observation;
+use super::wait::{Waited, parse_duration, watch};
 use super::{Context, exit, interrupted, small_runtime};
 use cluster::Cluster;
+
+/// Suffix of the VirtualMachine of a Wukong.
+const MACHINE_SUFFIX: &str = "-vm";
 
 const AFTER_HELP: &str = "\
 Examples:
   setpoint vm create web --image URL --size 10Gi --user me --password x
-  setpoint vm ls --watch               what there is, and how it fares
-  setpoint vm top                      what those that run use
-  setpoint vm console web              its serial console; Ctrl-] leaves
-  setpoint vm ssh web me               a shell in it, over SSH
-  setpoint vm port-forward web 8080:80  a port of it, on this machine
-  setpoint vm snapshot web before      keeps its disks as they are
-  setpoint vm clone web web-2          another with the same disks; the first must be stopped
-  setpoint vm image add NAME FILE|URL  brings an image in, with progress
-  setpoint vm create db --image NAME   a machine from an image that was brought in
+  setpoint vm ls --watch               list machines, again whenever they change
+  setpoint vm show web                 state, address, disks and last warnings of a machine
+  setpoint vm top                      show resource usage
+  setpoint vm console web              connect to the serial console; Ctrl-] leaves
+  setpoint vm ssh web me               open a shell over SSH
+  setpoint vm port-forward web 8080:80  forward a local port to a machine
+  setpoint vm snapshot web before      take a snapshot of the disks
+  setpoint vm clone web web-2          copy a stopped machine with its disks
+  setpoint vm image add NAME FILE|URL  import an image
+  setpoint vm create db --image NAME   create a machine from an imported image
 
-Ctrl-C ends the waiting (exit code 130), and what was asked for goes on; a second one within 3 s
-deletes the machine or image that `create` or `image add` makes, or stops what `start` starts.";
+Ctrl-C ends a wait (exit code 130) and the operation continues; a second one within 3 s deletes the
+machine or image that `create` or `image add` creates, or stops what `start` starts.";
 
 /// Run virtual machines.
 #[derive(Args)]
@@ -53,124 +60,127 @@ pub struct Vm {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Make a machine.
+    /// Create a machine.
     Create(create::Create),
-    /// What there is.
+    /// List machines.
     #[command(visible_alias = "list")]
     Ls {
-        /// Show them again whenever they change.
+        /// Print the list again whenever it changes.
         #[arg(short, long)]
         watch: bool,
     },
-    /// What those that run use: processors, memory, disks.
+    /// Show a machine.
+    Show { name: String },
+    /// Show resource usage: CPU, memory, disks.
     Top,
     /// Start a machine.
     Start {
         name: String,
-        /// Nothing is executed before it is unpaused.
+        /// Start paused; `unpause` continues it.
         #[arg(long)]
         paused: bool,
         #[command(flatten)]
         waiting: Waiting,
     },
-    /// Stop a machine: its guest is asked to, and killed when its grace is over.
+    /// Stop a machine: shut its guest down, and kill it after the grace period.
     Stop {
         name: String,
-        /// How long the guest has; 0 kills it at once.
+        /// Grace period of the guest; 0 kills it at once.
         #[arg(long, value_name = "SECONDS")]
         grace_period: Option<u32>,
     },
-    /// Stop a machine and start it again.
+    /// Restart a machine.
     Restart {
         name: String,
-        /// Without asking the guest.
+        /// Kill the guest instead of shutting it down.
         #[arg(long)]
         force: bool,
     },
-    /// Stop the processors of a machine.
+    /// Pause a machine.
     Pause { name: String },
-    /// Let them go on.
+    /// Resume a paused machine.
     Unpause { name: String },
-    /// Press the reset button.
+    /// Reset a machine, as its reset button does.
     Reset { name: String },
-    /// Talk to the serial console; Ctrl-] leaves.
+    /// Connect to the serial console; Ctrl-] leaves.
     Console { name: String },
-    /// Make the screen reachable for viewers of VNC on this machine.
+    /// Forward the screen to a local port for VNC viewers.
     Vnc {
         name: String,
-        /// Where viewers connect to; any free port without it.
+        /// Local port; by default any free one.
         #[arg(long, default_value_t = 0)]
         port: u16,
-        /// Let those who look at it already stay; without it each viewer ends the one before.
+        /// Keep the current viewer connected; by default a new viewer replaces it.
         #[arg(long)]
         preserve_session: bool,
     },
-    /// Make ports of a machine reachable on this one.
+    /// Forward local ports to a machine.
     PortForward {
         name: String,
         /// `LOCAL:REMOTE`, `PORT`, or `PROTOCOL/LOCAL:REMOTE`.
         #[arg(required = true)]
         ports: Vec<String>,
     },
-    /// A shell in a machine, over SSH.
+    /// Open a shell in a machine over SSH.
     Ssh {
         name: String,
         #[arg(value_name = "USER")]
         login: String,
-        /// For ssh.
+        /// Arguments of ssh.
         #[arg(last = true)]
         arguments: Vec<String>,
     },
-    /// Keep the disks of a machine as they are.
+    /// Take a snapshot of the disks of a machine.
     Snapshot {
         name: String,
         snapshot: Option<String>,
-        /// Keep the memory of a machine that runs too: brought back, it goes on where it was.
+        /// Include the memory of a running machine; restored, it continues where it was.
         #[arg(long)]
         memory: bool,
     },
-    /// Make a machine with the same disks as another, which must not run.
+    /// Copy a stopped machine with its disks.
     Clone {
         name: String,
-        /// What the copy is called.
+        /// Name of the copy.
         to: String,
-        /// The copy is not started.
+        /// Do not start the copy.
         #[arg(long)]
         stopped: bool,
-        /// The copy holds only what differs: made at once, and the other can neither run nor go
-        /// while it is there.
+        /// Store only the differences: fast, but the original can be neither started nor deleted
+        /// while the copy exists.
         #[arg(long)]
         linked: bool,
     },
-    /// Take a machine away, with its disks.
+    /// Delete a machine and its disks.
     #[command(visible_alias = "rm")]
     Delete {
         name: String,
         #[command(flatten)]
         consent: Consent,
     },
-    /// Images that machines boot from.
+    /// Manage images that machines boot from.
     #[command(subcommand)]
     Image(image::Image),
 }
 
-/// Whether it is waited for.
+/// Options of a wait.
 #[derive(Args)]
 struct Waiting {
-    /// Wait until it runs, and say on stderr what it waits for.
+    /// Wait until it runs; print on stderr what it waits for.
     #[arg(long)]
     wait: bool,
 
-    /// How long is waited with --wait.
+    /// Time limit of --wait.
     #[arg(long, value_name = "DURATION", default_value = "10m", value_parser = parse_duration)]
     timeout: Duration,
 }
 
 impl Waiting {
-    /// Waits if that is asked for; with what the second of two Ctrl-C does, and how that is said.
+    /// Waits until a machine runs, if --wait was given, and prints its state. `cancel` is what a
+    /// second Ctrl-C does, with its description.
     async fn wait<F>(
         &self,
-        cluster: &Cluster,
+        (cluster, context): (&Cluster, &Context),
         (kind, name): (Kind, &str),
         (does, cancel): (&str, impl FnOnce() -> F),
     ) -> Result<ExitCode>
@@ -180,16 +190,24 @@ impl Waiting {
         if !self.wait {
             return Ok(ExitCode::SUCCESS);
         }
-        let hint = format!("setpoint describe {} {name}", kind.kind.to_lowercase());
-        let what = format!("machine {name}");
-        let waited = Waited { what: &what, timeout: self.timeout, hint };
-        let name = cluster.name(name);
-        let look = || async {
-            let found = cluster.requests.get(kind, &name).await;
-            Ok(found.context("could not ask for the machine")?.map(|found| found.value.clone()))
+        let shown = name.strip_suffix(MACHINE_SUFFIX).filter(|_| kind == INSTANCE).unwrap_or(name);
+        let hint = format!("setpoint vm show {shown}");
+        let what = format!("machine {shown}");
+        let reader = Reader { client: &cluster.requests.client, namespace: &cluster.namespace };
+        let waited = Waited { what: &what, timeout: self.timeout, hint, reader };
+        let full_name = cluster.name(name);
+        let observe = || async {
+            let found = cluster.requests.get(kind, &full_name).await;
+            let found = found.context("could not read the machine")?;
+            let object = found.map(|found| found.value.clone()).unwrap_or_default();
+            Ok(Observation { object, ..Observation::default() })
         };
         tokio::select! {
-            ended = until_done(&waited, look) => ended.map(|()| ExitCode::SUCCESS),
+            ended = waited.until_ready(observe) => {
+                ended?;
+                context.output.print(&show::running(cluster, shown).await?)?;
+                Ok(ExitCode::SUCCESS)
+            }
             _ = tokio::signal::ctrl_c() => {
                 interrupted::leave(&what, "setpoint vm ls");
                 if interrupted::comes_again(does).await {
@@ -222,6 +240,9 @@ impl Vm {
                 return watch(context, || list::list(&cluster)).await;
             }
             Command::Ls { watch: false } => context.output.print(&list::list(&cluster).await?)?,
+            Command::Show { name } => {
+                context.output.print(&show::show(&cluster, name).await?)?;
+            }
             Command::Top => top::top(&cluster, context).await?,
             Command::Start { name, paused, waiting } => {
                 let done = cluster.ask_machine(name, "start", &json!({"paused": paused})).await?;
@@ -231,7 +252,7 @@ impl Vm {
                     Ok(context.output.print(&stopped)?)
                 };
                 let cancel = ("stops it again", stop);
-                return waiting.wait(&cluster, (INSTANCE, &done.name), cancel).await;
+                return waiting.wait((&cluster, context), (INSTANCE, &done.name), cancel).await;
             }
             Command::Stop { name, grace_period } => {
                 let options = json!({"gracePeriod": grace_period});
@@ -271,7 +292,7 @@ impl Vm {
                 clone::clone(&cluster, order, context).await?;
             }
             Command::Delete { name, consent } => {
-                consent.ask(&format!("Machine {name} goes, with its disks."), name)?;
+                consent.ask(&format!("This deletes machine {name} and its disks."), name)?;
                 context.output.print(&cluster.delete(name).await?)?;
             }
             Command::Image(image) => return image::perform(&cluster, image, context).await,
