@@ -29,7 +29,7 @@ Examples:
   setpoint cluster create --nodes 2 --storage mysql   configurations below .k3
   setpoint cluster clear                              stop and remove what was made there";
 
-/// Make or clear directories for a cluster of several nodes.
+/// Create or delete a multi-node cluster configuration.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Cluster {

@@ -30,7 +30,7 @@ pub struct Config {
 
 #[derive(Subcommand)]
 enum Action {
-    /// Every value that holds.
+    /// Show the effective configuration.
     Show(Show),
     /// Every key, its default and what it means, as a table for documents.
     Reference,

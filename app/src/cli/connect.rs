@@ -37,8 +37,7 @@ pub struct Target {
     #[arg(long, global = true, value_name = "NAME")]
     pub context: Option<String>,
 
-    /// The data directory of what runs. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
-    /// ~/.local/share/setpoint.
+    /// Data directory of the cluster [env: SETPOINT_DATA_DIR].
     #[arg(long, global = true, value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
 
@@ -79,7 +78,7 @@ pub struct Overrides {
     #[arg(requires = "acting_for")]
     acting_for_groups: Vec<String>,
 
-    /// Believe any certificate of the server.
+    /// Skip TLS certificate verification.
     #[arg(long, global = true, hide_short_help = true)]
     insecure_skip_tls_verify: bool,
 

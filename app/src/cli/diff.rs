@@ -1,4 +1,4 @@
-//! `setpoint diff`: what is otherwise with an object than it was.
+//! `setpoint diff`: shows how an object has changed.
 
 use std::process::ExitCode;
 
@@ -26,7 +26,7 @@ Exit codes:
 const EXIT_DIFFERS: u8 = 1;
 const EXIT_FAILED: u8 = 2;
 
-/// What is otherwise with an object than it was.
+/// Show how an object has changed.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Diff {

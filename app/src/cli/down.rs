@@ -34,12 +34,11 @@ Data is kept unless --delete-data says otherwise. The context that `up` put into
 taken out of it. Pods go on running, and are found again by the next `setpoint up`, unless --pods
 says otherwise. When nothing runs, that is said and the exit code is 0.";
 
-/// Stop what runs, and wait until it has stopped.
+/// Stop the cluster.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Down {
-    /// The data directory of what should stop. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
-    /// ~/.local/share/setpoint.
+    /// Data directory of the cluster [env: SETPOINT_DATA_DIR].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 

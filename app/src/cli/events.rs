@@ -1,4 +1,4 @@
-//! `setpoint events`: what components said of an object, also more than an hour ago.
+//! `setpoint events`: shows an object's events, including expired ones.
 
 use std::process::ExitCode;
 
@@ -18,7 +18,7 @@ Examples:
 The API shows events for an hour; here they are as long as the history is kept. A cluster that keeps
 no history has those of the last hour.";
 
-/// What was said of an object, as long as its history is kept.
+/// Show an object's events, including expired ones.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Events {
@@ -85,7 +85,7 @@ fn table(found: &Value) -> String {
         ]);
     }
     match rows.len() {
-        1 => "nobody said anything of it in the history that is kept".to_owned(),
+        1 => "no events in the history that is kept".to_owned(),
         _ => columns(&rows),
     }
 }

@@ -1,4 +1,4 @@
-//! `setpoint image`: gives the runtime of this machine images without a registry.
+//! `setpoint image`: loads container images from an archive into the runtime of this machine.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ Examples:
 Archives (*.tar, *.tar.gz) in the directory `images` of the data directory are loaded when the node
 starts, unless they were before.";
 
-/// Give the runtime of this machine images without a registry.
+/// Load container images from an archive.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Image {

@@ -50,8 +50,8 @@ pub const UNREACHABLE: Known = Known {
 pub const CREDENTIAL: Known = Known {
     code: "SP1003",
     what: "the credential of the kubeconfig cannot be used",
-    why: "The program that the kubeconfig names for a token failed or is not installed, a token is \
-          over and could not be renewed, or a certificate cannot be read.",
+    why: "The program that the kubeconfig names for a token failed or is not installed, a token \
+          expired and could not be renewed, or a certificate cannot be read.",
     remedies: &[
         "Run the command below `users[].user.exec` of the kubeconfig by hand and see what it says.",
         "Sign in again with the tool that wrote the kubeconfig.",
@@ -59,8 +59,8 @@ pub const CREDENTIAL: Known = Known {
 };
 pub const UNKNOWN_TO_SERVER: Known = Known {
     code: "SP1004",
-    what: "the server does not know who asks",
-    why: "It answered 401: the token or certificate is of another cluster, is over, or is missing.",
+    what: "unauthorized (401)",
+    why: "It answered 401: the token or certificate is of another cluster, expired, or missing.",
     remedies: &[
         "`setpoint kubeconfig` prints a valid one for a cluster of this machine.",
         "`kubectl config current-context` says which context is asked; `--context` picks another.",
@@ -118,11 +118,11 @@ pub const TOO_SLOW: Known = Known {
 pub const WAITED_TOO_LONG: Known = Known {
     code: "SP3001",
     what: "what was waited for did not happen in time",
-    why: "The object is there and goes on; only the wait is over. The message says what it waits \
-          for.",
+    why: "The object exists and continues; only the wait ended. The message has the newest line of \
+          output or event.",
     remedies: &[
         "The same command waits again; `--timeout 10m` waits longer.",
-        "`setpoint why KIND/NAME` says what it waits for.",
+        "`setpoint why KIND/NAME` explains what it is waiting for.",
     ],
 };
 pub const WORKLOAD_FAILED: Known = Known {
@@ -130,8 +130,9 @@ pub const WORKLOAD_FAILED: Known = Known {
     what: "a workload failed",
     why: "A job, a graph, a machine or a pod ended with an error, and nobody will try again.",
     remedies: &[
-        "The last lines of its output are below the message; `setpoint logs` has all of them.",
-        "`setpoint why KIND/NAME` says what led to it.",
+        "The last events and lines of output are below the message; `setpoint logs POD` has all \
+         lines.",
+        "`setpoint why KIND/NAME` explains the cause.",
     ],
 };
 pub const UNSCHEDULABLE: Known = Known {
@@ -147,23 +148,23 @@ pub const UNSCHEDULABLE: Known = Known {
 };
 pub const CRASHES: Known = Known {
     code: "SP3004",
-    what: "a container ends again and again",
+    what: "container is crash-looping",
     why: "CrashLoopBackOff: it is started, ends, and is started again after ever longer pauses.",
     remedies: &[
-        "`setpoint logs POD --previous` has what the last one said.",
+        "`setpoint logs POD --previous` has the output of the run that crashed.",
         "`setpoint describe pod POD` has its exit code and events.",
     ],
 };
 pub const NO_IMAGE: Known = Known {
     code: "SP3005",
-    what: "an image cannot be had",
+    what: "image pull failed",
     why: "The runtime could not pull it: the name is wrong, the registry cannot be reached, or it \
           wants a secret.",
     remedies: &[
         "`setpoint describe pod POD` has what the registry said.",
         "`imagePullSecrets` names the secret of a private registry.",
-        "With `--runtime process` nothing is pulled: the image is a name, and the container says \
-         its command.",
+        "Images are not supported by the process runtime: set `command` for the container, or \
+         start with `--runtime docker`.",
     ],
 };
 

@@ -33,8 +33,7 @@ pub struct Kubeconfig {
     #[arg(long)]
     path: bool,
 
-    /// The data directory. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
-    /// ~/.local/share/setpoint.
+    /// Data directory of the cluster [env: SETPOINT_DATA_DIR].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }

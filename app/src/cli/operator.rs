@@ -55,7 +55,7 @@ pub struct Operator {
 
 #[derive(Subcommand)]
 enum Command {
-    /// Print what a cluster must have for the operators to run on it.
+    /// Print the manifests that install the operators.
     #[command(after_help = MANIFESTS_AFTER_HELP)]
     Manifests(Manifests),
 }

@@ -25,8 +25,7 @@ XDG_CACHE_HOME move what is below them.";
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Paths {
-    /// The data directory. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
-    /// ~/.local/share/setpoint.
+    /// Data directory of the cluster [env: SETPOINT_DATA_DIR].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }

@@ -31,7 +31,7 @@ Examples:
 
 Pods and machines go on while the service restarts, as they do with `setpoint down`.";
 
-/// Start with the machine: a unit for systemd.
+/// Run as a systemd service.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Service {

@@ -33,12 +33,11 @@ Exit codes:
   1  it runs and is not well, or could not be asked
   5  nothing runs";
 
-/// Show what runs.
+/// Show cluster status.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Status {
-    /// The data directory to look at. Else SETPOINT_DATA_DIR, $XDG_DATA_HOME/setpoint or
-    /// ~/.local/share/setpoint.
+    /// Data directory of the cluster [env: SETPOINT_DATA_DIR].
     #[arg(long, value_name = "DIR")]
     data_dir: Option<PathBuf>,
 }

@@ -19,7 +19,7 @@ Examples:
 Specification, labels and annotations come back, as a new revision that passes admission like any
 other write. What happened outside of the cluster meanwhile is not undone.";
 
-/// Take back a change of an object.
+/// Revert a change to an object.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Undo {

@@ -312,7 +312,7 @@ impl fmt::Display for Report {
         write!(
             formatter,
             "\nTry:\n  {kubectl} get nodes\n  {kubectl} create job hello --image={image} -- \
-             echo hello\n  {kubectl} logs job/hello\n  setpoint status     setpoint doctor     \
+             echo hello\n  setpoint logs job/hello\n  setpoint status     setpoint doctor     \
              setpoint down"
         )
     }

@@ -1,4 +1,4 @@
-//! `setpoint web`: everything, and a page for people.
+//! `setpoint web`: runs the API server, the controllers and a web page.
 
 use std::net::{Ipv4Addr, SocketAddr};
 use std::process::ExitCode;
@@ -22,7 +22,7 @@ Examples:
 
 The page tells how everything is and refreshes itself; nothing can be changed through it.";
 
-/// Serve the API and a page for people, and run the controllers.
+/// Run the API server, controllers and web page.
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Web {

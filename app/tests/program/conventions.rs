@@ -490,12 +490,13 @@ fn waits(machine: &Machine) {
     let never = ", readinessProbe: {exec: {command: [\"false\"]}}";
     let failed = apply(&pod("bad", "echo no luck; exit 3", never), &[]);
     assert_eq!(failed.code, Some(4), "{failed:?}");
-    assert!(failed.stderr.contains("ended with exit code 3"), "{failed:?}");
+    assert!(failed.stderr.contains("pod/bad/main: exited with code 3"), "{failed:?}");
     assert!(failed.stderr.contains("\n  no luck\n"), "what it said last is shown: {failed:?}");
     let large = ", resources: {requests: {cpu: 9k}}";
     let late = apply(&pod("large", "exec sleep 1000", large), &["--timeout", "3s"]);
     assert_eq!(late.code, Some(3), "{late:?}");
     assert!(late.stderr.contains("(SP3003)\n"), "{late:?}");
+    assert!(late.stderr.contains("error: pod/large timed out after 3s: "), "{late:?}");
     let quiet = apply(&pod("large", "exec sleep 1000", large), &["--timeout", "1s", "-q"]);
     assert!(quiet.stderr.starts_with("error: ") && quiet.code == Some(3), "{quiet:?}");
     assert!(late.stderr.contains("Insufficient cpu"), "{late:?}");
@@ -525,9 +526,12 @@ spec:
 ";
     let failed = apply(deployment, &["--timeout", "10m"]);
     assert_eq!(failed.code, Some(4), "{failed:?}");
-    for part in
-        ["waits: pod/crashes-", "CrashLoopBackOff", "\n  no database\n", "hint: setpoint why"]
-    {
+    for part in [
+        "Waiting for deployment.apps/crashes: ",
+        "CrashLoopBackOff",
+        "\n  no database\n",
+        "hint: setpoint why",
+    ] {
         assert!(failed.stderr.contains(part), "{part}: {failed:?}");
     }
 }
@@ -540,7 +544,7 @@ fn is_interrupted(machine: &Machine) {
     let mut said = BufReader::new(child.stderr.take().expect("stderr is piped"));
     let mut line = String::new();
     said.read_line(&mut line).expect("a line");
-    assert!(line.contains("pod/large waits"), "{line}");
+    assert!(line.contains("Waiting for pod/large: "), "{line}");
     let kill = format!("kill -INT {}", child.id());
     Command::new("sh").args(["-c", &kill]).status().expect("sh runs");
     let mut rest = String::new();

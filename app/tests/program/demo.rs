@@ -95,7 +95,7 @@ fn one_part_is_shown_as_text_and_too_little_time_is_said() {
     assert!(ended.stdout.contains("setpoint up") && !ended.stdout.contains("training "));
     let late = demo(&sandbox, &["--only", "inference", "--timeout", "1ms"]);
     assert_eq!(late.code, Some(3), "{late:?}");
-    assert!(late.stdout.contains("did not end in time"), "{late:?}");
+    assert!(late.stdout.contains("timed out after 1ms: "), "{late:?}");
     let wrong = demo(&sandbox, &["--only", "cooking"]);
     assert_eq!(wrong.code, Some(2), "{wrong:?}");
     is_clean(&sandbox);
@@ -138,6 +138,47 @@ fn on_a_terminal_of_80_columns_the_report_takes_the_place_of_the_board() {
     for line in report.lines() {
         assert!(line.trim_end().chars().count() <= 80 && !line.contains('\x1b'), "{line:?}");
     }
+    is_clean(&sandbox);
+}
+
+/// A Python that claims to have Dynamo, and crashes with a reason.
+const CRASHING_PYTHON: &str = "#!/bin/sh
+[ \"$1\" = -c ] && exit 0
+echo the engine has no licence >&2
+exit 7
+";
+
+#[test]
+fn a_failing_part_says_why_within_seconds_and_can_be_kept_for_inspection() {
+    let mut sandbox = place();
+    sandbox.write("python", CRASHING_PYTHON);
+    let python = sandbox.work().join("python");
+    let executable = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    fs::set_permissions(&python, executable).expect("it is ours");
+    sandbox.set("SETPOINT_PYTHON", python.display().to_string());
+    let began = Instant::now();
+    let ended = demo(&sandbox, &["--only", "inference", "--keep"]);
+    assert_eq!(ended.code, Some(4), "{ended:?}");
+    assert!(began.elapsed() < Duration::from_secs(60), "{ended:?}");
+    for told in ["CrashLoopBackOff", "  the engine has no licence\n", "Warning BackOff pod/"] {
+        assert!(ended.stdout.contains(told), "{told}: {ended:?}");
+    }
+    // The printed commands look at what was kept, and remove it.
+    let command = |start: &str| {
+        let line = ended.stdout.lines().map(str::trim).find(|line| line.starts_with(start));
+        line.unwrap_or_else(|| panic!("{start}: {ended:?}")).to_owned()
+    };
+    let export = command("export SETPOINT_DATA_DIR=");
+    let data = export.split(['=', ' ']).nth(2).expect("a directory").to_owned();
+    let status = sandbox.run(&["status", "--data-dir", &data, "-o", "json"]).json();
+    assert_eq!(status["state"], "running", "{status}");
+    let why = sandbox.run(&["why", "dgd/smallest", "--data-dir", &data]);
+    assert!(why.stdout.contains("Warning BackOff"), "{why:?}");
+    let down = command("setpoint down ");
+    let words: Vec<&str> = down.split(' ').skip(1).collect();
+    assert_eq!(sandbox.run(&words).code, Some(0), "{down}");
+    let remove = Command::new("sh").args(["-c", &command("rm -r ")]).status();
+    assert!(remove.expect("sh runs").success());
     is_clean(&sandbox);
 }
 

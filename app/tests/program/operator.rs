@@ -492,7 +492,7 @@ fn the_deployment_of_the_manifests_serves_the_cluster_that_it_runs_in() {
     let told = "get trainjob reports -o jsonpath={.status.trainerStatus.progressPercentage}";
     assert_eq!(machine.until(told, |told| !told.is_empty()), "40");
     // A cluster that keeps no causes is told them by the log of the operators.
-    let why = machine.sandbox.run(&["why", "trainjob/reports", "--without-past"]);
+    let why = machine.sandbox.run(&["why", "trainjob/reports", "--without-past", "--all"]);
     assert!(why.stdout.contains("trainjob_controller looked for "), "{why:?}");
     assert!(why.stdout.contains("applied JobSet default/reports"), "{why:?}");
     assert!(why.stdout.contains("because of revision "), "{why:?}");

@@ -94,7 +94,7 @@ fn the_log_of_an_operator_is_read_by_its_name() {
     let nothing = sandbox.run(&["logs", "--operator", "dynamo"]);
     assert_eq!(nothing.code, Some(5), "{nothing:?}");
     let unknown = sandbox.run(&["logs", "--operator", "dinamo"]);
-    let expected = "there is no operator \"dinamo\"; there are trainer, jobset, dynamo, lws";
+    let expected = "no operator \"dinamo\"; operators: trainer, jobset, dynamo, lws";
     assert!(unknown.code == Some(2) && unknown.stderr.contains(expected), "{unknown:?}");
     let parts = ["--store", "memory", "--components", "api,controllers,inference"];
     let server = sandbox.start(&parts);

@@ -112,13 +112,13 @@ fn a_cluster_of_others_says_why_by_events_and_owners_of_fields() {
     let applied = foreign.run(&["apply", "-f", "web.yaml"]);
     assert_eq!(applied.code, Some(0), "{applied:?}");
     let waits = |told: &str| told.contains("FailedScheduling") && told.contains("ReplicaSet");
-    let mut why = foreign.run(&["why", "deployment/web"]);
+    let mut why = foreign.run(&["why", "deployment/web", "--all"]);
     for _ in 0..300 {
         if waits(&why.stdout) {
             break;
         }
         std::thread::sleep(std::time::Duration::from_millis(100));
-        why = foreign.run(&["why", "deployment/web"]);
+        why = foreign.run(&["why", "deployment/web", "--all"]);
     }
     for told in [
         "Waiting: Deployment web",

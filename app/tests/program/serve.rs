@@ -67,7 +67,7 @@ fn a_graph_of_a_file_is_watched_shown_drawn_scaled_and_asked() {
     let ended = serve(&["-f", "graph.yaml", "--watch"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
     // What the graph needs is in the same file, as users have it.
-    let begins = "configmap/played-settings created\ngraph played is made\n[played] ";
+    let begins = "configmap/played-settings created\ngraph played created\n[played] ";
     assert!(ended.stdout.starts_with(begins), "{ended:?}");
     let line = "[played] successful  Frontend 1/1  Worker 2/2";
     assert!(ended.stdout.lines().any(|one| one == line), "{ended:?}");
@@ -103,8 +103,29 @@ fn a_graph_of_a_file_is_watched_shown_drawn_scaled_and_asked() {
     machine.sandbox.write("pod.yaml", "apiVersion: v1\nkind: Pod\nmetadata: {name: p}\n");
     let none = serve(&["-f", "pod.yaml"]);
     assert!(none.error().contains("has no DynamoGraphDeployment in it"), "{none:?}");
-    machine.kubectl(&["delete", "dgd", "played"], "");
+    graphs_are_replaced_and_removed(&machine);
+}
+
+/// The words of apply are true, a model must exist, and graphs are deleted with their pods.
+fn graphs_are_replaced_and_removed(machine: &Machine) {
+    let serve = |words: &[&str]| machine.sandbox.run(&[&["serve"], words].concat());
+    let graph = |words: &[&str]| {
+        let ended = serve(words);
+        assert_eq!(ended.code, Some(0), "{ended:?}");
+        ended.stdout.lines().last().unwrap_or_default().to_owned()
+    };
+    assert_eq!(graph(&["-f", "graph.yaml"]), "graph played configured");
+    assert_eq!(graph(&["-f", "graph.yaml"]), "graph played unchanged");
+    let uid = "get dgd played -o jsonpath={.metadata.uid}";
+    let before = machine.until(uid, |uid| !uid.is_empty());
+    assert_eq!(graph(&["-f", "graph.yaml", "--replace"]), "graph played created");
+    machine.until(uid, |uid| !uid.is_empty() && uid != before);
+    assert_eq!(graph(&["rm", "played"]), "dynamographdeployment/played deleted");
+    assert_eq!(serve(&["rm", "played"]).code, Some(5));
     machine.until("get pods -o name", str::is_empty);
+    let missing = serve(&["./nonexist", "--engine", "mocker"]);
+    assert!(missing.error().contains("model directory \"./nonexist\" not found"), "{missing:?}");
+    assert_eq!(machine.kubectl(&["get", "dgd", "-o", "name"], ""), "");
 }
 
 #[test]
@@ -120,7 +141,7 @@ fn a_second_interruption_deletes_the_graph_that_the_command_made() {
     let (code, told) = started.interrupt_until_ended();
     assert_eq!(code, Some(130), "{told}");
     assert!(told.contains("Ctrl-C again within 3 s deletes it"), "{told}");
-    assert!(told.contains("graph played is deleted"), "{told}");
+    assert!(told.contains("graph played deleted"), "{told}");
     machine.until("get dgd -o name", str::is_empty);
 }
 
@@ -271,7 +292,7 @@ fn a_graph_goes_where_its_file_says_and_why_its_pods_crash_is_shown() {
         // It was given time to come round, and what it waited for was told meanwhile.
         let is_told = ended.stdout.contains("/main: CrashLoopBackOff: ");
         assert_eq!(is_told, manner == "--watch", "{ended:?}");
-        assert!(ended.stderr.contains("graph played cannot serve: "), "{ended:?}");
+        assert!(ended.stderr.contains("graph played failed: pod/played-"), "{ended:?}");
         assert!(ended.stderr.contains("the disk is full"), "{ended:?}");
     }
     assert!(machine.kubectl(&["get", "dgd", "-o", "name"], "").is_empty());
@@ -307,7 +328,7 @@ fn whoever_stops_watching_is_told_how_to_look_again() {
         started.signal("INT");
         let (code, told) = started.wait();
         assert_eq!(code, Some(130), "{told}");
-        assert!(told.contains("graph played goes on"), "{told}");
+        assert!(told.contains("graph played continues in the background"), "{told}");
         assert!(told.contains("setpoint serve show played"), "{told}");
     }
     machine.kubectl(&["delete", "dgd", "played"], "");

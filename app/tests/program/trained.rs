@@ -55,7 +55,7 @@ fn ranks_find_each_other_by_name_and_add_up_their_gradients() {
         says(&ended.stdout, &format!("[node-{rank}] rank {rank}: y = 2.000 x + 1.000"));
     }
     let shown = train(&machine, &["show", "line"]).stdout;
-    assert!(shown.contains("complete 100%, loss 0.000000"), "{shown}");
+    assert!(shown.contains("\nprogress  100%, loss 0.000000\n"), "{shown}");
     delete(&machine, "line");
     // Two processes on each of two nodes, with no launcher but ours or torchrun.
     let words = [&linear, "--nodes", "2", "--procs", "2", "--name", "square"];
@@ -241,7 +241,7 @@ fn a_job_that_is_held_midway_goes_on_from_its_checkpoint() {
     let words: Vec<&str> = [&[linear.as_str()][..], &name, &slow].concat();
     assert_eq!(train(&machine, &words).code, Some(0));
     machine.until("get pods -o name", |_| step() > 5);
-    assert_eq!(train(&machine, &["stop", "line"]).stdout, "line is held\n");
+    assert_eq!(train(&machine, &["stop", "line"]).stdout, "line suspended\n");
     machine.until("get pods -o name", str::is_empty);
     let held_at = step();
     assert!((6..150).contains(&held_at), "{held_at}");

@@ -82,7 +82,16 @@ fn a_script_trains_on_many_nodes_and_its_output_is_shown() {
     let columns = machine.kubectl(&["get", "trainjob", "hello"], "");
     assert!(columns.starts_with("NAME    STATE      AGE\nhello   Complete "), "{columns}");
     let listed = train(&machine, &["ls"]);
-    assert!(listed.stdout.contains("hello  complete  torch-local"), "{listed:?}");
+    let mut lines = listed.stdout.lines();
+    let words = |line: Option<&str>| {
+        line.unwrap_or_default().split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    let head = ["NAME", "STATE", "PROGRESS", "NODES", "AGE", "DURATION", "RUNTIME"];
+    assert_eq!(words(lines.next()), head, "{listed:?}");
+    let row = words(lines.next());
+    assert_eq!(row[..4], ["hello", "complete", "-", "2"], "{listed:?}");
+    assert!(row[4].ends_with('s') && row[5].ends_with('s'), "{listed:?}");
+    assert_eq!(row[6], "torch-local", "{listed:?}");
     let again = train(&machine, &["logs", "hello"]);
     assert!(again.stdout.contains("[node-1] rank 1 of 2"), "{again:?}");
     machine.kubectl(&["delete", "trainjob", "hello"], "");
@@ -98,7 +107,16 @@ fn the_rank_that_failed_is_shown_with_its_last_lines() {
     let failed = "[fails] node-1 failed with exit code 3; its last lines:\n[node-1] out of luck\n";
     assert!(ended.stdout.ends_with(failed), "{ended:?}");
     let shown = train(&machine, &["show", "fails"]);
-    assert!(shown.stdout.contains("\nfailed   node-1 failed with exit code 3\n"), "{shown:?}");
+    let expected =
+        ["command   ", "started   2", "ended     2", "failed    node-1 failed with exit code 3"];
+    for start in expected {
+        assert!(shown.stdout.lines().any(|line| line.starts_with(start)), "{start}: {shown:?}");
+    }
+    // Rank 0 was stopped when its job failed, and is listed all the same.
+    let rank = |name: &str| shown.stdout.lines().find(|line| line.starts_with(name));
+    assert!(rank("node-0 ").is_some(), "{shown:?}");
+    assert!(rank("node-1 ").is_some_and(|line| line.contains("failed (exit code 3)")), "{shown:?}");
+    assert!(!ended.stdout.contains("first failed job"), "{ended:?}");
     let shown = train(&machine, &["-o", "json", "show", "fails"]).json();
     assert_eq!((&shown["state"], &shown["failed"]["exitCode"]), (&json!("failed"), &json!(3)));
     machine.until("get pods --field-selector=status.phase=Running -o name", str::is_empty);
@@ -143,19 +161,21 @@ fn what_is_followed_can_be_read_by_programs_too() {
     assert_eq!(failed["failed"]["rank"], "node-1", "{failed}");
     assert_eq!(failed["failed"]["exitCode"], 3, "{failed}");
     let stopped = train(&machine, &["stop", "fails"]);
-    assert!(stopped.error().contains("fails is failed; only what has not ended"), "{stopped:?}");
+    assert!(
+        stopped.error().contains("fails is failed; only a job that has not ended"),
+        "{stopped:?}"
+    );
     let listed = train(&machine, &["-o", "json", "ls"]).json();
     assert_eq!((&listed[0]["name"], &listed[0]["state"]), (&json!("fails"), &json!("failed")));
 }
 
-/// More than this machine has, and not much time.
+/// More than this machine has.
 const WANTS_TOO_MUCH: &str = "
 apiVersion: trainer.kubeflow.org/v1alpha1
 kind: TrainJob
 metadata: {name: large}
 spec:
   runtimeRef: {name: torch-local}
-  activeDeadlineSeconds: 6
   trainer: {numNodes: 1, resourcesPerNode: {requests: {cpu: 9k}}}
 ";
 
@@ -165,24 +185,26 @@ fn who_waits_is_told_why() {
     machine.sandbox.write("large.yaml", WANTS_TOO_MUCH);
     let ended = train(&machine, &["-f", "large.yaml", "--watch"]);
     assert_eq!(ended.code, Some(4), "{ended:?}");
-    assert!(ended.stdout.contains("[large] waits: large-node-0-0-"), "{ended:?}");
+    assert!(ended.stdout.contains("[large] waiting: large-node-0-0-"), "{ended:?}");
     assert!(ended.stdout.contains("Insufficient cpu"), "{ended:?}");
-    let late = "[large] failed: DeadlineExceeded: TrainJob exceeded its active deadline\n";
-    assert!(ended.stdout.ends_with(late), "{ended:?}");
-    // Who looks later is told as well.
-    let waits = WANTS_TOO_MUCH.replace("  activeDeadlineSeconds: 6\n", "");
-    machine.sandbox.write("large.yaml", &waits);
-    let words = ["-f", "large.yaml", "--name", "larger", "--wait", "--timeout", "4s"];
-    assert_eq!(train(&machine, &words).code, Some(3));
+    // No node is as large: the wait ends without a timeout.
+    assert!(ended.stderr.contains("error: large cannot run: pod/large-node-0-0-"), "{ended:?}");
+    assert!(ended.stderr.contains("\nWarning FailedScheduling pod/large-node-0-0-"), "{ended:?}");
+    train(&machine, &["rm", "large"]);
+    // `show` prints the reason too.
+    let words = ["-f", "large.yaml", "--name", "larger", "--wait", "--timeout", "3s"];
+    let late = train(&machine, &words);
+    assert_eq!(late.code, Some(3), "{late:?}");
+    assert!(late.stderr.contains("larger timed out after 3s: Warning FailedSched"), "{late:?}");
     let shown = train(&machine, &["show", "larger"]).stdout;
-    assert!(shown.contains("\nwaits    larger-node-0-0-"), "{shown}");
+    assert!(shown.contains("\nwaiting   larger-node-0-0-"), "{shown}");
     assert!(shown.contains("Insufficient cpu"), "{shown}");
     let none = train(&machine, &["large.py", "--nodes", "0"]);
     assert!(none.code == Some(2) && none.stderr.contains("--nodes"), "{none:?}");
     // What is not there, or is no job, is said in one line.
     let missing = train(&machine, &["show", "nothing"]);
     assert_eq!(missing.code, Some(5), "{missing:?}");
-    assert!(missing.error().contains("there is no TrainJob \"nothing\" in default"), "{missing:?}");
+    assert!(missing.error().contains("TrainJob \"nothing\" not found in default"), "{missing:?}");
     machine.sandbox.write("pod.yaml", "kind: Pod\n");
     let wrong = train(&machine, &["-f", "pod.yaml"]);
     assert!(wrong.error().contains("only runtimes and a TrainJob are for this"), "{wrong:?}");
@@ -222,9 +244,9 @@ fn a_job_is_held_and_goes_on() {
     assert_eq!(follows.ready["state"], "running");
     follows.signal("INT");
     assert_eq!(follows.wait().0, Some(130));
-    assert_eq!(train(&machine, &["stop", "sleeps"]).stdout, "sleeps is held\n");
+    assert_eq!(train(&machine, &["stop", "sleeps"]).stdout, "sleeps suspended\n");
     machine.until("get pods -o name", str::is_empty);
-    assert_eq!(train(&machine, &["resume", "sleeps"]).stdout, "sleeps goes on\n");
+    assert_eq!(train(&machine, &["resume", "sleeps"]).stdout, "sleeps resumed\n");
     machine.until(ready, |ready| ready == "1");
     machine.kubectl(&["delete", "trainjob", "sleeps"], "");
     machine.until("get pods -o name", str::is_empty);
@@ -241,7 +263,7 @@ fn a_second_interruption_holds_the_job_that_the_command_made() {
     machine.until(ready, |ready| ready == "1");
     let (code, told) = started.interrupt_until_ended();
     assert_eq!(code, Some(130), "{told}");
-    assert!(told.contains("Ctrl-C again within 3 s holds it"), "{told}");
+    assert!(told.contains("Ctrl-C again within 3 s suspends it"), "{told}");
     machine.until("get trainjob long -o jsonpath={.spec.suspend}", |held| held == "true");
     machine.until("get pods -o name", str::is_empty);
     machine.kubectl(&["delete", "trainjob", "long"], "");
@@ -259,7 +281,7 @@ fn a_trainer_reports_how_far_it_is() {
         assert!(ended.stdout.contains(&format!("[node-0] {line}\n")), "{line}: {ended:?}");
     }
     let shown = train(&machine, &["show", "reports"]);
-    assert!(shown.stdout.contains("complete 40%, loss 0.25"), "{shown:?}");
+    assert!(shown.stdout.contains("\nprogress  40%, loss 0.25\n"), "{shown:?}");
 }
 
 /// The SDK of Kubeflow, as its users write: what it does not find would be a warning or an error.

@@ -184,9 +184,36 @@ fn images_are_sent_read_and_copied_and_are_whole() {
     }
     let listed = machine.sandbox.run(&["vm", "image", "ls", "-o", "json"]);
     assert_eq!(listed.json().as_array().map(Vec::len), Some(5), "{listed:?}");
+    a_machine_is_waited_for_and_shown(&machine);
     wrong_files_are_refused(&machine);
     asked_for_by_those_who_may(&machine);
     one_that_was_cut_short_is_begun_again(&mut machine, &raw);
+}
+
+/// `--wait` ends with the state of the machine, and `doctor` reports the accelerator that it uses.
+fn a_machine_is_waited_for_and_shown(machine: &Machine) {
+    let vm = |words: &[&str]| machine.sandbox.run(&[&["vm"], words].concat());
+    let sizes = ["--size", "3Mi", "--memory", "64Mi", "--storage-class", "disks"];
+    let create = ["create", "web", "--image", "sent", "--wait", "--timeout", "60s"];
+    let created = vm(&[&create[..], &sizes].concat());
+    assert_eq!(created.code, Some(0), "{created:?}");
+    let told = "machine web created\nmachine web is running on node ";
+    assert!(created.stdout.starts_with(told), "{created:?}");
+    let shown = vm(&["show", "web"]).stdout;
+    for line in ["status    Running", "cpu       1", "disk      root 3Mi from pvc://sent"] {
+        assert!(shown.lines().any(|one| one == line), "{line}: {shown}");
+    }
+    let shown = vm(&["show", "web", "-o", "json"]).json();
+    assert_eq!((&shown["name"], &shown["status"]), (&json!("web"), &json!("Running")), "{shown}");
+    assert_eq!(vm(&["show", "nothing"]).code, Some(5));
+    let guests = machine.sandbox.processes("qemu-system");
+    let line = std::fs::read(format!("/proc/{}/cmdline", guests[0])).unwrap_or_default();
+    let has_kvm = String::from_utf8_lossy(&line).contains("\0-accel\0kvm");
+    let doctor = machine.sandbox.run(&["doctor", "-o", "json"]).json();
+    let findings = doctor["findings"].as_array().expect("findings").iter();
+    let kvm = findings.into_iter().find(|one| one["what"] == "kvm").expect("a finding");
+    assert_eq!(kvm["verdict"] == "well", has_kvm, "{kvm}");
+    assert_eq!(vm(&["delete", "web"]).stdout, "machine web deleted\n");
 }
 
 fn wrong_files_are_refused(machine: &Machine) {
