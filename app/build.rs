@@ -65,10 +65,20 @@ fn tell_how() {
         }
     }
     let rustc = said(Command::new(variable("RUSTC")).arg("--version"));
+    tell_release();
     println!("cargo::rustc-env=SETPOINT_BUILD_COMMIT={commit}");
     println!("cargo::rustc-env=SETPOINT_BUILD_PROFILE={profile}");
     println!("cargo::rustc-env=SETPOINT_BUILD_TARGET={target}");
     println!("cargo::rustc-env=SETPOINT_BUILD_RUSTC={rustc}");
+}
+
+/// Passes on what `cargo xtask dist` sets: where releases are published, and the key that signs them.
+fn tell_release() {
+    for name in ["RELEASES", "RELEASE_KEY"] {
+        println!("cargo::rerun-if-env-changed=SETPOINT_{name}");
+        let value = std::env::var(format!("SETPOINT_{name}")).unwrap_or_default();
+        println!("cargo::rustc-env=SETPOINT_BUILD_{name}={value}");
+    }
 }
 
 fn git(words: &[&str]) -> String {

@@ -40,6 +40,7 @@ mod preload;
 mod process;
 mod reach;
 mod ready;
+mod release;
 mod runtimes;
 mod server;
 mod shutdown;

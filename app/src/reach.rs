@@ -42,6 +42,11 @@ fn proxy_said(kubeconfig: &Kubeconfig, options: &KubeConfigOptions) -> Option<St
     cluster.cluster.as_ref()?.proxy_url.clone().filter(|proxy| !proxy.is_empty())
 }
 
+/// Returns the proxy that the environment names for a URL.
+pub fn proxy_of_environment(url: &Uri) -> Option<String> {
+    proxy(url, None, |name| env::var(name).ok().filter(|value| !value.is_empty()))
+}
+
 /// The kubeconfig's own, else that of the environment; never for what is on this machine.
 fn proxy(
     cluster: &Uri,

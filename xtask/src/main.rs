@@ -7,9 +7,13 @@ mod codegen;
 mod codegen_schemas;
 mod console;
 mod deb;
+mod dist;
 mod krew;
 mod kubectl;
+mod lints;
 mod packages;
+mod peers;
+mod quick;
 mod sbom;
 mod sim;
 mod test;
@@ -25,14 +29,19 @@ use anyhow::{Result, bail};
 const HELP: &str = "\
 cargo xtask COMMAND
 
-  test [--full] [--fuzz SECONDS] [FILTER]
+  test [--full] [--times] [--fuzz SECONDS] [FILTER]
                           All that a change must pass: formatting, lints, tidy and the tests.
                           Installs the Debian packages that the tests use (as root), builds kubectl
                           if there is none, installs client libraries below target, builds an
                           operator in Go (from PyPI if there is none), and starts private servers.
                           --full runs the long tests too; FILTER picks tests by a part of their
                           name; --fuzz is how long each reader of bodies is given inputs made by
-                          chance, 20 seconds if it is not said.
+                          chance, 20 seconds if it is not said; --times lists the slowest tests.
+  test --quick            Formatting, tidy, lints, and the unit and contract tests of the crates
+                          that changed since the upstream branch, and of those that use them.
+  peers [NAME]...         Tests against large peers, such as PyTorch. Builds or installs each peer
+                          once per version into a cache (SETPOINT_PEERS, or target/peers). A peer
+                          that cannot be had is a failure. `peers --list` names them.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
   bench NAME [ARGS]       Runs a benchmark, in release mode: store, apply, cluster, node, training,
@@ -47,6 +56,10 @@ cargo xtask COMMAND
   sbom [FILE]             Lists everything that is linked into the program, as CycloneDX JSON.
   deb DIST FILE           Makes a Debian package of the directory that a release packs.
   wheel DIST DIR          Makes a wheel of the program in it, for pip.
+  dist [--profile NAME] [--signing-key FILE] [--releases URL] [DIR]
+                          Builds every file of a release for this machine: archive, Debian package,
+                          wheel, container image, install.sh, and their signed checksums.
+  sign DIR FILE           Signs the checksums of the release files in DIR with the key in FILE.
   krew TAG URL FILE...    Prints the manifest by which Krew installs the archives of a release,
                           from their checksums.
   console                 Builds the web console with npm; the next build of the program has it.
@@ -56,6 +69,8 @@ cargo xtask COMMAND
 #[derive(Debug, PartialEq, Eq)]
 enum Command {
     Test(test::Options),
+    Quick,
+    Peers(peers::Choice),
     Tidy(tidy::Ratchet),
     Bench(Vec<String>),
     Sim(sim::Options),
@@ -64,6 +79,8 @@ enum Command {
     Deb { packed: PathBuf, file: PathBuf },
     Wheel { packed: PathBuf, directory: PathBuf },
     Krew(krew::Release),
+    Dist(dist::Options),
+    Sign { directory: PathBuf, key: PathBuf },
     Console,
     Help,
 }
@@ -82,6 +99,8 @@ fn main() -> ExitCode {
 fn run(command: Command) -> Result<()> {
     match command {
         Command::Test(options) => test::run(&options),
+        Command::Quick => quick::run(),
+        Command::Peers(choice) => peers::run(&choice),
         Command::Tidy(ratchet) => tidy::run(ratchet),
         Command::Bench(arguments) => bench::run(&arguments),
         Command::Sim(options) => sim::run(&options),
@@ -90,6 +109,8 @@ fn run(command: Command) -> Result<()> {
         Command::Deb { packed, file } => deb::run(&packed, &file),
         Command::Wheel { packed, directory } => wheel::run(&packed, &directory),
         Command::Krew(release) => krew::run(&release),
+        Command::Dist(options) => dist::run(&options),
+        Command::Sign { directory, key } => dist::sign(&directory, &key),
         Command::Console => console::run(),
         Command::Help => {
             print!("{HELP}");
@@ -102,7 +123,9 @@ fn parse(arguments: &[String]) -> Result<Command> {
     let words: Vec<&str> = arguments.iter().map(String::as_str).collect();
     Ok(match words.as_slice() {
         [] | ["help" | "--help" | "-h", ..] => Command::Help,
+        ["test", "--quick"] => Command::Quick,
         ["test", rest @ ..] => Command::Test(parse_test(rest)?),
+        ["peers", rest @ ..] => Command::Peers(parse_peers(rest)?),
         ["tidy"] => Command::Tidy(tidy::Ratchet::Check),
         ["tidy", "--bless"] => Command::Tidy(tidy::Ratchet::Bless),
         ["bench", name, ..] if !name.starts_with('-') => Command::Bench(arguments[1..].to_vec()),
@@ -123,18 +146,22 @@ fn parse(arguments: &[String]) -> Result<Command> {
             url: (*url).to_owned(),
             checksums: files.iter().map(PathBuf::from).collect(),
         }),
+        ["dist", rest @ ..] => Command::Dist(parse_dist(rest)?),
+        ["sign", directory, key] => {
+            Command::Sign { directory: PathBuf::from(directory), key: PathBuf::from(key) }
+        }
         ["console"] => Command::Console,
         _ => bail!("`{}` is not a command; see `cargo xtask help`", words.join(" ")),
     })
 }
 
 fn parse_test(words: &[&str]) -> Result<test::Options> {
-    let (scope, filter, fuzz_seconds) = (test::Scope::Usual, None, None);
-    let mut options = test::Options { scope, filter, fuzz_seconds };
+    let mut options = test::Options::default();
     let mut words = words.iter();
     while let Some(word) = words.next() {
         match *word {
             "--full" => options.scope = test::Scope::Full,
+            "--times" => options.with_times = true,
             "--fuzz" => match words.next().map(|seconds| seconds.parse()) {
                 Some(Ok(seconds)) => options.fuzz_seconds = Some(seconds),
                 _ => bail!("`--fuzz` needs a number of seconds"),
@@ -142,6 +169,35 @@ fn parse_test(words: &[&str]) -> Result<test::Options> {
             flag if flag.starts_with('-') => bail!("`test` has no option `{flag}`"),
             filter if options.filter.is_none() => options.filter = Some(filter.to_owned()),
             extra => bail!("`test` takes one filter; `{extra}` is one too many"),
+        }
+    }
+    Ok(options)
+}
+
+fn parse_peers(words: &[&str]) -> Result<peers::Choice> {
+    match words {
+        ["--list"] => Ok(peers::Choice::List),
+        names => match names.iter().find(|name| name.starts_with('-')) {
+            Some(option) => bail!("`peers` has no option `{option}`"),
+            None => Ok(peers::Choice::Run(names.iter().map(|name| (*name).to_owned()).collect())),
+        },
+    }
+}
+
+fn parse_dist(words: &[&str]) -> Result<dist::Options> {
+    let mut options = dist::Options::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        let mut value = || match words.next() {
+            Some(value) => Ok((*value).to_owned()),
+            None => bail!("`{word}` needs a value"),
+        };
+        match *word {
+            "--profile" => options.profile = value()?,
+            "--signing-key" => options.signing_key = Some(PathBuf::from(value()?)),
+            "--releases" => options.releases = value()?,
+            option if option.starts_with('-') => bail!("`dist` has no option `{option}`"),
+            directory => options.directory = Some(PathBuf::from(directory)),
         }
     }
     Ok(options)
@@ -180,7 +236,7 @@ mod tests {
     fn commands_are_read_with_their_options() {
         let test = |scope, filter: Option<&str>| {
             let filter = filter.map(str::to_owned);
-            Command::Test(test::Options { scope, filter, fuzz_seconds: None })
+            Command::Test(test::Options { scope, filter, ..test::Options::default() })
         };
         let cases = [
             ("", Command::Help),
@@ -188,8 +244,8 @@ mod tests {
             ("test", test(test::Scope::Usual, None)),
             ("test watch --full", test(test::Scope::Full, Some("watch"))),
             ("test --fuzz 60", {
-                let (scope, filter) = (test::Scope::Usual, None);
-                Command::Test(test::Options { scope, filter, fuzz_seconds: Some(60) })
+                let fuzz_seconds = Some(60);
+                Command::Test(test::Options { fuzz_seconds, ..test::Options::default() })
             }),
             ("sim --scenario a --seed 7", {
                 let (scenario, seed) = (Some("a".to_owned()), Some(7));
@@ -203,6 +259,14 @@ mod tests {
                 let (tag, url) = ("v1".to_owned(), "u".to_owned());
                 Command::Krew(krew::Release { tag, url, checksums: vec!["a".into()] })
             }),
+            ("test --quick", Command::Quick),
+            ("peers", Command::Peers(peers::Choice::Run(Vec::new()))),
+            ("peers training", Command::Peers(peers::Choice::Run(vec!["training".to_owned()]))),
+            ("dist --profile release out", {
+                let (profile, directory) = ("release".to_owned(), Some("out".into()));
+                Command::Dist(dist::Options { profile, directory, ..dist::Options::default() })
+            }),
+            ("sign a key.pem", Command::Sign { directory: "a".into(), key: "key.pem".into() }),
             ("tidy", Command::Tidy(tidy::Ratchet::Check)),
             ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),
             ("codegen --facts a/b", Command::Codegen(PathBuf::from("a/b"))),
@@ -231,6 +295,9 @@ mod tests {
             "wheel a",
             "krew v1 u",
             "codegen",
+            "peers --all",
+            "dist --profile",
+            "sign a",
         ] {
             assert!(parse_line(line).is_err(), "{line}");
         }

@@ -52,7 +52,9 @@ mod storage;
 mod train;
 mod ui;
 mod undo;
+mod uninstall;
 mod up;
+mod upgrade;
 mod verdict;
 mod version;
 mod vm;
@@ -170,6 +172,8 @@ commands! {
     kubeconfig::Kubeconfig,
     service::Service,
     version::Version,
+    upgrade::Upgrade,
+    uninstall::Uninstall,
     completions::Completions,
     candidates::Candidates,
     man::Man,

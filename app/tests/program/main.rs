@@ -28,6 +28,7 @@ mod history;
 mod inference;
 mod inference_examples;
 mod inference_variants;
+mod installation;
 mod installed;
 mod kill;
 mod kubectl;
