@@ -200,7 +200,7 @@ async fn leave(plan: &Plan, api: &Server, signals: &mut Signals) {
 /// holds from the next start on. Certificates are renewed without being asked.
 fn reload(plan: &Plan) {
     notify::tell(notify::RELOADING);
-    let Source::File(path) = &plan.loaded.source else {
+    let (Source::File(path) | Source::Example(path)) = &plan.loaded.source else {
         info!("there is no configuration file to read again");
         return notify::tell(notify::READY);
     };

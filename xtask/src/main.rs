@@ -14,6 +14,7 @@ mod lints;
 mod packages;
 mod peers;
 mod quick;
+mod recording;
 mod sbom;
 mod sim;
 mod test;
@@ -59,6 +60,7 @@ cargo xtask COMMAND
   dist [--profile NAME] [--signing-key FILE] [--releases URL] [DIR]
                           Builds every file of a release for this machine: archive, Debian package,
                           wheel, container image, install.sh, and their signed checksums.
+  recording FILE          Runs the demo and writes it as an animated SVG.
   sign DIR FILE           Signs the checksums of the release files in DIR with the key in FILE.
   krew TAG URL FILE...    Prints the manifest by which Krew installs the archives of a release,
                           from their checksums.
@@ -81,6 +83,7 @@ enum Command {
     Krew(krew::Release),
     Dist(dist::Options),
     Sign { directory: PathBuf, key: PathBuf },
+    Recording(PathBuf),
     Console,
     Help,
 }
@@ -111,6 +114,7 @@ fn run(command: Command) -> Result<()> {
         Command::Krew(release) => krew::run(&release),
         Command::Dist(options) => dist::run(&options),
         Command::Sign { directory, key } => dist::sign(&directory, &key),
+        Command::Recording(file) => recording::run(&file),
         Command::Console => console::run(),
         Command::Help => {
             print!("{HELP}");
@@ -147,6 +151,7 @@ fn parse(arguments: &[String]) -> Result<Command> {
             checksums: files.iter().map(PathBuf::from).collect(),
         }),
         ["dist", rest @ ..] => Command::Dist(parse_dist(rest)?),
+        ["recording", file] => Command::Recording(PathBuf::from(file)),
         ["sign", directory, key] => {
             Command::Sign { directory: PathBuf::from(directory), key: PathBuf::from(key) }
         }
@@ -266,6 +271,7 @@ mod tests {
                 let (profile, directory) = ("release".to_owned(), Some("out".into()));
                 Command::Dist(dist::Options { profile, directory, ..dist::Options::default() })
             }),
+            ("recording a.svg", Command::Recording("a.svg".into())),
             ("sign a key.pem", Command::Sign { directory: "a".into(), key: "key.pem".into() }),
             ("tidy", Command::Tidy(tidy::Ratchet::Check)),
             ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),

@@ -14,7 +14,7 @@ use super::runtime::RuntimeOptions;
 use super::serving::{self, Component, KEYS_DIRECTORY, NodeResources, parse_named};
 use super::start;
 use crate::components::Components;
-use crate::config::{self, StoreKind};
+use crate::config::{self, Fallback, StoreKind};
 use crate::database::Databases;
 use crate::directories;
 use crate::listener::Listen;
@@ -38,8 +38,8 @@ need the same keys, which are in `pki` of the data directory: copy it to other m
 #[derive(Args)]
 #[command(after_help = AFTER_HELP)]
 pub struct Controller {
-    /// The configuration file. Else the one named by CONFIG_PATH, ./.config.yaml,
-    /// ./configs/config-example.yaml, or the built-in defaults.
+    /// Configuration file; by default the one named by CONFIG_PATH, ./.config.yaml, the user's,
+    /// the machine's, or ./configs/config-example.yaml.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 
@@ -76,7 +76,7 @@ impl Controller {
 
     fn plan(&self, context: &Context) -> Result<Plan> {
         let base = directories::data(self.data_dir.as_deref())?;
-        let mut loaded = config::load(self.config.as_deref())?;
+        let mut loaded = config::load_with(self.config.as_deref(), Fallback::Example)?;
         if let Some(kind) = self.store {
             loaded.config.storage.kind = kind;
         }

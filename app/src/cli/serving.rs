@@ -15,7 +15,7 @@ use super::Context;
 use super::runtime::RuntimeOptions;
 use super::wait::parse_duration;
 use crate::components::Components;
-use crate::config::{self, Loaded, LogLevel, Source, StoreKind};
+use crate::config::{self, Fallback, Loaded, LogLevel, Source, StoreKind};
 use crate::database::Databases;
 use crate::directories;
 use crate::listener::Listen;
@@ -87,8 +87,8 @@ impl Component {
 /// What is served, from which store, and where.
 #[derive(Args, Clone)]
 pub struct Place {
-    /// The configuration file. Else the one named by CONFIG_PATH, ./.config.yaml,
-    /// ./configs/config-example.yaml, or the built-in defaults.
+    /// Configuration file; by default the one named by CONFIG_PATH, ./.config.yaml,
+    /// ~/.config/setpoint/config.yaml or /etc/setpoint/config.yaml.
     #[arg(long, value_name = "FILE")]
     pub config: Option<PathBuf>,
 
@@ -154,10 +154,11 @@ impl Place {
     pub fn plan(
         &self,
         context: &Context,
+        fallback: Fallback,
         components: impl FnOnce(&Loaded) -> Result<Components>,
     ) -> Result<Plan> {
         let data = directories::data(self.data_dir.as_deref())?;
-        let mut loaded = config::load(self.config.as_deref())?;
+        let mut loaded = config::load_with(self.config.as_deref(), fallback)?;
         if let Some(kind) = self.store {
             loaded.config.storage.kind = kind;
         }
@@ -191,7 +192,8 @@ impl Place {
 
 impl Serving {
     pub fn plan(&self, context: &Context) -> Result<Plan> {
-        let mut plan = self.place.plan(context, |loaded| self.components(loaded))?;
+        let mut plan =
+            self.place.plan(context, Fallback::Defaults, |loaded| self.components(loaded))?;
         plan.databases = Databases::By(self.runtime.wanted(&plan.loaded));
         Ok(plan)
     }
@@ -278,9 +280,13 @@ pub fn start_log_as(
     let traces = telemetry::start(&telemetry::Options { said, level, format, keeps })?;
     match &loaded.source {
         Source::File(path) => info!(file = %path.display(), "configuration read"),
+        Source::Example(path) => warn!(
+            file = %path.display(),
+            "example configuration read: there is no .config.yaml; copy the example to it"
+        ),
         Source::Defaults { tried } => {
-            let tried = tried.join(", ");
-            info!(tried, "no configuration file, the built-in defaults hold");
+            let tried: Vec<String> = tried.iter().map(|it| it.display().to_string()).collect();
+            info!(tried = tried.join(", "), "no configuration file: built-in defaults apply");
         }
     }
     for warning in &loaded.remarks.warnings {

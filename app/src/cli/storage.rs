@@ -11,6 +11,7 @@ use super::runtime::RuntimeOptions;
 use super::serving::{self, Place};
 use super::start;
 use crate::components::Components;
+use crate::config::Fallback;
 use crate::database::Databases;
 
 const AFTER_HELP: &str = "\
@@ -35,7 +36,7 @@ pub struct Storage {
 
 impl Storage {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
-        let mut plan = self.place.plan(context, |_| Ok(none()))?;
+        let mut plan = self.place.plan(context, Fallback::Example, |_| Ok(none()))?;
         plan.databases = Databases::By(self.runtime.wanted(&plan.loaded));
         let _traces = serving::start_log(context, &plan.loaded)?;
         start::serve(plan)

@@ -11,7 +11,7 @@ use super::runtime::RuntimeOptions;
 use super::serving::{self, Component, Place};
 use super::{start, storage};
 use crate::components::Components;
-use crate::config::WEB_PORT;
+use crate::config::{Fallback, WEB_PORT};
 use crate::database::Databases;
 
 const AFTER_HELP: &str = "\
@@ -43,7 +43,7 @@ pub struct Web {
 
 impl Web {
     pub fn run(&self, context: &Context) -> Result<ExitCode> {
-        let mut plan = self.place.plan(context, |loaded| {
+        let mut plan = self.place.plan(context, Fallback::Example, |loaded| {
             if self.no_controllers {
                 return Ok(storage::none());
             }

@@ -22,7 +22,7 @@ use anyhow::Result;
 
 pub use audit::Audit;
 pub use cluster::{Cluster, Policy};
-pub use file::{Source, usual_files};
+pub use file::{Fallback, Source, usual_files};
 pub use storage::{Etcd, Mysql, Storage, StoreKind};
 pub use unknown::nearest;
 
@@ -93,9 +93,16 @@ pub struct Remarks {
 
 /// Finds the file and reads it.
 pub fn load(option: Option<&Path>) -> Result<Loaded> {
-    let source = file::find(option)?;
+    load_with(option, Fallback::Defaults)
+}
+
+/// Finds the file, or the one that the command falls back to, and reads it.
+pub fn load_with(option: Option<&Path>, fallback: Fallback) -> Result<Loaded> {
+    let source = file::find(option, fallback)?;
     let (config, remarks) = match &source {
-        Source::File(path) => read(&file::read(path)?, &path.display().to_string())?,
+        Source::File(path) | Source::Example(path) => {
+            read(&file::read(path)?, &path.display().to_string())?
+        }
         Source::Defaults { .. } => (Config::default(), Remarks::default()),
     };
     Ok(Loaded { config, source, remarks })

@@ -28,7 +28,7 @@ fn the_image_has_the_user_and_the_program_that_the_manifests_ask_for() {
     // A Deployment says arguments and no command.
     assert!(manifests.contains("- operator\n") && !manifests.contains("command:"));
     assert!(image.contains("ENTRYPOINT [\"/usr/local/bin/setpoint\"]"), "{image}");
-    assert!(read(".github/workflows/release.yml").contains("docker buildx build"));
+    assert!(read(".github/workflows/release.yml").contains("docker push"));
 }
 
 #[test]
