@@ -57,9 +57,10 @@ cargo xtask COMMAND
   sbom [FILE]             Lists everything that is linked into the program, as CycloneDX JSON.
   deb DIST FILE           Makes a Debian package of the directory that a release packs.
   wheel DIST DIR          Makes a wheel of the program in it, for pip.
-  dist [--profile NAME] [--signing-key FILE] [--releases URL] [DIR]
+  dist [--profile NAME] [--signing-key FILE] [--releases URL] [--program FILE] [DIR]
                           Builds every file of a release for this machine: archive, Debian package,
-                          wheel, container image, install.sh, and their signed checksums.
+                          wheel, container image, install.sh, and their signed checksums. --program
+                          packs a program that was built before, to try the packaging.
   recording FILE          Runs the demo and writes it as an animated SVG.
   sign DIR FILE           Signs the checksums of the release files in DIR with the key in FILE.
   krew TAG URL FILE...    Prints the manifest by which Krew installs the archives of a release,
@@ -201,6 +202,7 @@ fn parse_dist(words: &[&str]) -> Result<dist::Options> {
             "--profile" => options.profile = value()?,
             "--signing-key" => options.signing_key = Some(PathBuf::from(value()?)),
             "--releases" => options.releases = value()?,
+            "--program" => options.program = Some(PathBuf::from(value()?)),
             option if option.starts_with('-') => bail!("`dist` has no option `{option}`"),
             directory => options.directory = Some(PathBuf::from(directory)),
         }

@@ -35,6 +35,8 @@ pub struct Options {
     pub signing_key: Option<PathBuf>,
     /// Base URL of the releases.
     pub releases: String,
+    /// A program to pack instead of building one, to try the packaging.
+    pub program: Option<PathBuf>,
 }
 
 impl Default for Options {
@@ -44,11 +46,12 @@ impl Default for Options {
             profile: "dist".to_owned(),
             signing_key: None,
             releases: RELEASES.to_owned(),
+            program: None,
         }
     }
 }
 
-/// Builds the program for this machine's target and packs it.
+/// Builds the program for this machine's target and packs it. The same sources give the same bytes.
 pub fn run(options: &Options) -> Result<()> {
     let usual = workspace::target_directory()?.join("release-files");
     let directory = options.directory.clone().unwrap_or(usual);
@@ -57,7 +60,10 @@ pub fn run(options: &Options) -> Result<()> {
         .with_context(|| format!("could not create {}", directory.display()))?;
     let key = signing::load_or_generate(options.signing_key.as_deref())?;
     let epoch = commit_time()?;
-    let program = build(options, &key, &epoch)?;
+    let program = match &options.program {
+        Some(program) => program.clone(),
+        None => build(options, &key, &epoch)?,
+    };
     let triple = host_triple()?;
     let files = directory.join("files");
     collect(&program, &files)?;

@@ -27,7 +27,7 @@ const THREADS: usize = 2;
 /// A test binary.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Suite {
-    /// Package and target, such as `store/contract_memory`.
+    /// Package and target, such as `store/backends`.
     pub name: String,
     program: PathBuf,
     /// Directory of the package, in which its tests run.

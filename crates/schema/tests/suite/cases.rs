@@ -1,7 +1,5 @@
 //! Every keyword both ways, as data: see the files under `cases`.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use schema::check::{self, version};
 use schema::jsonpath::{self, JsonPath};
 use schema::structural::structural;
@@ -34,7 +32,7 @@ fn list(value: &Value) -> Vec<Value> {
 
 #[test]
 fn values_are_valid_or_have_exactly_these_errors() {
-    for case in list(&load(include_str!("cases/validate.yaml"))) {
+    for case in list(&load(include_str!("../cases/validate.yaml"))) {
         let schema = parse(&json!({"type": "object", "properties": {"x": case["schema"]}}));
         for value in list(&case["valid"]) {
             let found = errors(&json!({"x": value}), None, &schema);
@@ -49,7 +47,7 @@ fn values_are_valid_or_have_exactly_these_errors() {
 
 #[test]
 fn formats_hold_for_the_good_and_not_for_the_bad() {
-    for (format, case) in load(include_str!("cases/formats.yaml")).as_object().unwrap() {
+    for (format, case) in load(include_str!("../cases/formats.yaml")).as_object().unwrap() {
         let x = json!({"type": "string", "format": format});
         let schema = parse(&json!({"type": "object", "properties": {"x": x}}));
         for text in list(&case["good"]) {
@@ -67,7 +65,7 @@ fn formats_hold_for_the_good_and_not_for_the_bad() {
 
 #[test]
 fn schemas_that_are_not_structural_are_told_why() {
-    for case in list(&load(include_str!("cases/structural.yaml"))) {
+    for case in list(&load(include_str!("../cases/structural.yaml"))) {
         let found = texts(&structural(&parse(&case["schema"]), &Path::new("s")));
         match case.get("starts") {
             Some(starts) => {
@@ -84,7 +82,7 @@ fn schemas_that_are_not_structural_are_told_why() {
 #[test]
 fn schemas_are_refused_with_exactly_these_errors() {
     let path = Path::new("s");
-    for case in list(&load(include_str!("cases/check.yaml"))) {
+    for case in list(&load(include_str!("../cases/check.yaml"))) {
         let options = check::Options {
             path: &path,
             status_subresource: case["status"] == true,
@@ -98,7 +96,7 @@ fn schemas_are_refused_with_exactly_these_errors() {
 
 #[test]
 fn unknown_fields_are_pruned_and_named() {
-    for case in list(&load(include_str!("cases/prune.yaml"))) {
+    for case in list(&load(include_str!("../cases/prune.yaml"))) {
         let schema = parse(&case["schema"]);
         let mut object = case["object"].clone();
         let unknown = schema::prune(&mut object, &schema);
@@ -128,7 +126,7 @@ fn malformed_metadata_is_refused_in_requests_and_dropped_from_the_store() {
 
 #[test]
 fn defaults_fill_what_is_not_said() {
-    for group in list(&load(include_str!("cases/default.yaml"))) {
+    for group in list(&load(include_str!("../cases/default.yaml"))) {
         let schema = parse(&group["schema"]);
         for case in list(&group["cases"]) {
             let mut object = case["before"].clone();
@@ -140,7 +138,7 @@ fn defaults_fill_what_is_not_said() {
 
 #[test]
 fn what_did_not_change_is_tolerated_on_update() {
-    for group in list(&load(include_str!("cases/ratchet.yaml"))) {
+    for group in list(&load(include_str!("../cases/ratchet.yaml"))) {
         let schema = parse(&group["schema"]);
         for case in list(&group["cases"]) {
             let found = errors(&case["new"], Some(&case["old"]), &schema);
@@ -151,7 +149,7 @@ fn what_did_not_change_is_tolerated_on_update() {
 
 #[test]
 fn json_paths_find_fail_or_are_refused() {
-    let cases = load(include_str!("cases/jsonpath.yaml"));
+    let cases = load(include_str!("../cases/jsonpath.yaml"));
     let object = &cases["object"];
     for (path, wanted) in cases["found"].as_object().unwrap() {
         let found = JsonPath::parse(path).unwrap().find(object).unwrap();
@@ -184,7 +182,7 @@ fn columns_selectable_fields_and_scale_are_checked() {
         "spec": {"type": "object", "properties": spec},
     }}));
     let path = Path::new("v");
-    for case in list(&load(include_str!("cases/version.yaml"))) {
+    for case in list(&load(include_str!("../cases/version.yaml"))) {
         let found = if case.get("columns").is_some() {
             version::columns(&list(&case["columns"]), &path)
         } else if case.get("selectable").is_some() {

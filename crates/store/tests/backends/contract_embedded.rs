@@ -1,8 +1,6 @@
 //! The contract on the embedded backend: on a real directory, and on a simulated disk with files
 //! so small that every case crosses segments and snapshots.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
-
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -35,7 +33,7 @@ async fn in_a_directory() -> Subject {
 }
 
 mod directory {
-    store::store_contract!(crate::in_a_directory);
+    store::store_contract!(crate::contract_embedded::in_a_directory);
 }
 
 #[derive(Default)]
@@ -76,5 +74,5 @@ async fn on_a_simulated_disk() -> Subject {
 }
 
 mod simulated {
-    store::store_contract!(crate::on_a_simulated_disk);
+    store::store_contract!(crate::contract_embedded::on_a_simulated_disk);
 }

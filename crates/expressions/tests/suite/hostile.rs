@@ -1,7 +1,5 @@
 //! Rules that mean harm are refused by their estimate or stopped by the budget, in time.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use std::time::Duration;
 
 use expressions::{Bindings, Budget, Declared, Expected, ListKind, RULE_COST_MAX, Scope, compile};

@@ -1,7 +1,5 @@
 //! Estimates and costs of evaluation as data: `tests/corpus/costs.txt`; and what a budget does.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use expressions::{
     Bindings, Budget, Declared, Expected, FailureKind, ListKind, MapKind, Property, Scope, compile,
 };
@@ -31,7 +29,7 @@ fn rules_cost_what_the_corpus_says() {
         "count": 3, "name": "web", "names": ["web", "db"], "labels": {"app": "web"},
     });
     let mut wrong = Vec::new();
-    let corpus = include_str!("corpus/costs.txt");
+    let corpus = include_str!("../corpus/costs.txt");
     for line in corpus.lines().filter(|line| !line.starts_with('#')) {
         let (rule, expected) = line.split_once(" => ").unwrap();
         let program = compile(rule, &Scope::rule(&declared()), Expected::Bool).unwrap();

@@ -1,7 +1,5 @@
 //! The embedded backend under kill -9, full disks, failed syncs and damaged files.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
-
 use std::collections::BTreeMap;
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
@@ -91,7 +89,7 @@ async fn kill_9_under_load_loses_nothing_acknowledged() {
     let mut last_revision = Revision::ZERO;
     let mut total = 0;
     for cycle in 0..cycles {
-        let mut child = child("child_that_counts", &directory);
+        let mut child = child("embedded_faults::child_that_counts", &directory);
         let output = BufReader::new(child.stdout.take().unwrap());
         let patience = Duration::from_millis(20 + numbers.below(120));
         let killer = std::thread::spawn(move || {
@@ -213,7 +211,7 @@ fn a_real_file_system_that_is_full_loses_nothing() {
     std::fs::create_dir(&directory).unwrap();
     let test = std::env::current_exe().unwrap();
     let script = format!(
-        "mount -t tmpfs -o size=64m none {0} && exec {1} --exact child_on_a_small_disk --nocapture",
+        "mount -t tmpfs -o size=64m none {0} && exec {1} --exact embedded_faults::child_on_a_small_disk --nocapture",
         directory.display(),
         test.display()
     );

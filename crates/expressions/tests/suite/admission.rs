@@ -1,7 +1,5 @@
 //! Match conditions: the variables of an admission request, and the host's authorizer.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use std::cell::RefCell;
 
 use expressions::authorizer::{Authorizer, Decision, Question, Resource, Target};

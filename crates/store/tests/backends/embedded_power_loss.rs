@@ -1,8 +1,6 @@
 //! Power loss: a recorded run is cut at every sync, with random parts of what was not synced yet,
 //! and every image must open to a state that holds all that was acknowledged, and nothing torn.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
-
 use std::collections::BTreeMap;
 use std::sync::Arc;
 

@@ -1,7 +1,5 @@
 //! What holds for any schema and any value.
 
-#![allow(clippy::unwrap_used, reason = "a test may panic")]
-
 use std::collections::BTreeSet;
 
 use proptest::prelude::*;

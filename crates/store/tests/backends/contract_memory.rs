@@ -1,7 +1,5 @@
 //! The contract on the memory backend.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
-
 use std::sync::{Arc, Mutex};
 
 use async_trait::async_trait;
@@ -34,4 +32,4 @@ async fn subject() -> Subject {
     Subject::open(Memory::default()).await
 }
 
-store_contract!(crate::subject);
+store_contract!(crate::contract_memory::subject);

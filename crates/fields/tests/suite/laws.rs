@@ -1,15 +1,12 @@
 //! What holds for all sets, objects and writes.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 
-mod support;
-
+use crate::support::{Things, schemas, set};
 use fields::{
     Applied, Error, Force, Managed, OpenApi, Request, Resource, Set, apply, strip, update,
     walk::{compare::compare, fields_of::fields_of, remove::remove},
 };
 use proptest::{collection::vec, prelude::*, sample::select};
 use serde_json::{Value, json};
-use support::{Things, schemas, set};
 
 /// Paths of sets: few, so that they meet.
 fn sets() -> impl Strategy<Value = Set> {

@@ -13,12 +13,10 @@
 //! A step is `by: MANAGER` and one of `apply`, `force`, `update`, `patch: V`; it may say `version`,
 //! `sub`, `fails: TEXT`, `changed: BOOL`, and what becomes of the resource before it. An owner is
 //! `name`, and then, where it is so, `update`, its version if not v1, and `/subresource`.
-#![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-
-mod support;
 
 use std::fmt::Write;
 
+use crate::support::{Things, schemas, set};
 use fields::{
     Fields, Force, Managed, OpenApi, Operation, Request, Set, apply, strip, update,
     walk::{
@@ -30,7 +28,6 @@ use fields::{
     },
 };
 use serde_json::{Map, Value, json};
-use support::{Things, schemas, set};
 
 /// Fewer means that a file was not read.
 const CASES_MIN: usize = 300;

@@ -1,7 +1,5 @@
 //! The contract on a real MariaDB: a database for each case.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
-
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -35,4 +33,4 @@ async fn subject() -> Subject {
     Subject::open(Database(settings)).await
 }
 
-store_contract!(crate::subject);
+store_contract!(crate::contract_mysql::subject);

@@ -1,8 +1,6 @@
 //! Expressions made at random: none panics, none outspends its budget, and what the checker
 //! accepts has no type error when it is evaluated. The generator starts from a fixed seed.
 
-#![allow(clippy::unwrap_used, reason = "a test may fail loudly")]
-
 use expressions::{
     Bindings, Budget, Declared, Expected, FailureKind, ListKind, Property, Scope, compile,
 };

@@ -1,7 +1,5 @@
 //! Churn is thinned out of old history, and nothing else is lost.
 
-#![allow(clippy::unwrap_used, reason = "a failed test is a panic")]
-
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
