@@ -30,6 +30,7 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("qemu-img", "qemu-utils"),
     ("grub-mkimage", "grub-common"),
+    ("openssl", "openssl"),
     ("dpkg-deb", "dpkg"),
     ("apt-get", "apt"),
     ("xz", "xz-utils"),
