@@ -179,7 +179,7 @@ await step('keyboard', async () => {
   await page.focus('[data-testid=rows]');
   await page.keyboard.press('ArrowDown');
   await page.keyboard.press('ArrowDown');
-  await browser.until('a row has the focus', focused, (name) => /broken|ends|hello|large/.test(name));
+  await browser.until('a row has the focus', focused, (name) => /^(broken|crashing|echo|ends|hello|large)/.test(name));
   await page.keyboard.press('Enter');
   await page.waitForURL(/\/o\/core\/v1\/pods\/default\//);
   const place = await page.evaluate(() => document.activeElement?.id);

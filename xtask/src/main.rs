@@ -49,7 +49,7 @@ cargo xtask COMMAND
   wheel DIST DIR          Makes a wheel of the program in it, for pip.
   krew TAG URL FILE...    Prints the manifest by which Krew installs the archives of a release,
                           from their checksums.
-  console                 Builds the web console with npm; the next build of the program has it.
+  console                 Builds the web console with npm into console/dist, which is committed.
   help                    This text.
 ";
 

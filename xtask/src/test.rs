@@ -54,7 +54,7 @@ pub fn run(options: &Options) -> Result<()> {
 fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     report.step("packages", packages::install_missing)?;
     let kubectl = report.step("kubectl", kubectl::build_missing)?;
-    report.step("console", console::run)?;
+    report.step("console", console::verify)?;
     // Compilers wait for processors and installers for the network: neither for the other.
     let (built, libraries) = thread::scope(|scope| {
         let installing = scope.spawn(|| Step::take("libraries", install_libraries));
