@@ -1,6 +1,5 @@
-//! Tells the program how it was built, and puts the built console into it, compressed. Node is not
-//! needed for that: where `cargo xtask console` has not been run there is nothing to put, and the
-//! program says so.
+//! Records how the program is built, and embeds the committed pages of the web console, compressed.
+//! That needs no Node: `cargo xtask console` builds the pages and `console/dist` is committed.
 
 use std::fs;
 use std::io::{self, Write};
@@ -10,8 +9,10 @@ use std::process::Command;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 
-/// Where the console is built; the directory is always there.
+/// The committed pages of the console.
 const BUILT: &str = "../console/dist";
+/// The page that shows every view.
+const PAGE: &str = "index.html";
 
 fn main() -> io::Result<()> {
     println!("cargo::rerun-if-changed=build.rs");
@@ -21,6 +22,10 @@ fn main() -> io::Result<()> {
     let out = out.ok_or_else(|| io::Error::other("cargo must say where to write"))?;
     let mut files = Vec::new();
     collect(Path::new(BUILT), &mut files)?;
+    if !Path::new(BUILT).join(PAGE).exists() {
+        let why = format!("{BUILT}/{PAGE} is missing; restore it or run `cargo xtask console`");
+        return Err(io::Error::other(why));
+    }
     files.sort();
     let mut table = "&[\n".to_owned();
     for (number, path) in files.iter().enumerate() {

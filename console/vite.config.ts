@@ -11,7 +11,7 @@ export default defineConfig({
   plugins: [svelte()],
   build: {
     outDir: 'dist',
-    // `cargo xtask console` clears it, and keeps the file that keeps the directory.
+    // `cargo xtask console` replaces the directory as a whole.
     emptyOutDir: false,
     assetsInlineLimit: 0,
     target: 'es2022',

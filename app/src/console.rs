@@ -1,6 +1,6 @@
-//! The files of the console, as they were when the program was built.
+//! The pages of the web console, embedded when the program is built.
 //!
-//! Views are addresses, so every path that is no file is the one page that shows them all.
+//! Every view has an address, so each path that is not a file returns the page `index.html`.
 
 use std::io::Read;
 
@@ -9,22 +9,12 @@ use apiserver::console::Pages;
 use flate2::read::GzDecoder;
 use http::header::{CACHE_CONTROL, CONTENT_ENCODING, VARY};
 
-/// Names and compressed contents, made by `build.rs`.
+/// Names and compressed contents, written by `build.rs`.
 const FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/console.rs"));
 const PAGE: &str = "index.html";
-/// Below it names change with contents.
+/// Directory of files whose names contain a hash of their contents.
 const ASSETS: &str = "assets/";
 const FOREVER: &str = "public, max-age=31536000, immutable";
-
-/// What is shown where the program was built without its console. It has no style of its own,
-/// because the policy of the console allows none in a page.
-const MISSING: &str = "<!doctype html><html lang=en><head><meta charset=utf-8>\
-    <meta name=viewport content=\"width=device-width\"><title>Setpoint</title></head><body><main>\
-    <h1>The console is not in this build</h1>\
-    <p>Build it, and then the program again:</p>\
-    <pre>cargo xtask console\ncargo build --release</pre>\
-    <p>It needs Node.js 20.19 or newer. Everything else works without it: \
-    <code>setpoint status</code>, <code>kubectl get all -A</code>.</p></main></body></html>\n";
 
 pub struct Files;
 
@@ -36,7 +26,6 @@ impl Pages for Files {
         };
         match find(name) {
             Some(compressed) => file(name, compressed, accepts_gzip),
-            None if name == PAGE => Answer::of(200, "text/html; charset=utf-8", MISSING),
             None => Answer::text(404, "404 page not found\n"),
         }
     }
@@ -86,6 +75,8 @@ mod tests {
             let answer = Files.page(path, true);
             assert_eq!((answer.code, answer.content_type), (200, "text/html; charset=utf-8"));
         }
+        let scripts = FILES.iter().filter(|(name, _)| name.ends_with(".js"));
+        assert!(scripts.count() > 0, "every build embeds the console");
         assert_eq!(Files.page("assets/none.js", true).code, 404);
     }
 }

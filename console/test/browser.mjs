@@ -25,6 +25,8 @@ const axe = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.mi
 export class Browser {
   /** Things that no page may do. */
   complaints = [];
+  /** Requests for objects that do not exist. */
+  missing = [];
 
   static async open({ base, directory }) {
     const browser = new Browser();
@@ -54,6 +56,9 @@ export class Browser {
       if (/Content.Security.Policy|Refused to/i.test(message.text())) {
         this.complaints.push(message.text());
       }
+    });
+    page.on('response', (response) => {
+      if (response.status() === 404) this.missing.push(response.url());
     });
     page.on('request', (request) => {
       const url = new URL(request.url());

@@ -14,7 +14,7 @@ export async function refused(browser, name) {
   await browser.see('[data-testid=percent]');
   await browser.see('[data-testid=ranks] >> text=You may not see pods here');
   await browser.inspect('refused-training');
-  await page.click('[data-testid=hold]');
+  await page.click('[data-testid=suspend]');
   await page.click('[data-testid=confirm]');
   await browser.see('dialog [role=alert] >> text=cannot patch resource "trainjobs"');
   await browser.inspect('refused-deed');
@@ -24,7 +24,7 @@ export async function refused(browser, name) {
   await browser.see('[data-testid=component-Frontend]');
   await browser.see('[data-testid=revisions-refused] >> text=cannot list resource');
   await page.fill('[data-testid=question]', 'is anybody there');
-  await page.click('button:has-text("Ask")');
+  await page.click('[data-testid=send]');
   await browser.see('[role=alert] >> text=services/proxy');
   await browser.inspect('refused-inference');
 
@@ -43,8 +43,8 @@ export async function refused(browser, name) {
   await page.click('[data-testid=tab-yaml]');
   await browser.see('[data-testid=yaml] >> text=replicas:');
   for (const [tab, title] of [
-    ['history', 'The history cannot be shown'],
-    ['why', 'It cannot be told'],
+    ['history', 'The history cannot be read'],
+    ['why', 'The trace cannot be read'],
   ]) {
     await page.click(`[data-testid=tab-${tab}]`);
     await browser.see(`[data-testid=empty]:has-text("${title}"):has-text("history.setpoint.dev")`);

@@ -9,7 +9,7 @@ const MACHINES = '/o/kubevirt.io/v1/virtualmachines/default';
 
 /** Pages, and what is on each of them a moment ago. */
 const pages = (machine) => [
-  ['overview', '/', '[data-testid=problem] >> text=Pod large waits for a node'],
+  ['overview', '/', '[data-testid=problem] >> text=Pod large is unschedulable'],
   ['pods', '/k/core/v1/pods?ns=default', '[data-row] >> text=broken'],
   ['jobs', '/k/trainer.kubeflow.org/v1alpha1/trainjobs', '[data-row] >> text=line'],
   ['nodes', '/nodes', '[data-testid=node] >> text=Ready'],
@@ -71,7 +71,7 @@ async function told(browser, path, at) {
     if (tab === 'why' || tab === 'history') await browser.see(`[data-testid=${tab}] li`);
     await place.locator('section, pre, table, [data-testid=empty]').first().waitFor();
     const text = await place.innerText();
-    assert.ok(!/cannot be (shown|told)/.test(text), `${path} ${tab}: ${text}`);
+    assert.ok(!/cannot be (shown|read)/.test(text), `${path} ${tab}: ${text}`);
     const revisions = [...text.matchAll(/revision:? (\d+)/g)].map(([, number]) => Number(number));
     const later = revisions.filter((revision) => revision > Number(at));
     assert.deepEqual(later, [], `${tab} of ${path} at ${at}`);
@@ -100,7 +100,7 @@ async function training(browser, ask, { at, body }) {
   for (const rank of [0, 1, 2]) {
     await browser.see(`[data-testid=ranks] tr:has-text("node-${rank}"):has-text("Running")`);
   }
-  assert.ok(await page.locator('[data-testid=hold]').isDisabled(), 'it cannot be held then');
+  assert.ok(await page.locator('[data-testid=suspend]').isDisabled(), 'it cannot be held then');
   const points = () =>
     page.locator('[data-testid=chart]').first().getAttribute('data-points').then(Number);
   await browser.until('what was reported until then', points, (count) => count > 1);
@@ -129,7 +129,7 @@ async function machines(browser, { at }, name) {
     () => browser.text('[data-testid=power]'),
     (text) => text === 'Running',
   );
-  await browser.see('text=Consoles are of now');
+  await browser.see('text=Consoles are only available live');
   assert.ok(await page.locator('[data-testid=vm-stop]').isDisabled());
   await browser.inspect('then-machine');
   await told(browser, `${MACHINES}/${name}`, at);

@@ -37,21 +37,34 @@ export async function training(browser, ask) {
     await browser.see(`[data-testid=ranks] tr:has-text("node-${rank}"):has-text("Running")`);
   }
   await browser.inspect('training');
+  await pictured(browser);
   // One rank alone, and all of them again.
-  await page.selectOption('select[aria-label="Whose output"]', 'node-1');
+  await page.selectOption('select[aria-label="Pod"]', 'node-1');
   await browser.until(
     'one rank alone',
     () => browser.text('[data-testid=output]'),
     (text) => text.includes('rank 1 of 3') && !text.includes('rank 0 of 3'),
   );
-  await page.selectOption('select[aria-label="Whose output"]', '');
+  await page.selectOption('select[aria-label="Pod"]', '');
   const then = await moment(ask, JOB);
-  await page.click('[data-testid=hold]');
+  await page.click('[data-testid=suspend]');
   await browser.see('dialog >> text=setpoint train stop line -n default');
   await page.click('[data-testid=confirm]');
-  await browser.see('text=line is held');
-  await browser.see('.state:has-text("held")');
+  await browser.see('text=line suspended');
+  await browser.see('.state:has-text("suspended")');
   return then;
+}
+
+/** The picture of the README: a job with a live loss curve. */
+async function pictured(browser) {
+  const { page } = browser;
+  await browser.go('/o/trainer.kubeflow.org/v1alpha1/trainjobs/default/two-moons');
+  const points = () => page.locator('[data-testid=chart]').first().getAttribute('data-points');
+  await browser.until('a curve', points, (count) => Number(count) > 40, 120_000);
+  await page.setViewportSize({ width: 1_280, height: 800 });
+  await browser.picture('console');
+  await page.setViewportSize({ width: 1_360, height: 860 });
+  await browser.go('/o/trainer.kubeflow.org/v1alpha1/trainjobs/default/line');
 }
 
 export async function models(browser, ask) {
@@ -71,12 +84,13 @@ export async function models(browser, ask) {
   await browser.until(
     'an answer',
     async () => {
+      await page.fill('[data-testid=tokens]', '32');
       await page.fill('[data-testid=question]', 'tell me of the fox');
-      await page.click('button:has-text("Ask")');
-      await page.locator('button:has-text("Answering")').waitFor({ state: 'detached' });
-      return page.locator('[data-testid=answer]').innerText();
+      await page.click('[data-testid=send]');
+      await page.locator('[data-testid=stop-chat]').waitFor({ state: 'detached' });
+      return page.locator('[data-testid=answer]').last().innerText({ timeout: 1_000 });
     },
-    (answer) => answer.replace('split', '').trim().length > 3,
+    (answer) => answer !== '(empty answer)' && answer.trim().length > 3,
     120_000,
   );
   await browser.inspect('inference');
@@ -148,6 +162,6 @@ export async function machines(browser, ask, name) {
     (text) => text === 'Stopped',
     120_000,
   );
-  await browser.see('text=It does not run, so it has no console.');
+  await browser.see('text=The machine is not running, so it has no console.');
   return then;
 }

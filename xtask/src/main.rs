@@ -65,7 +65,7 @@ cargo xtask COMMAND
   sign DIR FILE           Signs the checksums of the release files in DIR with the key in FILE.
   krew TAG URL FILE...    Prints the manifest by which Krew installs the archives of a release,
                           from their checksums.
-  console                 Builds the web console with npm; the next build of the program has it.
+  console                 Builds the web console with npm into console/dist, which is committed.
   help                    This text.
 ";
 

@@ -1,4 +1,4 @@
-//! `setpoint ui`: an address that signs a browser in to the console, once.
+//! `setpoint ui`: opens a link that signs a browser in to the web console, once.
 
 use std::env;
 use std::fmt;
@@ -14,18 +14,19 @@ use super::connect::{self, Target};
 use super::{Context, small_runtime};
 use crate::directories;
 
-/// In the data directory: leads a browser to the console.
+/// Page in the data directory that redirects a browser to the console.
 const DOOR: &str = "console.html";
 
 const AFTER_HELP: &str = "\
 Examples:
   setpoint ui                        open the console in a browser, signed in
-  setpoint ui --no-browser           only print the address; it works once, for five minutes
-  setpoint ui --kubeconfig ada.yaml  as Ada: the console may do what she may, and no more
-  setpoint ui -o json | jq -r .url   for a script
+  setpoint ui --no-browser           only print the link; it works once, for five minutes
+  setpoint ui --kubeconfig ada.yaml  sign in as Ada, with her permissions
+  setpoint ui -o json | jq -r .url   print the URL for a script
 
-The certificate of the API is of the cluster's own authority, so a browser asks once whether to
-trust it. Without this command the console is at /console/ of the API and asks for a token.";
+The API server's certificate is issued by the cluster's own authority, so a browser asks once
+whether to trust it. Without this command, open /console/ of the API server and sign in with a
+token.";
 
 /// Open the web console.
 #[derive(Args)]
@@ -34,12 +35,12 @@ pub struct Ui {
     #[command(flatten)]
     target: Target,
 
-    /// Only print the address.
+    /// Only print the link.
     #[arg(long)]
     no_browser: bool,
 }
 
-/// What the server gives.
+/// The server's answer to `POST /console/code`.
 #[derive(Deserialize)]
 struct Code {
     code: String,
@@ -70,15 +71,15 @@ impl Ui {
         let server = server.trim_end_matches('/');
         let client = kube::Client::try_from(config).context("could not use the kubeconfig")?;
         let request = http::Request::post("/console/code").body(Vec::new());
-        let request = request.expect("the request is whole");
+        let request = request.expect("a constant URI is valid");
         let code: Code = match client.request(request).await {
             Ok(code) => code,
             Err(kube::Error::Api(said)) if matches!(said.code, 403..=405) => bail!(
-                "{server} has no console; it is part of what `setpoint up` starts, and of this \
-                 version on"
+                "{server} does not serve the web console: it is not a Setpoint server, or an older \
+                 version; start one with `setpoint up`"
             ),
             Err(error) => {
-                let why = format!("{server} gave no code for the console");
+                let why = format!("could not get a sign-in code from {server}");
                 return Err(error).context(why);
             }
         };
@@ -86,7 +87,7 @@ impl Ui {
         Ok(Opened { url, user: code.user, expires_in_seconds: code.seconds, browser: false })
     }
 
-    /// By way of a file that only its owner may read: the words of a command are everybody's.
+    /// Opens the link through a file that only its owner may read: all users see command lines.
     fn open(&self, url: &str) -> bool {
         if browser().is_none() {
             return false;
@@ -102,7 +103,7 @@ impl Ui {
     }
 }
 
-/// What opens pages for the user, if there is a screen to show them on.
+/// The command that opens pages, if there is a display.
 fn browser() -> Option<PathBuf> {
     let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
     if let Some(chosen) = variable("BROWSER") {
@@ -111,7 +112,7 @@ fn browser() -> Option<PathBuf> {
     variable("DISPLAY").or_else(|| variable("WAYLAND_DISPLAY")).map(|_| "xdg-open".into())
 }
 
-/// Shows a file or an address, if there is a browser.
+/// Opens a file or a URL in a browser; returns whether one was started.
 pub fn show(page: &Path) -> bool {
     let Some(browser) = browser() else { return false };
     let mut command = Command::new(browser);

@@ -1,6 +1,7 @@
 //! The web console, walked through in a browser: every page against a cluster in which a job
 //! trains, a graph answers and a machine has booted. The steps are in `console/test/`.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 
@@ -20,7 +21,7 @@ fn root() -> PathBuf {
 fn walk() -> PathBuf {
     let walk = root().join("console/test");
     let installed = root().join("console/node_modules/playwright-core");
-    assert!(installed.exists(), "the console is not built; run `cargo xtask console` first");
+    assert!(installed.exists(), "playwright-core is not installed; run `npm ci` in console/");
     walk
 }
 
@@ -34,7 +35,8 @@ impl Drop for Helper {
     }
 }
 
-/// Two pods and a job that are in trouble, a deployment that is well, and somebody with few rights.
+/// Failing pods, a failing job, deployment and graph, a healthy deployment, and a user with few
+/// rights. The pod `gone` is deleted before the walk: only its events stay.
 const FIRST: &str = "
 apiVersion: v1
 kind: Pod
@@ -59,7 +61,50 @@ spec:
     spec:
       restartPolicy: Never
       containers:
-      - {name: main, image: x, command: ['false']}
+      - {name: main, image: x, command: [sh, -c, 'echo disk quota exceeded; exit 1']}
+---
+apiVersion: v1
+kind: Pod
+metadata: {name: gone}
+spec:
+  containers:
+  - {name: main, image: x, command: ['false']}
+---
+apiVersion: apps/v1
+kind: Deployment
+metadata: {name: site}
+spec:
+  replicas: 2
+  selector: {matchLabels: {app: site}}
+  template:
+    metadata: {labels: {app: site}}
+    spec:
+      containers:
+      - {name: main, image: x, command: [sh, -c, 'echo bind: permission denied; exit 1']}
+---
+apiVersion: nvidia.com/v1beta1
+kind: DynamoGraphDeployment
+metadata: {name: crashing}
+spec:
+  components:
+  - name: Frontend
+    type: frontend
+    runtimeVersionOverride: 1.6.1
+    podTemplate:
+      spec:
+        containers:
+        - name: main
+          image: python:3-slim
+          command: [python3, -c, import no_such_module]
+  - name: Worker
+    type: worker
+    runtimeVersionOverride: 1.6.1
+    podTemplate:
+      spec:
+        containers:
+        - name: main
+          image: python:3-slim
+          command: [python3, -c, 'raise RuntimeError(''CUDA is not available'')']
 ---
 apiVersion: apps/v1
 kind: Deployment
@@ -128,11 +173,20 @@ fn fill(machine: &Machine) {
     let graph = std::fs::read_to_string(graph).expect("an example");
     let graph = graph.replace("python3", &python.display().to_string());
     machine.kubectl(&["apply", "-f", "-"], &graph);
+    let echo = root().join("examples/inference/echo.yaml");
+    let echo = std::fs::read_to_string(echo).expect("examples/inference/echo.yaml is readable");
+    machine.kubectl(&["apply", "-f", "-"], &echo);
     machine.kubectl(&["apply", "-f", "-"], FIRST);
+    let events = "get events --field-selector reason=BackOff,involvedObject.name=gone";
+    machine.until(events, |events| events.contains("BackOff"));
+    machine.kubectl(&["delete", "pod", "gone", "--grace-period=0", "--force"], "");
     machine.until("get clustertrainingruntimes -o name", |names| names.contains("torch-local"));
     let script = root().join("examples/training/linear.py").display().to_string();
     let given = ["--pause", "0.2", "--steps", "2000"];
     let train = [&["train", &script, "--nodes", "3", "--name", "line", "--"][..], &given].concat();
+    assert_eq!(machine.sandbox.run(&train).code, Some(0));
+    let script = root().join("console/test/moons.py").display().to_string();
+    let train = ["train", &script, "--nodes", "2", "--name", "two-moons"];
     assert_eq!(machine.sandbox.run(&train).code, Some(0));
 }
 
@@ -167,7 +221,54 @@ fn every_page_is_walked_through_in_a_browser() {
     keep(&machine.sandbox.work().join("pictures"));
 }
 
-/// Puts the pictures where people find them after the test.
+/// The next line of the walk, which must be the expected one.
+#[track_caller]
+fn expect_line(lines: &mut impl BufRead, expected: &str) {
+    let mut line = String::new();
+    lines.read_line(&mut line).expect("the output of node is readable");
+    assert_eq!(line.trim_end(), expected);
+}
+
+#[test]
+fn a_browser_stays_signed_in_while_the_server_restarts_and_follows_a_new_link() {
+    let walk = walk();
+    let sandbox = Sandbox::new();
+    let start = |address: &str| {
+        let parts = ["--store", "embedded", "--components", "api,controllers"];
+        let start = ["start", "-o", "json", "--listen", address];
+        sandbox.start_command(&[&start, &parts[..]].concat())
+    };
+    let link = || {
+        let opened = sandbox.run(&["ui", "--no-browser", "-o", "json"]);
+        opened.json()["url"].as_str().expect("`ui` prints a URL").to_owned()
+    };
+    let started = start("127.0.0.1:0");
+    let address = started.address();
+    let first = link();
+    let base = first.split("/console/").next().expect("the URL has a base");
+    let given = json!({"base": base, "link": first, "directory": sandbox.work()});
+    sandbox.write("restart.json", &given.to_string());
+    let mut command = Command::new("node");
+    command.arg(walk.join("restart.mjs")).arg(sandbox.work().join("restart.json"));
+    let mut browser =
+        Helper(command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("node runs"));
+    let mut input = browser.0.stdin.take().expect("stdin is piped");
+    let mut lines = BufReader::new(browser.0.stdout.take().expect("stdout is piped"));
+    expect_line(&mut lines, "signed in");
+
+    started.signal("KILL");
+    started.wait();
+    let _started = start(&address);
+    let kubeconfig = sandbox.data().join("kubeconfig").display().to_string();
+    let create = ["--kubeconfig", &kubeconfig, "create", "configmap", "made-after-the-restart"];
+    assert_eq!(sandbox.kubectl(&create, "").code, Some(0));
+    writeln!(input, "restarted").expect("node reads its input");
+    expect_line(&mut lines, "still signed in");
+    writeln!(input, "{}", link()).expect("node reads its input");
+    expect_line(&mut lines, "walked");
+}
+
+/// Copies the pictures to `target/console-pictures`.
 fn keep(pictures: &Path) {
     let place = root().join("target/console-pictures");
     std::fs::create_dir_all(&place).expect("a place for pictures");

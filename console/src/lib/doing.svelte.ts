@@ -1,11 +1,14 @@
 // What changes something is first shown: what it does, and the command that does the same.
 
+import type { DiffLine } from './diff';
 import { toasts } from './toasts.svelte';
 
 export interface Deed {
   title: string;
   detail?: string;
   command: string;
+  /** The lines that the change adds and removes. */
+  diff?: DiffLine[];
   label: string;
   isDanger?: boolean;
   run: () => Promise<unknown>;

@@ -56,7 +56,7 @@ export interface Trace {
 
 /** Why there is nothing to show where the group is not served. */
 export const WITHOUT =
-  'This server keeps no history: the group history.setpoint.dev is not served here.';
+  'This server keeps no history: it does not serve the group history.setpoint.dev.';
 
 class Past {
   oldest = $state.raw<Point | undefined>();

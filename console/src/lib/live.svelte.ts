@@ -2,6 +2,7 @@
 
 import { Failure, request, table, watch, type Column, type KubeObject, type Row } from './api';
 import type { Table } from './api';
+import type { Computed } from './columns';
 import { route } from './route.svelte';
 
 /** Rows of one page of a long list; the first is shown while the others come. */
@@ -198,7 +199,7 @@ export class One extends Followed {
 
 export interface Shown extends Row {
   key: string;
-  /** When it last changed while somebody looked; 0 is before that. */
+  /** When it last changed while the page was open; 0 is before that. */
   changed: number;
 }
 
@@ -210,6 +211,19 @@ export class Rows extends Followed {
   missing = $state(0);
   private known = new Map<string, Shown>();
 
+  /** With computed columns the objects are read too. */
+  constructor(
+    path: string,
+    private readonly computed?: Computed[],
+  ) {
+    super(path);
+    if (computed) this.columns = computed;
+  }
+
+  private get included(): string {
+    return `includeObject=${this.computed ? 'Object' : 'Metadata'}`;
+  }
+
   protected async read(signal: AbortSignal): Promise<string> {
     this.known = new Map();
     let revision = '';
@@ -217,7 +231,7 @@ export class Rows extends Followed {
     do {
       const mark = this.path.includes('?') ? '&' : '?';
       const from = more ? `&continue=${encodeURIComponent(more)}` : '';
-      const path = `${this.path}${mark}limit=${PAGE_ROWS}&includeObject=Metadata${from}`;
+      const path = `${this.path}${mark}limit=${PAGE_ROWS}&${this.included}${from}`;
       const page = await table(path, { signal });
       this.take(page, 0);
       revision = page.metadata.resourceVersion;
@@ -229,10 +243,11 @@ export class Rows extends Followed {
   }
 
   private take(page: Table, changed: number, isDeleted = false) {
-    if (page.columnDefinitions?.length) this.columns = page.columnDefinitions;
+    if (page.columnDefinitions?.length && !this.computed) this.columns = page.columnDefinitions;
     for (const row of page.rows ?? []) {
       const name = key(row.object);
       delete row.object.metadata.managedFields;
+      if (this.computed) row.cells = this.computed.map(({ cell }) => cell(row.object as KubeObject));
       if (isDeleted) this.known.delete(name);
       else this.known.set(name, { ...row, key: name, changed });
     }
@@ -241,7 +256,7 @@ export class Rows extends Followed {
   protected async follow(revision: string, signal: AbortSignal): Promise<string> {
     let last = revision;
     const mark = this.path.includes('?') ? '&' : '?';
-    const path = `${this.path}${mark}includeObject=Metadata`;
+    const path = `${this.path}${mark}${this.included}`;
     const asked = { isTable: true, ...this.watched(signal) };
     for await (const event of watch<Table>(path, revision, asked)) {
       const row = event.object.rows?.[0];

@@ -2,6 +2,7 @@
 // itself: see `crates/apiserver/src/console/sessions.rs` for why it is not a cookie.
 
 import { Failure, request } from './api';
+import { toasts } from './toasts.svelte';
 
 const KEY = 'setpoint.token';
 /** How often, and after what, a server that does not answer is asked again. */
@@ -23,25 +24,39 @@ class Session {
     else sessionStorage.removeItem(KEY);
   }
 
-  /** At the start: a code in the address is exchanged, a kept token is tried. */
+  /** At the start: exchanges a code of the address, and tries the token that the tab has. */
   async begin() {
-    const code = new URLSearchParams(location.hash.slice(1)).get('code');
-    if (code) {
-      // The address must not keep what works once: people share addresses.
-      history.replaceState(null, '', location.pathname + location.search);
-      try {
-        const given = await request<{ token: string }>('/console/session', {
-          method: 'POST',
-          body: JSON.stringify({ code }),
-          isSignIn: true,
-        });
-        this.keep(given.token);
-      } catch {
-        this.problem = 'This link was used already or is too old. Run `setpoint ui` for another.';
-      }
-    }
+    await this.exchange();
     if (this.token) await this.resume();
     this.isBeginning = false;
+  }
+
+  /** A sign-in link that is opened in a tab of the console changes only the fragment of the address. */
+  async follow() {
+    if (!(await this.exchange())) return;
+    // Lists and kinds were read as another user.
+    location.reload();
+  }
+
+  /** Exchanges a code of the address for a session; returns whether that worked. */
+  private async exchange(): Promise<boolean> {
+    const code = new URLSearchParams(location.hash.slice(1)).get('code');
+    if (!code) return false;
+    // The code must not stay in the address, which users share.
+    history.replaceState(null, '', location.pathname + location.search);
+    try {
+      const given = await request<{ token: string }>('/console/session', {
+        method: 'POST',
+        body: JSON.stringify({ code }),
+        isSignIn: true,
+      });
+      this.keep(given.token);
+      return true;
+    } catch {
+      this.problem = 'This link was used already or has expired. Run `setpoint ui` for another one.';
+      if (this.user) toasts.say('bad', this.problem);
+      return false;
+    }
   }
 
   /** A page that is opened while the server is away for a moment waits for it. */
@@ -73,7 +88,7 @@ class Session {
       // A server that does not answer may believe it later.
       if (refused) this.keep('');
       const said = error instanceof Error ? error.message : String(error);
-      this.problem ||= refused ? 'The server does not know this token.' : said;
+      this.problem ||= refused ? 'The server does not accept this token.' : said;
       return false;
     }
   }
@@ -81,7 +96,7 @@ class Session {
   /** The server does not believe us any longer. */
   lose() {
     this.user = '';
-    this.problem = 'You were signed out: the session or the token is over.';
+    this.problem = 'Your session has expired. Sign in again.';
     this.keep('');
   }
 

@@ -1,12 +1,13 @@
-// How things are, in one word and one of five tones, and conditions as sentences.
+// States in one word and one of five tones, and conditions as sentences.
 
 import type { Condition, KubeObject } from './api';
 
 export type Tone = 'good' | 'busy' | 'warn' | 'bad' | 'idle';
 
 const WORDS: [RegExp, Tone][] = [
-  [/crashloop|backoff|^err|error|failed|evicted|oomkilled|invalid|notready$|unknown|lost/i, 'bad'],
-  [/unschedulable|degraded|schedulingdisabled|paused|suspended|held|warning/i, 'warn'],
+  [/crashloop|backoff|^err|error|failed|failing|restarting/i, 'bad'],
+  [/evicted|oomkilled|invalid|notready$|unknown|lost/i, 'bad'],
+  [/unschedulable|degraded|schedulingdisabled|paused|suspended|warning/i, 'warn'],
   [/pending|creating|waiting|starting|terminating|progress|provision|initializ|init:/i, 'busy'],
   [/^running|^ready|^active|^bound|succe|complete|available|healthy|^true$|deployed/i, 'good'],
 ];
@@ -45,16 +46,11 @@ function capital(text: string): string {
   return text.charAt(0).toUpperCase() + text.slice(1);
 }
 
-/** A condition as one would say it. */
+/** A condition as a sentence. */
 export function sentence(condition: Condition): string {
   const name = words(condition.type);
-  const said =
-    condition.status === 'True'
-      ? `It is true that: ${name}`
-      : condition.status === 'False'
-        ? `Not ${name}`
-        : `It is not known whether: ${name}`;
-  const plain = condition.status === 'True' ? capital(name) : capital(said);
+  const prefix = { True: '', False: 'not ' }[condition.status] ?? 'unknown: ';
+  const plain = capital(prefix + name);
   const because = condition.message || (condition.reason ? words(condition.reason) : '');
   if (!because) return `${plain}.`;
   const end = /[.!?]$/.test(because) ? '' : '.';
@@ -86,12 +82,42 @@ export function podState(pod: KubeObject): string {
   return pod.status?.reason ?? pod.status?.phase ?? 'Unknown';
 }
 
-/** A training job's state in one word, as `setpoint train ls` says it. */
+/** A training job's state in one word. */
 export function jobState(job: KubeObject): string {
   const jobs: { ready?: number; active?: number }[] = job.status?.jobsStatus ?? [];
   if (isTrue(job, 'Complete')) return 'complete';
   if (isTrue(job, 'Failed')) return 'failed';
-  if (isTrue(job, 'Suspended')) return 'held';
+  if (isTrue(job, 'Suspended')) return 'suspended';
   if (jobs.some((one) => (one.ready ?? 0) > 0)) return 'running';
   return jobs.some((one) => (one.active ?? 0) > 0) ? 'starting' : 'waiting';
+}
+
+/** The condition that ended a training job. */
+export function jobEnd(job: KubeObject): Condition | undefined {
+  return conditions(job).find(
+    (one) => ['Complete', 'Failed'].includes(one.type) && one.status === 'True',
+  );
+}
+
+/** The reported progress of a training job; undefined if it reports none. */
+export function jobPercent(job: KubeObject): number | undefined {
+  if (isTrue(job, 'Complete')) return 100;
+  const percent = job.status?.trainerStatus?.progressPercentage;
+  return typeof percent === 'number' ? percent : undefined;
+}
+
+/** How long a training job has run, in seconds. */
+export function jobSeconds(job: KubeObject, now: number): number {
+  const end = jobEnd(job)?.lastTransitionTime;
+  return ((end ? Date.parse(end) : now) - Date.parse(job.metadata.creationTimestamp)) / 1_000;
+}
+
+/** A graph's state; its own status does not say that its pods crash. */
+export function graphState(graph: KubeObject, isFailing: boolean): { word: string; tone: Tone } {
+  const state = graph.status?.state ?? 'pending';
+  if (state === 'successful') {
+    return isFailing ? { word: 'degraded', tone: 'warn' } : { word: 'serving', tone: 'good' };
+  }
+  if (state === 'failed') return { word: 'failed', tone: 'bad' };
+  return isFailing ? { word: 'failing', tone: 'bad' } : { word: state, tone: toneOf(state) };
 }

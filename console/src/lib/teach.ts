@@ -1,4 +1,4 @@
-// What an empty page says: what would be here, and how it comes about.
+// Texts of empty pages: what the kind is for, and the command that creates one.
 
 interface Lesson {
   title: string;
@@ -8,41 +8,41 @@ interface Lesson {
 
 const LESSONS: Record<string, Lesson> = {
   TrainJob: {
-    title: 'Nothing trains yet',
-    text: 'A training job runs a script on as many nodes as you say, and the ranks find each other.',
+    title: 'No training jobs',
+    text: 'A training job runs a script on one or more nodes and connects its ranks.',
     command: 'setpoint train train.py --nodes 2 --watch',
   },
   DynamoGraphDeployment: {
-    title: 'Nothing serves yet',
-    text: 'A graph is a frontend and the workers behind it. It answers in the manner of OpenAI.',
+    title: 'No inference graphs',
+    text: 'A graph is a frontend with its workers. It serves the OpenAI API.',
     command: 'setpoint serve ./model --engine mocker --watch',
   },
   VirtualMachine: {
-    title: 'There are no machines yet',
-    text: 'A machine boots from an image, has disks of its own, and outlives this program.',
+    title: 'No virtual machines',
+    text: 'A virtual machine boots from an image and has its own disks.',
     command: 'setpoint vm create web --image https://example.com/cloud.qcow2',
   },
   Pod: {
     title: 'No pods',
-    text: 'A pod is a program that runs on a node. Most are made by something larger.',
+    text: 'A pod runs containers on a node. Most pods are created by a workload.',
     command: 'kubectl create deployment hello --image=busybox -- sleep 1d',
   },
   Deployment: {
     title: 'No deployments',
-    text: 'A deployment keeps so many equal pods running, and changes them one after the other.',
+    text: 'A deployment keeps a number of equal pods running and replaces them one by one.',
     command: 'kubectl create deployment hello --image=busybox -- sleep 1d',
   },
   Node: {
     title: 'No nodes',
-    text: 'Without a node nothing runs. Nodes for trying things out cost nothing.',
+    text: 'Pods need a node to run on.',
     command: 'setpoint up --runtime auto',
   },
 };
 
 export function teach(kind: string): Lesson {
   const usual: Lesson = {
-    title: `No ${kind} here`,
-    text: 'As soon as somebody makes one it appears here by itself.',
+    title: `No ${kind} objects`,
+    text: 'New objects appear here as they are created.',
     command: 'kubectl apply -f FILE',
   };
   return LESSONS[kind] ?? usual;

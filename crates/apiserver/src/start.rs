@@ -16,6 +16,7 @@ use tracing::{info, warn};
 use crate::admission::follow::Configurations;
 use crate::allocation::ranges::Range;
 use crate::bootstrap::{Roles, bootstrap};
+use crate::console::sessions::Sessions;
 use crate::expiry::{EVENT_AGE, Expiry};
 use crate::first_objects::Cluster;
 use crate::identity::certificates::{Authority, ClientRequest, Issued};
@@ -173,7 +174,7 @@ pub async fn start_with(
         documents: Default::default(),
         tokens,
         known_tokens: Default::default(),
-        sessions: Default::default(),
+        sessions: Sessions::load(Directory { path: options.directory.clone() }),
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
         policies: configurations.policies(),

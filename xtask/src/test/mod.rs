@@ -66,16 +66,17 @@ pub fn run(options: &Options) -> Result<()> {
 fn run_steps(report: &mut Report, options: &Options) -> Result<()> {
     report.step("packages", packages::install_missing)?;
     let kubectl = report.step("kubectl", kubectl::build_missing)?;
-    report.step("console", console::run)?;
     // The compiler waits for processors and installers for the network.
-    let (built, libraries) = thread::scope(|scope| {
-        let installing = scope.spawn(|| Step::take("libraries", install_libraries));
+    let (built, installed) = thread::scope(|scope| {
+        let installing = scope.spawn(|| {
+            [Step::take("console", console::verify), Step::take("libraries", install_libraries)]
+        });
         let built = build(report);
         (built, installing.join())
     });
-    match libraries {
-        Ok(libraries) => report.add(libraries)?,
-        Err(_) => bail!("step `libraries` panicked"),
+    match installed {
+        Ok(steps) => steps.into_iter().try_for_each(|step| report.add(step))?,
+        Err(_) => bail!("a step beside the build panicked"),
     }
     let suites = built?;
     // Stopped when this function returns.

@@ -22,7 +22,8 @@ impl TextFile {
 
     /// Whether a program wrote the file: nobody reads it from top to bottom.
     pub fn is_generated(&self) -> bool {
-        self.path.split('/').any(|part| part == "generated")
+        self.path.starts_with("console/dist/")
+            || self.path.split('/').any(|part| part == "generated")
     }
 
     /// Whether all of the file is test code: under `tests/`, or a contract suite, or the tests of

@@ -4,6 +4,7 @@
 //! they found.
 
 mod bans;
+mod console;
 mod edges;
 mod files;
 mod lengths;
@@ -64,6 +65,7 @@ pub fn run(ratchet: Ratchet) -> Result<()> {
     let mut findings = check_lengths(&root, &files, ratchet)?;
     findings.extend(check_files(&files));
     findings.extend(check_packages(&root)?);
+    findings.extend(console::check(&root)?);
     findings.sort();
     for finding in &findings {
         eprintln!("{finding}");

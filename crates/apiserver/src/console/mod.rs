@@ -119,7 +119,7 @@ where
 
 fn end(server: &Server, parts: &Parts) -> Result<Answer, Error> {
     match bearer_token(&parts.headers) {
-        Some(token) if server.sessions.end(&token) => Ok(Answer::value(200, &json!({}))),
+        Some(token) if server.sessions.end(&token)? => Ok(Answer::value(200, &json!({}))),
         _ => Err(Error::unauthorized()),
     }
 }
