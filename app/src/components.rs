@@ -36,6 +36,7 @@ use crate::node_agent::{self, Closing, Settings};
 use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
 use crate::podman;
+use crate::python::{self, Python};
 use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
@@ -60,6 +61,8 @@ pub struct Components {
     pub node: Option<Wanted>,
     /// What it is said to have besides what it has.
     pub node_resources: BTreeMap<String, String>,
+    /// Interpreter of pods that run as processes.
+    pub python: Option<Python>,
 }
 
 /// What the components share.
@@ -160,6 +163,7 @@ pub fn start(
         let domain = plan.loaded.config.cluster.domain.clone();
         let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
         let asked = Asked::of(plan, wanted, (&chosen, gateway));
+        let environment = python::environment(plan);
         let settings = move |runtime| Settings {
             node,
             data,
@@ -169,6 +173,7 @@ pub fn start(
             resources,
             domain,
             publish_container_ports,
+            environment,
         };
         start_node(tasks, &shared, asked, settings);
     }

@@ -37,6 +37,7 @@ mod parts;
 mod podman;
 mod preload;
 mod process;
+mod python;
 mod reach;
 mod ready;
 mod runtimes;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 use std::io;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use super::show;
 use crate::cli::Context;
 use crate::cli::connect::{Chosen, Target, connect};
 use crate::cli::exit::{not_found, said};
+use crate::instance::Instance;
+use crate::python::Python;
 
 const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 pub const POD: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -35,14 +38,19 @@ pub struct Cluster {
     /// Whether it is the one of the data directory, so that its node is this machine.
     pub is_local: bool,
     pub namespace: String,
+    /// Python of its pods, if its server runs on this machine.
+    pub python: Option<Python>,
 }
 
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
-        let is_local = matches!(target.choose()?, Chosen::Local(_));
+        let (is_local, python) = match target.choose()? {
+            Chosen::Local(kubeconfig) => (true, python_of(&kubeconfig)),
+            _ => (false, None),
+        };
         let namespace = target.namespace(&requests.client);
-        let cluster = Cluster { requests, is_local, namespace };
+        let cluster = Cluster { requests, is_local, namespace, python };
         cluster.until_served().await?;
         Ok(cluster)
     }
@@ -170,6 +178,11 @@ impl Cluster {
         context.output.print(&Suspended { name: name.to_owned(), suspended: suspend })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Returns the Python of the server whose kubeconfig is in its data directory.
+fn python_of(kubeconfig: &Path) -> Option<Python> {
+    Instance::running(kubeconfig.parent()?).ok().flatten()?.python
 }
 
 /// Hands every line to a function. What a program prints need not be text.

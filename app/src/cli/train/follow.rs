@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::cluster::Cluster;
 use super::failure::{Failure, Failures, never_began};
+use super::python;
 use super::show::{reported, state};
 use crate::cli::Context;
 use crate::cli::exit;
@@ -315,6 +316,11 @@ async fn explain(
         let previous = if is_previous { "&previous=true" } else { "" };
         let query = format!("&tailLines={LAST_LINES}{previous}");
         Place { pod, rank, container }.read(cluster, &query, output).await;
+    }
+    if let Some(first) = first.filter(|first| first.has_output())
+        && let Some(hint) = python::import_hint(cluster, job, first).await
+    {
+        output::remark(format_args!("hint: {hint}"));
     }
     Ok(())
 }

@@ -168,6 +168,7 @@ async fn run(plans: &[Plan]) {
         devices: Arc::new(Devices::open(&directory, &Default::default())),
         network: None,
         publish_container_ports: false,
+        environment: Arc::default(),
     };
     let overrun = Arc::new(Notify::new());
     let written = record(&admin, &overrun);

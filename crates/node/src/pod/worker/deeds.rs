@@ -203,7 +203,8 @@ impl Worker<'_> {
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
         let mut container =
-            prepare::container(pod, spec.value, (prepared, image), (id, failures)).await?;
+            prepare::container(self.shared, pod, spec.value, (prepared, image), (id, failures))
+                .await?;
         let sight = if image.is_some() { Sight::Own } else { Sight::All };
         let given = self.shared.options.devices.give((self.uid, spec.value), sight)?;
         container.gpus = given.gpus;
