@@ -16,6 +16,7 @@ use apiserver::server::Server;
 use controllers::options::Nodes;
 use node::absence;
 use node::machines::Gateway;
+use node::pod::host_environment::HostEnvironment;
 use node::register::Heartbeat;
 use node::server::Served;
 use node::simulated;
@@ -36,6 +37,7 @@ use crate::node_agent::{self, Closing, Settings};
 use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
 use crate::podman;
+use crate::python::Python;
 use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
@@ -60,6 +62,8 @@ pub struct Components {
     pub node: Option<Wanted>,
     /// What it is said to have besides what it has.
     pub node_resources: BTreeMap<String, String>,
+    /// Interpreter of pods that run as processes.
+    pub python: Option<Python>,
 }
 
 /// What the components share.
@@ -160,6 +164,11 @@ pub fn start(
         let domain = plan.loaded.config.cluster.domain.clone();
         let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
         let asked = Asked::of(plan, wanted, (&chosen, gateway));
+        let environment = Arc::new(HostEnvironment {
+            python: plan.components.python.as_ref().map(|python| python.executable.clone()),
+            variables: plan.loaded.config.pods.variables(),
+            ..HostEnvironment::default()
+        });
         let settings = move |runtime| Settings {
             node,
             data,
@@ -169,6 +178,7 @@ pub fn start(
             resources,
             domain,
             publish_container_ports,
+            environment,
         };
         start_node(tasks, &shared, asked, settings);
     }

@@ -18,6 +18,7 @@ use store::{Environment, System, Timestamp};
 use crate::listener;
 use crate::parts::Part;
 use crate::process;
+use crate::python::Python;
 
 const FILE_NAME: &str = "setpoint.json";
 /// How often the directory may vanish while it is taken.
@@ -39,6 +40,9 @@ pub struct Instance {
     pub ready_millis: u64,
     #[serde(default)]
     pub parts: Vec<Part>,
+    /// Python of pods that run as processes.
+    #[serde(default)]
+    pub python: Option<Python>,
 }
 
 impl Instance {

@@ -38,6 +38,7 @@ mod parts;
 mod podman;
 mod preload;
 mod process;
+mod python;
 mod reach;
 mod ready;
 mod release;

@@ -13,6 +13,7 @@ use node::image::ImageStore;
 use node::machine;
 use node::machines::Gateway;
 use node::network::{self, Connected, DOMAIN, Network};
+use node::pod::host_environment::HostEnvironment;
 use node::register::Heartbeat;
 use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::cri::{self, Cri};
@@ -69,6 +70,8 @@ pub struct Settings {
     /// Of the names that DNS answers for.
     pub domain: String,
     pub publish_container_ports: bool,
+    /// Environment of pods that run as processes.
+    pub environment: Arc<HostEnvironment>,
 }
 
 /// Does the work of a container's shim, if this process is one.
@@ -108,6 +111,7 @@ pub async fn open(
         devices: Arc::new(devices),
         network,
         publish_container_ports: settings.publish_container_ports,
+        environment: settings.environment.clone(),
     })
 }
 

@@ -42,6 +42,7 @@ impl Ready {
             started_micros: System.now().0,
             ready_millis: u64::try_from(plan.began.elapsed().as_millis()).unwrap_or(u64::MAX),
             parts: parts.list,
+            python: plan.components.python.clone(),
         };
         let given = plan.kubeconfig_out.clone();
         let kubeconfig = listen.map(|_| given.unwrap_or_else(|| kubeconfig::in_data(&plan.data)));

@@ -34,6 +34,7 @@ use crate::notify;
 use crate::output::{Output, one_line};
 use crate::page;
 use crate::parts::Parts;
+use crate::python;
 use crate::ready::Ready;
 use crate::runtimes::Runtime;
 use crate::shutdown::{Asked, Signals, Tasks, exit_at_once};
@@ -292,6 +293,9 @@ async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
     }
     let Some(chosen) = started.chosen.get() else { return };
     parts.add("runtime", chosen.to_string());
+    if chosen.runtime == Runtime::Process {
+        parts.add("python", python::describe(plan.components.python.as_ref()));
+    }
     match (chosen.runtime, chosen.version.is_some()) {
         (Runtime::Process, _) | (_, true) => {
             let told = node_agent::describe(&plan.data, &plan.components.node_resources);

@@ -19,6 +19,7 @@ use crate::database::Databases;
 use crate::directories;
 use crate::listener::Listen;
 use crate::node_name;
+use crate::python::Python;
 use crate::server::Plan;
 
 /// The command, and the name under which the program is that command.
@@ -90,6 +91,7 @@ impl Controller {
         let operators = serving::families(&loaded, &[Component::All]);
         let fake_nodes = simulated::Options { count: 0, resources: Resources::default() };
         let wanted = self.runtime.wanted(&loaded);
+        let python = Python::choose(None, &loaded.config)?;
         Ok(Plan {
             began: context.began,
             data,
@@ -106,6 +108,7 @@ impl Controller {
                 node: Some(wanted),
                 fake_nodes,
                 node_resources: self.node_resources.named.clone(),
+                python,
             },
             databases: Databases::Never,
             shutdown_delay: Duration::ZERO,

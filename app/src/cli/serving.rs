@@ -21,6 +21,7 @@ use crate::directories;
 use crate::listener::Listen;
 use crate::node_name;
 use crate::operators::{self, Family};
+use crate::python::Python;
 use crate::server::Plan;
 use crate::telemetry;
 use crate::traces::Traces;
@@ -131,6 +132,11 @@ pub struct Serving {
     #[command(flatten)]
     pub runtime: RuntimeOptions,
 
+    /// Python of pods that run as processes: an interpreter or the directory of a virtual
+    /// environment [default: `python` of the configuration, or the first python3 on PATH]
+    #[arg(long, value_name = "PATH")]
+    pub python: Option<PathBuf>,
+
     /// What this machine has besides what is found, such as nvidia.com/gpu=2. GPUs are given to
     /// containers one by one, by CUDA_VISIBLE_DEVICES.
     #[arg(long, value_name = "LIST", default_value = "")]
@@ -219,6 +225,7 @@ impl Serving {
             node: is_node.then(|| self.runtime.wanted(loaded)),
             fake_nodes: simulated::Options { count: self.fake_nodes, resources },
             node_resources: self.node_resources.named.clone(),
+            python: Python::choose(self.python.as_deref(), &loaded.config)?,
         })
     }
 }

@@ -20,8 +20,8 @@ use crate::kubeconfig;
 use crate::output;
 use crate::time;
 
-/// Of what came up at the start: who runs containers, and which controllers and operators.
-const SHOWN: [&str; 2] = ["runtime", "control"];
+/// Parts of the startup report that are shown.
+const SHOWN: [&str; 3] = ["runtime", "python", "control"];
 
 const AFTER_HELP: &str = "\
 Examples:

@@ -52,5 +52,6 @@ pub fn none() -> Components {
         node: None,
         fake_nodes: simulated::Options { count: 0, resources: Resources::default() },
         node_resources: Default::default(),
+        python: None,
     }
 }

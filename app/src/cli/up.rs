@@ -172,6 +172,9 @@ impl Up {
         if let Some(socket) = &self.serving.runtime.container_runtime_endpoint {
             command.arg("--container-runtime-endpoint").arg(socket);
         }
+        if let Some(python) = &self.serving.python {
+            command.arg("--python").arg(python);
+        }
         if !self.serving.node_resources.text.is_empty() {
             command.args(["--node-resources", &self.serving.node_resources.text]);
         }

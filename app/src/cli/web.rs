@@ -13,6 +13,7 @@ use super::{start, storage};
 use crate::components::Components;
 use crate::config::{Fallback, WEB_PORT};
 use crate::database::Databases;
+use crate::python::Python;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -52,6 +53,7 @@ impl Web {
                 scheduler: true,
                 operators: serving::families(loaded, &[Component::All]),
                 node: Some(self.runtime.wanted(loaded)),
+                python: Python::choose(None, &loaded.config)?,
                 ..storage::none()
             })
         })?;

@@ -8,6 +8,7 @@ mod cluster;
 pub mod duration;
 mod file;
 pub mod origin;
+mod pods;
 pub mod reference;
 mod section;
 mod size;
@@ -23,6 +24,7 @@ use anyhow::Result;
 pub use audit::Audit;
 pub use cluster::{Cluster, Policy};
 pub use file::{Fallback, Source, usual_files};
+pub use pods::{Pods, is_name};
 pub use storage::{Etcd, Mysql, Storage, StoreKind};
 pub use unknown::nearest;
 
@@ -52,6 +54,8 @@ pub struct Config {
     pub audit: Audit,
     /// `runtime` and `container_runtime_endpoint`: what runs containers.
     pub runtime: Wanted,
+    /// `python` and `pod_environment`: what pods that run as processes see.
+    pub pods: Pods,
     /// `web.port`: where `setpoint web` serves its page.
     pub web_port: Option<u16>,
 }
@@ -126,10 +130,20 @@ fn read(text: &str, name: &str) -> Result<(Config, Remarks)> {
     let audit = Audit::read(root.section("audit")?, &mut remarks)?;
     let web_port = read_web(root.section("web")?, &mut remarks)?;
     let runtime = read_runtime(&mut root)?;
+    let pods = Pods::read(&mut root)?;
     read_without_effect(&mut root, &mut remarks)?;
     root.finish(&mut remarks);
-    let config =
-        Config { storage, cluster, operators_off, log_level, log_format, audit, runtime, web_port };
+    let config = Config {
+        storage,
+        cluster,
+        operators_off,
+        log_level,
+        log_format,
+        audit,
+        runtime,
+        pods,
+        web_port,
+    };
     Ok((config, remarks))
 }
 
@@ -281,6 +295,22 @@ mod tests {
         assert!(warned[0].contains("did you mean controllers.job-controller?"), "{warned:?}");
         let refused = error("controllers:\n  job-controller: {workers: 0}\n");
         assert!(refused.contains("expected a number from 1 to 1024"), "{refused}");
+    }
+
+    #[test]
+    fn variables_of_pods_have_a_value_or_that_of_the_server() {
+        let text = "python: /opt/venv\npod_environment:\n  A: \"1\"\n  HTTPS_PROXY:\n  C: \"\"\n";
+        let pods = config(text).pods;
+        assert_eq!(pods.python.as_deref(), Some(Path::new("/opt/venv")));
+        let value = |name: &str| pods.environment[name].as_deref();
+        assert_eq!((value("A"), value("HTTPS_PROXY"), value("C")), (Some("1"), None, Some("")));
+        let refused = error("pod_environment: {A-B: c}\n");
+        assert_eq!(
+            refused,
+            "c.yaml:1:19: pod_environment.A-B is not the name of an environment variable"
+        );
+        let refused = error("pod_environment: [A]\n");
+        assert!(refused.contains("expected keys and values"), "{refused}");
     }
 
     #[test]

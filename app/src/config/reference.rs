@@ -6,11 +6,16 @@ use serde::Serialize;
 use super::EXAMPLE;
 
 /// What the example only shows as a comment, because there is no default to show.
-const MORE: [(&str, &str, &str); 4] = [
+const MORE: [(&str, &str, &str); 5] = [
     ("controllers.NAME.workers", "", "Objects that this controller works on at once."),
     ("controllers.NAME.per_second", "", "Reconciles that are begun in a second."),
     ("controllers.NAME.backoff", "", "Before the first retry; doubled each time."),
     ("controllers.NAME.backoff_max", "", "The longest time before a retry."),
+    (
+        "pod_environment.NAME",
+        "",
+        "Variable of every pod that runs as a process. Without a value it has that of the server.",
+    ),
 ];
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]

@@ -1,5 +1,6 @@
 //! Reads the keys of one group, and remembers which were asked for: the others are unknown.
 
+use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use anyhow::{Result, anyhow};
@@ -85,6 +86,28 @@ impl<'a> Section<'a> {
             "false" | "no" | "off" => Some(false),
             _ => None,
         })
+    }
+
+    /// Every key of a group whose keys are the user's own, with its text; `None` if it is empty.
+    pub fn variables(
+        self,
+        expected: &str,
+        is_name: impl Fn(&str) -> bool,
+    ) -> Result<BTreeMap<String, Option<String>>> {
+        let mut all = BTreeMap::new();
+        for (key, node) in self.entries {
+            let name = self.name(&key.value);
+            if !is_name(&key.value) {
+                let what = format!("{name} is not {expected}");
+                return Err(anyhow!(self.document.at(key.referenced, what)));
+            }
+            let value = match node.value {
+                Node::Nothing => None,
+                _ => Some(self.parse(node, &name, "text", |text| Some(text.to_owned()))?),
+            };
+            all.insert(key.value.clone(), value);
+        }
+        Ok(all)
     }
 
     /// A key that is known and that nothing uses.

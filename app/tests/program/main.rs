@@ -21,6 +21,7 @@ mod dynamo_operator;
 mod engine_faults;
 mod engine_pods;
 mod engines;
+mod environment;
 mod first_hour;
 mod foreground;
 mod foreign;

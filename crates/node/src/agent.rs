@@ -18,6 +18,7 @@ use crate::image::Garbage;
 use crate::network::Connected;
 use crate::pod::admission::Ledger;
 use crate::pod::follow::Followers;
+use crate::pod::host_environment::HostEnvironment;
 use crate::pod::images;
 use crate::pod::prepare;
 use crate::pod::worker::{self, Rest, Shared};
@@ -60,6 +61,8 @@ pub struct Options {
     pub network: Option<Connected>,
     /// Every port that a container names is reached by some port of the machine.
     pub publish_container_ports: bool,
+    /// Environment of containers that run as processes.
+    pub environment: Arc<HostEnvironment>,
 }
 
 /// The workers there are, and the pods that need one.

@@ -16,6 +16,7 @@ pub mod machine;
 pub mod machines;
 pub mod network;
 pub mod pod;
+pub mod python;
 pub mod register;
 pub mod runtime;
 pub mod runtimes;

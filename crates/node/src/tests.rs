@@ -41,6 +41,7 @@ async fn start_with(runtime: Fake) -> (Cluster, Context, Arc<Fake>, std::path::P
         devices: Arc::new(Devices::open(&directory, &Default::default())),
         network: None,
         publish_container_ports: false,
+        environment: Arc::default(),
     };
     cluster.run(agent::run(own, options));
     until(&admin, NODE, |nodes| {

@@ -1,6 +1,7 @@
 //! Requests of the training commands to a cluster.
 
 use std::fmt;
+use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ use crate::cli::evidence::Reader;
 use crate::cli::exit::{not_found, said};
 use crate::cli::log_stream::Source;
 use crate::cli::removal;
+use crate::instance::Instance;
+use crate::python::Python;
 
 const EVENT: Kind = Kind::namespaced("", "v1", "Event", "events");
 /// Reason of the event and condition for failed Jobs.
@@ -38,14 +41,19 @@ pub struct Cluster {
     /// Whether it is the one of the data directory, so that its node is this machine.
     pub is_local: bool,
     pub namespace: String,
+    /// Python of its pods, if its server runs on this machine.
+    pub python: Option<Python>,
 }
 
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
-        let is_local = matches!(target.choose()?, Chosen::Local(_));
+        let (is_local, python) = match target.choose()? {
+            Chosen::Local(kubeconfig) => (true, python_of(&kubeconfig)),
+            _ => (false, None),
+        };
         let namespace = target.namespace(&requests.client);
-        let cluster = Cluster { requests, is_local, namespace };
+        let cluster = Cluster { requests, is_local, namespace, python };
         cluster.until_served().await?;
         Ok(cluster)
     }
@@ -190,6 +198,11 @@ impl Cluster {
         context.output.print(&Suspended { name: name.to_owned(), suspended: suspend })?;
         Ok(ExitCode::SUCCESS)
     }
+}
+
+/// Returns the Python of the server whose kubeconfig is in its data directory.
+fn python_of(kubeconfig: &Path) -> Option<Python> {
+    Instance::running(kubeconfig.parent()?).ok().flatten()?.python
 }
 
 #[derive(Serialize)]

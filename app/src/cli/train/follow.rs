@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::cluster::{Cluster, FAILED_JOBS};
 use super::failure::{Failure, Failures, never_began};
+use super::python;
 use super::show::{reported, state};
 use crate::cli::Context;
 use crate::cli::evidence::Evidence;
@@ -375,6 +376,11 @@ async fn explain(
         let source = cluster.source(&pod, &container);
         let source = Source { previous: is_previous, tail: Some(LAST_LINES), ..source };
         RankOutput { rank, source }.read(cluster, output).await;
+    }
+    if let Some(first) = first.filter(|first| first.has_output())
+        && let Some(hint) = python::import_hint(cluster, job, first).await
+    {
+        output::remark(format_args!("hint: {hint}"));
     }
     Ok(())
 }

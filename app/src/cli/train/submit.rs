@@ -16,7 +16,9 @@ use super::follow;
 use crate::cli::exit::{self, Failure};
 use crate::cli::wait::parse_duration;
 use crate::cli::{Context, known, manifests, removal};
+use crate::config::is_name;
 use crate::output;
+use crate::python::{HINT, Python};
 
 /// Characters of a script's name that become part of its job's.
 const NAME_LENGTH_MAX: usize = 30;
@@ -65,6 +67,11 @@ pub struct Submit {
     #[arg(long, value_name = "NAME")]
     runtime: Option<String>,
 
+    /// Set an environment variable of the trainer. NAME alone takes the value of your shell. May be
+    /// given more than once.
+    #[arg(short, long, value_name = "NAME[=VALUE]", value_parser = parse_variable)]
+    env: Vec<Variable>,
+
     /// The name of the job; else the file's, or one that is made of the script's.
     #[arg(long)]
     name: Option<String>,
@@ -100,7 +107,7 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
             if let (Some(engine), None) = (engine, &asked.runtime) {
                 return Err(needs_an_image(engine).into());
             }
-            (of_script(asked, script, cluster.is_local && engine.is_none())?, Vec::new())
+            (of_script(asked, script, interpreter(cluster, engine)?)?, Vec::new())
         }
         (None, Some(file)) => of_file(file)?,
         (None, None) => bail!("name a script or a file with a TrainJob"),
@@ -116,6 +123,7 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
             job["spec"]["trainer"][field] = json!(number);
         }
     }
+    set_variables(&mut job["spec"]["trainer"], &asked.env);
     for (kind, mut runtime) in runtimes {
         place(&mut runtime, kind, &cluster.namespace);
         let applied = cluster.requests.apply(kind, &runtime).await;
@@ -202,11 +210,12 @@ impl std::fmt::Display for Made {
     }
 }
 
-fn of_script(asked: &Submit, script: &Path, is_local: bool) -> Result<Value> {
+fn of_script(asked: &Submit, script: &Path, python: Option<String>) -> Result<Value> {
     let path = script.canonicalize();
     let path = path.with_context(|| format!("could not find {}", script.display()))?;
     let directory = std::env::current_dir().context("could not find the working directory")?;
-    let python = if is_local { python() } else { "python3".to_owned() };
+    let is_local = python.is_some();
+    let python = python.unwrap_or_else(|| "python3".to_owned());
     let mut command = vec![python, "-uc".to_owned(), LAUNCHER.to_owned()];
     command.extend([directory, path].map(|path| literal(&path.to_string_lossy())));
     command.extend(asked.arguments.iter().map(|argument| literal(argument)));
@@ -241,13 +250,62 @@ fn literal(text: &str) -> String {
     text.replace('$', "$$")
 }
 
-/// The Python that the user would start here, which may be that of a virtual environment: its
-/// packages are those that the script was written with.
-fn python() -> String {
+/// Returns the Python of a script that runs on this machine; `None` if it runs elsewhere. The one
+/// that the server was configured with comes first, then that of the caller, which may be of a
+/// virtual environment, then the one that the server found.
+fn interpreter(cluster: &Cluster, engine: Option<&str>) -> Result<Option<String>> {
+    if !cluster.is_local || engine.is_some() {
+        return Ok(None);
+    }
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let candidates = std::env::split_paths(&path).map(|directory| directory.join("python3"));
-    let found = candidates.into_iter().find(|candidate| candidate.is_file());
-    found.map_or_else(|| "python3".to_owned(), |found| found.to_string_lossy().into_owned())
+    choose_python(cluster.python.as_ref(), node::python::search(&path)).map(Some)
+}
+
+fn choose_python(of_server: Option<&Python>, of_caller: Option<PathBuf>) -> Result<String> {
+    match (of_server, of_caller) {
+        (Some(Python { configured: true, .. }), _) | (Some(_), None) => Ok("python3".to_owned()),
+        (_, Some(found)) => Ok(found.to_string_lossy().into_owned()),
+        (None, None) => {
+            let what = "no python3 was found on your PATH nor on that of the server";
+            let hint = format!("install Python 3, activate a virtual environment, or use {HINT}");
+            Err(Failure::new(exit::FAILED, what).hint(hint).into())
+        }
+    }
+}
+
+/// An environment variable and its value.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Variable {
+    name: String,
+    value: String,
+}
+
+fn parse_variable(text: &str) -> Result<Variable, String> {
+    let (name, value) = match text.split_once('=') {
+        Some((name, value)) => (name, Some(value.to_owned())),
+        None => (text, None),
+    };
+    if !is_name(name) {
+        return Err(format!("{name:?} is not the name of an environment variable"));
+    }
+    let value = value.or_else(|| std::env::var(name).ok());
+    let value = value.ok_or_else(|| {
+        format!("{name} is not set in your shell; export it, or write {name}=VALUE")
+    })?;
+    Ok(Variable { name: name.to_owned(), value })
+}
+
+/// Sets variables of a trainer, in place of those of the same name.
+fn set_variables(trainer: &mut Value, variables: &[Variable]) {
+    if variables.is_empty() {
+        return;
+    }
+    let mut list = trainer["env"].as_array().cloned().unwrap_or_default();
+    for Variable { name, value } in variables {
+        list.retain(|one| one["name"] != **name);
+        list.push(json!({"name": name, "value": literal(value)}));
+    }
+    trainer["env"] = Value::Array(list);
 }
 
 /// A name of its own for each run of a script.
@@ -306,6 +364,38 @@ mod tests {
         let name = name_of(Path::new("dir/My Model_2.py"));
         assert!(name.starts_with("my-model-"), "{name}");
         assert!(name_of(Path::new("1.py")).starts_with("train-"));
+    }
+
+    #[test]
+    fn the_configured_python_comes_before_that_of_the_caller() {
+        let server = |configured| Python { executable: PathBuf::from("/s/python3"), configured };
+        let caller = || Some(PathBuf::from("/venv/bin/python3"));
+        let chosen = |server: Option<&Python>, caller| choose_python(server, caller).expect("one");
+        assert_eq!(chosen(Some(&server(true)), caller()), "python3");
+        assert_eq!(chosen(Some(&server(false)), caller()), "/venv/bin/python3");
+        assert_eq!(chosen(None, caller()), "/venv/bin/python3");
+        assert_eq!(chosen(Some(&server(false)), None), "python3");
+        let refused = choose_python(None, None).expect_err("refused").to_string();
+        assert!(refused.contains("no python3 was found on your PATH"), "{refused}");
+    }
+
+    #[test]
+    fn variables_of_a_job_take_the_place_of_those_of_its_file() {
+        let parse = |text: &str| parse_variable(text);
+        let path = parse("PATH").expect("it is set").value;
+        assert_eq!(Some(path), std::env::var("PATH").ok());
+        let missing = parse("SETPOINT_IS_NOT_SET").expect_err("refused");
+        assert!(missing.starts_with("SETPOINT_IS_NOT_SET is not set in your shell"), "{missing}");
+        assert!(parse("A-B=c").is_err() && parse("=c").is_err());
+        let mut trainer = json!({"env": [{"name": "A", "value": "old"}, {"name": "B"}]});
+        let variables = ["A=1$2=3", "C="].map(|text| parse(text).expect("a variable"));
+        set_variables(&mut trainer, &variables);
+        let expected = json!([{"name": "B"}, {"name": "A", "value": "1$$2=3"},
+            {"name": "C", "value": ""}]);
+        assert_eq!(trainer["env"], expected);
+        let mut untouched = json!({});
+        set_variables(&mut untouched, &[]);
+        assert_eq!(untouched, json!({}));
     }
 
     #[test]

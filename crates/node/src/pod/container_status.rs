@@ -17,7 +17,7 @@ const MESSAGES_BYTES_MAX: usize = 12 << 10;
 /// How a run ended of which nothing is left.
 const LOST_CODE: i32 = 137;
 const LOST: &str = "ContainerStatusUnknown";
-/// The exit code of what never began.
+/// Exit code of a program that could not be started.
 const START_ERROR_CODE: i32 = 128;
 
 pub fn container(
@@ -116,8 +116,7 @@ pub fn exit(seen: &Seen) -> Option<&Exit> {
     }
 }
 
-/// The newest run as the status tells of it, where the machine has forgotten it: what ran counts,
-/// and what was said stays said.
+/// Returns the newest run that the status reports, for a container whose runtime no longer has it.
 pub fn lost(pod: &Object, name: &str, now: Timestamp) -> Option<(Container, Option<String>)> {
     let lists = ["containerStatuses", "initContainerStatuses", "ephemeralContainerStatuses"];
     let mut all = lists.iter().filter_map(|list| pod.value["status"][list].as_array()).flatten();
@@ -156,13 +155,15 @@ pub fn lost(pod: &Object, name: &str, now: Timestamp) -> Option<(Container, Opti
     Some((run, message))
 }
 
-/// The run whose program could not be started, where nothing starts it again: it ended at once.
-pub fn never_began(uid: &str, spec: &Spec<'_>, seen: &Seen) -> Option<(Container, String)> {
+/// The run of a container that is not restarted and whose program could not be started. It has the
+/// number of the attempt that failed, so that observing it again yields the same run.
+pub fn failed_start(uid: &str, spec: &Spec<'_>, seen: &Seen) -> Option<(Container, String)> {
     let refused = seen.refused.as_ref().filter(|it| it.image == spec.image())?;
     if refused.refusal.reason != START_ERROR || spec.runs_again(START_ERROR_CODE) {
         return None;
     }
-    let attempt = seen.runs.last().map_or(0, |run| run.id.attempt + 1);
+    let is_newer = |attempt: &u32| seen.runs.last().is_none_or(|run| run.id.attempt < *attempt);
+    let attempt = refused.attempt.filter(is_newer)?;
     let (began, reason) = (refused.at, Some(START_ERROR));
     let exit = Exit { began, ended: began, code: START_ERROR_CODE, signal: None, reason };
     let run = Container {

@@ -49,6 +49,18 @@ pub struct Seen {
     pub is_stopping: bool,
     /// What the runs that ended had to say, by attempt.
     pub messages: BTreeMap<u32, String>,
+    /// Starts that the runtime was asked for.
+    pub starts: Option<Starts>,
+}
+
+/// Consecutive start requests for one image of a container. Bounds the restart rate independently
+/// of the runs that the runtime and the pod's status report.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Starts {
+    pub image: String,
+    /// Number of requests since the container last went without one for long enough to be reset.
+    pub times: u32,
+    pub last: Timestamp,
 }
 
 /// A start that failed, how often in a row, and when last.
@@ -59,6 +71,8 @@ pub struct Refused {
     pub times: u32,
     /// Of which image.
     pub image: String,
+    /// Attempt that the runtime refused; `None` if the image could not be pulled.
+    pub attempt: Option<u32>,
 }
 
 /// What probes say of the newest run.

@@ -8,6 +8,7 @@ mod ephemeral;
 pub mod follow;
 mod handlers;
 mod hooks;
+pub mod host_environment;
 pub mod images;
 pub mod lifecycle;
 pub mod prepare;

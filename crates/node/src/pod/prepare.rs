@@ -12,12 +12,12 @@ use reconcile::{Error, Kind, Name, Object, Wake};
 use serde_json::Value;
 use tokio::sync::Notify;
 
-use super::confinement;
+use super::confinement::{self, Identity};
 use super::environment::{Sources, Variables, environment, expand};
 use super::follow::Key;
 use super::restart::between;
 use super::worker::Shared;
-use super::{sandbox, termination};
+use super::{host_environment, sandbox, termination};
 use crate::agent::SERVICE;
 use crate::confinement::Security;
 use crate::image::Found;
@@ -31,8 +31,7 @@ pub const CONFIG_MAP: Kind = Kind::namespaced("", "v1", "ConfigMap", "configmaps
 pub const SECRET: Kind = Kind::namespaced("", "v1", "Secret", "secrets");
 /// Below the node's directory.
 const VOLUMES: &str = "volumes";
-/// Where programs are looked for when nothing says otherwise.
-const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
+const PYTHON_PATH: &str = "PYTHONPATH";
 
 /// What was made for a pod.
 pub struct Prepared {
@@ -134,20 +133,17 @@ pub fn directory(shared: &Shared, uid: &str) -> PathBuf {
 
 /// What exactly to run.
 pub async fn container(
+    shared: &Shared,
     pod: &Object,
     container: &Value,
     (prepared, image): (&Prepared, Option<&Found>),
     (id, failures): (ContainerId, u32),
 ) -> Result<ContainerSpec, Refusal> {
-    let mut variables = Variables::default();
-    if image.is_none() {
-        variables.set("PATH", std::env::var("PATH").unwrap_or_else(|_| PATH.to_owned()));
-        variables.set("HOME", std::env::var("HOME").unwrap_or_else(|_| "/".to_owned()));
-    }
-    variables.set("HOSTNAME", prepared.hostname.clone());
-    for (name, value) in environment(pod, container, &prepared.sources)?.into_list() {
-        variables.set(&name, value);
-    }
+    let identity = identity(pod, container, image);
+    not_root(pod, container, (identity.user, image))?;
+    let of_pod = environment(pod, container, &prepared.sources)?;
+    let own = host_environment::make(shared, pod, container, identity.user).await?;
+    let variables = merge(own.variables, &prepared.hostname, of_pod);
     let words = |field: &str| -> Vec<String> {
         let list = container[field].as_array().into_iter().flatten();
         list.filter_map(Value::as_str).map(|word| expand(word, &variables)).collect()
@@ -157,16 +153,9 @@ pub async fn container(
         command if command.is_empty() => (command, words("args")),
         command => ([command, words("args")].concat(), Vec::new()),
     };
-    let read = |file: &str| match image {
-        // Who is known in it, its runtime reads there.
-        Some(_) => String::new(),
-        None => std::fs::read_to_string(file).unwrap_or_default(),
-    };
-    let users = (read("/etc/passwd"), read("/etc/group"));
-    let identity = confinement::identity(&pod.value, container, (&users.0, &users.1));
-    not_root(pod, container, (identity.user, image))?;
     let user = user((identity.user, identity.group), image)?;
     let mut mounts = volumes::mounts(container, &prepared.volumes, &variables).await?;
+    mounts.extend(own.mounts);
     let last_words = termination::mount(&prepared.directory, &id, container);
     mounts.extend(last_words.map_err(|error| Refusal {
         reason: "CreateContainerError",
@@ -204,6 +193,33 @@ pub async fn container(
         env: variables.into_list(),
         id,
     })
+}
+
+/// Adds the pod's variables to those of the node, which give way.
+fn merge(mut variables: Variables, hostname: &str, of_pod: Variables) -> Variables {
+    variables.set("HOSTNAME", hostname.to_owned());
+    let packages = variables.get(PYTHON_PATH).map(str::to_owned);
+    for (name, value) in of_pod.into_list() {
+        variables.set(&name, value);
+    }
+    // What `pip` installs into the container's own directory stays importable.
+    if let (Some(packages), Some(value)) = (packages, variables.get(PYTHON_PATH))
+        && *value != packages
+    {
+        let joined = format!("{value}:{packages}");
+        variables.set(PYTHON_PATH, joined);
+    }
+    variables
+}
+
+fn identity(pod: &Object, container: &Value, image: Option<&Found>) -> Identity {
+    let read = |file: &str| match image {
+        // Who is known in it, its runtime reads there.
+        Some(_) => String::new(),
+        None => std::fs::read_to_string(file).unwrap_or_default(),
+    };
+    let users = (read("/etc/passwd"), read("/etc/group"));
+    confinement::identity(&pod.value, container, (&users.0, &users.1))
 }
 
 /// Who a container runs as. A group alone goes with the user of the image: runtimes are told both

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 
-use super::lifecycle::Seen;
+use super::lifecycle::{Seen, Starts};
 use super::spec::{Role, Spec};
 use crate::runtime::{Container, Exit, State};
 
@@ -58,11 +58,30 @@ pub fn fate(seen: &Seen, spec: &Spec<'_>, now: Timestamp) -> Fate {
         Some(refused) => (delay(refused.times + 1), Some(refused.at)),
         None => (delay(failures), ended),
     };
-    let passed = since.map_or(Duration::MAX, |since| between(since, now));
-    match delay.checked_sub(passed) {
-        Some(left) if !left.is_zero() => Fate::Wait { delay, left },
+    let waits = [(delay, since), start_limit(seen, spec)].map(|(delay, since)| {
+        let passed = since.map_or(Duration::MAX, |since| between(since, now));
+        (delay.saturating_sub(passed), delay)
+    });
+    match waits.into_iter().max() {
+        Some((left, delay)) if !left.is_zero() => Fate::Wait { delay, left },
         _ => Fate::Start { attempt, failures },
     }
+}
+
+/// Minimum delay after the last start request, whatever became of that run. A run ends after it
+/// starts, so the limit holds a container back only if the reported runs are wrong.
+fn start_limit(seen: &Seen, spec: &Spec<'_>) -> (Duration, Option<Timestamp>) {
+    match seen.starts.as_ref().filter(|starts| starts.image == spec.image()) {
+        Some(starts) => (delay(starts.times), Some(starts.last)),
+        None => (Duration::ZERO, None),
+    }
+}
+
+/// Counts a start request.
+pub fn count_start(before: Option<&Starts>, image: &str, now: Timestamp) -> Starts {
+    let recent = |it: &&Starts| it.image == image && between(it.last, now) <= FORGIVEN;
+    let times = before.filter(recent).map_or(0, |it| it.times);
+    Starts { image: image.to_owned(), times: times.saturating_add(1), last: now }
 }
 
 /// Whether a run is of another image than is wanted, the one thing of a container that may change.

@@ -13,6 +13,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
+use reconcile::Environment;
 use tokio::sync::watch;
 
 use crate::image::{Credentials, Found, ImageName, ImageStore, Usage};
@@ -48,6 +49,10 @@ pub struct Fake {
     listener: RwLock<Option<Listener>>,
     /// What was started, in order.
     pub started: Mutex<Vec<ContainerSpec>>,
+    /// Every start request and its time, refused ones included.
+    pub requested: Mutex<Vec<(ContainerId, Timestamp)>>,
+    /// Clock of the runs; without one they start and end at the Unix epoch.
+    clock: Option<Arc<dyn Environment>>,
     pub faults: Mutex<BTreeMap<String, Fault>>,
     /// The images that are here, if containers are made of any; none can be pulled.
     pub images: Option<Mutex<BTreeSet<String>>>,
@@ -82,6 +87,11 @@ impl Fake {
         Fake { images: Some(Mutex::default()), ..Fake::default() }
     }
 
+    /// One whose runs start and end by a clock.
+    pub fn with_clock(clock: Arc<dyn Environment>) -> Fake {
+        Fake { clock: Some(clock), ..Fake::default() }
+    }
+
     /// As after a restart of whoever uses it.
     pub fn again(&self) -> Fake {
         Fake { world: self.world.clone(), ..Fake::default() }
@@ -94,15 +104,23 @@ impl Fake {
 
     fn end(&self, id: &ContainerId, (code, signal): (i32, Option<i32>)) {
         if let Some(played) = self.lock().get_mut(id) {
-            let now = Timestamp::UNIX_EPOCH;
-            let exit = Exit { began: now, ended: now, code, signal, reason: None };
-            played.container.state = State::Exited(exit);
+            let ended = self.now();
+            let began = match &played.container.state {
+                State::Running { since } => *since,
+                State::Exited(exit) => exit.began,
+            };
+            played.container.state =
+                State::Exited(Exit { began, ended, code, signal, reason: None });
         }
         self.world.changed.send_replace(());
         let listener = self.listener.read().unwrap_or_else(PoisonError::into_inner);
         if let Some(listener) = &*listener {
             listener(&id.pod);
         }
+    }
+
+    fn now(&self) -> Timestamp {
+        self.clock.as_ref().map_or(Timestamp::UNIX_EPOCH, |clock| clock.now())
     }
 
     /// Plays what a container does by itself; how it ended, if it did.
@@ -222,6 +240,8 @@ impl PodRuntime for Fake {
     }
 
     async fn start(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
+        let request = (spec.id.clone(), self.now());
+        self.requested.lock().unwrap_or_else(PoisonError::into_inner).push(request);
         match self.fault(&spec.id) {
             Some(Fault::RefuseStart(refusal)) => return Err(refusal),
             Some(Fault::HangStart) => {
@@ -243,7 +263,7 @@ impl PodRuntime for Fake {
         if self.lock().contains_key(&spec.id) {
             return Ok(());
         }
-        let state = State::Running { since: Timestamp::UNIX_EPOCH };
+        let state = State::Running { since: self.now() };
         let (id, image) = (spec.id.clone(), spec.image.clone());
         let container = Container {
             id,

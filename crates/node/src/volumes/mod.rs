@@ -27,14 +27,15 @@ use std::path::{Path, PathBuf};
 
 use amounts::Quantity;
 use reconcile::Object;
+use reconcile::plan::Notice;
 use serde_json::Value;
 
 use crate::pod::environment::{Sources, Variables, expand};
-use crate::pod::worker::Shared;
+use crate::pod::worker::{Shared, say};
 use crate::runtime::{Mount, Propagation, Refusal};
 
 use below::Missing;
-use owner::Owner;
+use owner::{Applied, Owner};
 pub use payload::Tokens;
 
 /// A volume on this machine.
@@ -85,6 +86,7 @@ pub async fn make(
 ) -> Result<BTreeMap<String, Volume>, Refusal> {
     let owner = Owner::of(pod);
     let mut made = BTreeMap::new();
+    let mut unchanged = Vec::new();
     for volume in list(&pod.value["spec"]["volumes"]) {
         let name = text(&volume["name"]).to_owned();
         let failed = |message: String| {
@@ -96,11 +98,26 @@ pub async fn make(
             let path = one.path.clone();
             let take = move || owner.take(&path);
             let taken = aside(take).await;
-            taken.map_err(|why| failed(format!("applyFSGroup failed: {why}")))?;
+            let taken = taken.map_err(|why| failed(format!("applyFSGroup failed: {why}")))?;
+            if taken == Applied::Refused {
+                unchanged.push(name.clone());
+            }
         }
         made.insert(name, one);
     }
+    if let (Some(group), false) = (owner.group, unchanged.is_empty()) {
+        let message = fs_group_warning(group, &unchanged);
+        say(shared, pod, Notice::warning("FSGroupNotApplied", message)).await;
+    }
     Ok(made)
+}
+
+fn fs_group_warning(group: u32, volumes: &[String]) -> String {
+    format!(
+        "fsGroup {group} was not applied to volumes {}: only root may change the group of files; \
+         containers use them as the user that runs Setpoint",
+        volumes.join(", ")
+    )
 }
 
 /// Works with files on a thread that may wait for them: they may be many, or far away, and the

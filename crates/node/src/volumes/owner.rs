@@ -12,6 +12,7 @@ use reconcile::Object;
 
 use super::system::{self, give_to, open_in};
 use crate::pod::spec;
+use crate::runtimes::process::capabilities;
 
 /// Directories below each other that are gone through.
 const DEPTH_MAX: u32 = 64;
@@ -60,7 +61,15 @@ impl Owner {
     }
 
     /// Gives what is in a volume to the pod's group, who may then read and write it.
-    pub fn take(&self, volume: &Path) -> io::Result<()> {
+    pub fn take(&self, volume: &Path) -> io::Result<Applied> {
+        match self.try_take(volume) {
+            Ok(()) => Ok(Applied::Completely),
+            Err(error) if is_tolerated(&error) => Ok(Applied::Refused),
+            Err(error) => Err(error),
+        }
+    }
+
+    fn try_take(&self, volume: &Path) -> io::Result<()> {
         let Some(group) = self.group else { return Ok(()) };
         let opened = File::options().read(true).custom_flags(libc::O_PATH).open(volume)?;
         let root = opened.metadata()?;
@@ -76,6 +85,25 @@ impl Owner {
         }
         give(&opened, &root, group)
     }
+}
+
+/// Result of applying `fsGroup` to a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Applied {
+    Completely,
+    /// Only root may give files to a group that the server's user is not a member of.
+    Refused,
+}
+
+/// Whether a change of owner failed because this process is unprivileged. Its containers run as
+/// the same user and can use the files without the change.
+fn is_tolerated(error: &io::Error) -> bool {
+    error.kind() == io::ErrorKind::PermissionDenied && !may_change_owners()
+}
+
+fn may_change_owners() -> bool {
+    let status = fs::read_to_string("/proc/self/status").unwrap_or_default();
+    capabilities::has(capabilities::effective(&status), capabilities::CHOWN)
 }
 
 /// Programs of the pod may change what is there meanwhile, so nothing goes by its name twice.
@@ -117,7 +145,10 @@ pub fn give_file(path: &Path, (user, group): (Option<u32>, Option<u32>)) -> io::
     if user.is_none() && group.is_none() {
         return Ok(());
     }
-    lchown(path, user, group)?;
+    match lchown(path, user, group) {
+        Err(error) if is_tolerated(&error) => return Ok(()),
+        given => given?,
+    }
     if group.is_some() {
         let mode = fs::metadata(path)?.mode() & 0o7777;
         fs::set_permissions(path, fs::Permissions::from_mode(mode | READ))?;

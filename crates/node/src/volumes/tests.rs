@@ -198,3 +198,28 @@ fn what_is_in_a_bounded_volume_is_counted() {
     assert_eq!(told.as_deref(), Some(expected));
     assert!(usage::is_bounded(&pod("1Mi")) && !usage::is_bounded(&pod("0")));
 }
+
+/// Runs itself as an ordinary user if it was started as root.
+#[test]
+fn a_group_that_only_root_may_give_is_left_out() {
+    if crate::runtimes::process::system::is_root() {
+        let name = "volumes::tests::a_group_that_only_root_may_give_is_left_out";
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]);
+        command.arg(std::env::current_exe().unwrap()).args(["--exact", name]);
+        let ran = command.output().unwrap();
+        let output = String::from_utf8_lossy(&ran.stdout);
+        assert!(ran.status.success() && output.contains("1 passed"), "{ran:?}");
+        return;
+    }
+    let directory = Directory::new("ordinary");
+    let file = directory.0.join("file");
+    fs::write(&file, "").unwrap();
+    let owner = Owner { group: Some(4711), ..Owner::default() };
+    assert_eq!(owner.take(&directory.0).unwrap(), Applied::Refused);
+    owner::give_file(&file, (Some(0), Some(4711))).unwrap();
+    let missing = owner.take(&directory.0.join("missing")).unwrap_err();
+    assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+    let warning = fs_group_warning(4711, &["data".to_owned(), "shm".to_owned()]);
+    assert!(warning.starts_with("fsGroup 4711 was not applied to volumes data, shm: "));
+}

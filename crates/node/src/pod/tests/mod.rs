@@ -3,6 +3,7 @@
 mod admission;
 mod environment;
 mod handlers;
+mod restarts;
 mod said;
 
 use k8s_openapi::jiff::Timestamp;
@@ -53,7 +54,8 @@ fn see(seen: &mut Seen, name: &str, text: &str) {
     if let ["refused", times, ago] = parts[..] {
         let refusal = Refusal { reason: "RunContainerError", message: "no".into() };
         let (at, image) = (at(NOW - number(ago)), "i".to_owned());
-        seen.refused = Some(Refused { refusal, at, times: times.parse().unwrap(), image });
+        let (times, attempt) = (times.parse().unwrap(), Some(0));
+        seen.refused = Some(Refused { refusal, at, times, image, attempt });
         return;
     }
     let state = match parts[..] {

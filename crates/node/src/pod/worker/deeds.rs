@@ -15,7 +15,7 @@ use super::{Stuck, Worker};
 use crate::devices::Sight;
 use crate::image::Found;
 use crate::pod::lifecycle::{Deed, Refused, Why};
-use crate::pod::restart::between;
+use crate::pod::restart::{self, between};
 use crate::pod::spec::{self, Spec};
 use crate::pod::{ephemeral, hooks, images, prepare, sandbox, termination};
 use crate::runtime::{ContainerId, ContainerSpec, Refusal};
@@ -78,19 +78,25 @@ impl Worker<'_> {
                     .await;
                 self.say(pod, Notice::normal("Started", format!("Started container {name}"))).await;
             }
-            Err(refusal) => self.was_refused(pod, spec, refusal).await,
+            Err(refusal) => self.was_refused(pod, spec, refusal, Some(attempt)).await,
         }
         true
     }
 
-    async fn was_refused(&mut self, pod: &Object, spec: &Spec<'_>, refusal: Refusal) {
+    async fn was_refused(
+        &mut self,
+        pod: &Object,
+        spec: &Spec<'_>,
+        refusal: Refusal,
+        attempt: Option<u32>,
+    ) {
         let times = self.refused.get(spec.name).map_or(0, |refused| refused.times) + 1;
         let told = match images::is_about_image(&refusal) {
             true => refusal.reason,
             false => &refusal.message,
         };
         self.say(pod, Notice::warning("Failed", format!("Error: {told}"))).await;
-        self.refuse(spec, refusal, times);
+        self.refuse(spec, refusal, times, attempt);
     }
 
     /// Nobody waits for it: the pod may be deleted meanwhile.
@@ -120,7 +126,7 @@ impl Worker<'_> {
                 self.pulled.insert(name.to_owned(), (spec.image().to_owned(), found));
             }
             Err(refusal) => {
-                self.was_refused(pod, spec, refusal).await;
+                self.was_refused(pod, spec, refusal, None).await;
                 self.await_image(spec);
             }
         }
@@ -173,9 +179,16 @@ impl Worker<'_> {
         wake
     }
 
-    fn refuse(&mut self, spec: &Spec<'_>, refusal: Refusal, times: u32) {
+    fn refuse(&mut self, spec: &Spec<'_>, refusal: Refusal, times: u32, attempt: Option<u32>) {
         let (at, image) = (self.shared.context.environment.now(), spec.image().to_owned());
-        self.refused.insert(spec.name.to_owned(), Refused { refusal, at, times, image });
+        let refused = Refused { refusal, at, times, image, attempt };
+        self.refused.insert(spec.name.to_owned(), refused);
+    }
+
+    fn count_start(&mut self, spec: &Spec<'_>) {
+        let now = self.shared.context.environment.now();
+        let starts = restart::count_start(self.starts.get(spec.name), spec.image(), now);
+        self.starts.insert(spec.name.to_owned(), starts);
     }
 
     async fn try_start(
@@ -190,7 +203,8 @@ impl Worker<'_> {
         };
         let prepared = self.prepared.as_ref().ok_or_else(missing)?;
         let mut container =
-            prepare::container(pod, spec.value, (prepared, image), (id, failures)).await?;
+            prepare::container(self.shared, pod, spec.value, (prepared, image), (id, failures))
+                .await?;
         let sight = if image.is_some() { Sight::Own } else { Sight::All };
         let given = self.shared.options.devices.give((self.uid, spec.value), sight)?;
         container.gpus = given.gpus;
@@ -200,6 +214,7 @@ impl Worker<'_> {
             }
         }
         sandbox::add_files(self.shared, pod, &mut container);
+        self.count_start(spec);
         in_turn(&self.shared.starts, self.shared.runtime.start(&container)).await?;
         if let (0, Some(message)) = (container.id.attempt, self.said_of_score(&container)) {
             self.say(pod, Notice::warning("OOMScoreRaised", message)).await;
@@ -242,7 +257,7 @@ impl Worker<'_> {
         let runs = self.shared.runtime.of_pod(self.uid);
         let failures = runs.iter().find(|run| run.id == *id).map_or(0, |run| run.failures);
         let refusal = Refusal { reason: "PostStartHookError", message: why };
-        self.refuse(spec, refusal, failures);
+        self.refuse(spec, refusal, failures, Some(id.attempt));
         self.stop(pod, id.clone(), (spec::grace(pod), "FailedPostStartHook".to_owned())).await;
     }
 

@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::admission::Ledger;
 use super::follow::Followers;
-use super::lifecycle::{Deed, Next, Observed, Refused, Stage, next};
+use super::lifecycle::{Deed, Next, Observed, Refused, Stage, Starts, next};
 use super::probes::Probes;
 use super::restart::{Fate, fate};
 use super::spec;
@@ -57,6 +57,8 @@ struct Worker<'a> {
     /// The newest version of the pod: the cache's, or the answer to our last write.
     written: Option<Arc<Object>>,
     refused: BTreeMap<String, Refused>,
+    /// Start requests, by container.
+    starts: BTreeMap<String, Starts>,
     /// Runs that were asked to stop, and the grace they were given.
     stopping: BTreeMap<ContainerId, Duration>,
     /// Those of them that did not.
@@ -123,6 +125,7 @@ pub async fn run(shared: &Arc<Shared>, uid: &str, name: &Name, wake: &Arc<Notify
         uid,
         written: None,
         refused: BTreeMap::new(),
+        starts: BTreeMap::new(),
         stopping: BTreeMap::new(),
         stuck: BTreeMap::new(),
         stops: JoinSet::new(),

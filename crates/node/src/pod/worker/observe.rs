@@ -10,7 +10,7 @@ use tokio::time::Instant;
 
 use super::{GONE_GRACE, Stuck, Worker};
 use crate::failpoints::reached;
-use crate::pod::container_status::{lost, never_began, told_message};
+use crate::pod::container_status::{failed_start, lost, told_message};
 use crate::pod::lifecycle::{Health, Observed, Seen};
 use crate::pod::probes::{Probed, Probes};
 use crate::pod::spec::{self, Spec};
@@ -49,7 +49,8 @@ impl Worker<'_> {
         self.messages.retain(|id, _| runs.iter().any(|run| run.id == *id));
         for spec in ephemeral::and_others(pod) {
             let refused = self.refused.get(spec.name).cloned();
-            let mut seen = Seen { refused, ..Seen::default() };
+            let starts = self.starts.get(spec.name).cloned();
+            let mut seen = Seen { refused, starts, ..Seen::default() };
             for run in runs.iter().filter(|run| run.id.name == spec.name) {
                 seen.is_stopping = self.is_stopping(pod, &run.id);
                 seen.health = self.health(&run.id);
@@ -59,13 +60,15 @@ impl Worker<'_> {
                 }
                 seen.runs.push(run.clone());
             }
-            if seen.runs.is_empty()
-                && let Some((run, message)) = lost(pod, spec.name, now)
+            // An attempt number in the status is never used again, so that restartCount only grows.
+            let newest = seen.runs.last().map(|run| run.id.attempt);
+            if let Some((run, message)) = lost(pod, spec.name, now)
+                && newest.is_none_or(|newest| newest < run.id.attempt)
             {
                 seen.messages.extend(message.map(|message| (run.id.attempt, message)));
                 seen.runs.push(run);
             }
-            if let Some((run, message)) = never_began(self.uid, &spec, &seen) {
+            if let Some((run, message)) = failed_start(self.uid, &spec, &seen) {
                 seen.messages.insert(run.id.attempt, message);
                 seen.runs.push(run);
                 seen.refused = None;

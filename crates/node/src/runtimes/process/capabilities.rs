@@ -65,6 +65,7 @@ const USUAL: [&str; 14] = [
     "KILL",
     "AUDIT_WRITE",
 ];
+pub const CHOWN: u32 = 0;
 pub const SYS_ADMIN: u32 = 21;
 pub const SETPCAP: u32 = 8;
 

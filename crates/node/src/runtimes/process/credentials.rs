@@ -16,6 +16,8 @@ struct Credentials {
     user: Option<u32>,
     group: Option<u32>,
     groups: Vec<u32>,
+    /// Whether the user namespace allows other groups; one of an unprivileged user does not.
+    has_groups: bool,
     /// What is kept of what we may do; `None` where we have nothing to give up.
     keep: Option<Set>,
     no_new_privileges: bool,
@@ -38,6 +40,8 @@ pub fn take(command: &mut Command, spec: &ContainerSpec) -> io::Result<()> {
         user,
         group,
         groups: security.groups.clone(),
+        has_groups: std::fs::read_to_string("/proc/self/setgroups")
+            .is_ok_and(|text| text.trim() != "deny"),
         keep: has_any.then_some(wanted & held),
         no_new_privileges: security.no_new_privileges || !has_any && is_filtered(security),
         filter: program(security)?,
@@ -94,7 +98,7 @@ impl Credentials {
             if self.group.is_some() || !self.groups.is_empty() {
                 let result = libc::setgroups(self.groups.len(), self.groups.as_ptr());
                 // Without privilege nobody has groups to give; with it this does not fail.
-                if self.keep.is_some() {
+                if self.keep.is_some() && self.has_groups {
                     check(result)?;
                 }
             }

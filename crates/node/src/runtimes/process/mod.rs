@@ -10,7 +10,7 @@
 //! They see the files and the devices of the host.
 
 mod attach;
-mod capabilities;
+pub(crate) mod capabilities;
 pub(crate) mod cgroups;
 mod credentials;
 mod filter;

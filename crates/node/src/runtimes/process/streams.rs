@@ -94,6 +94,9 @@ impl Process {
     }
 }
 
+/// Type of a terminal, unless the container names another.
+const TERM: &str = "xterm";
+
 /// Starts a program with pipes or a terminal.
 fn start(mut program: Command, wanted: &Streams, user: Option<u32>) -> io::Result<Program> {
     let either = |is_wanted: bool| if is_wanted { Stdio::piped() } else { Stdio::null() };
@@ -106,6 +109,9 @@ fn start(mut program: Command, wanted: &Streams, user: Option<u32>) -> io::Resul
         let stdout = running.0.stdout.take().map(output).transpose()?;
         let stderr = running.0.stderr.take().map(output).transpose()?;
         return Ok(Program { stdin, stdout, stderr, resize: None, end: end(running)? });
+    }
+    if !program.get_envs().any(|(name, _)| name == "TERM") {
+        program.env("TERM", TERM);
     }
     let ours = Pair::open(user)?.give(&mut program)?;
     let running = Running(program.spawn()?);
