@@ -42,6 +42,7 @@ mod past_elsewhere;
 mod paused_leader;
 mod podman_service;
 mod pods;
+mod progress;
 mod proxied;
 mod refusals;
 mod registries;

@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::cluster::Cluster;
 use super::failure::{Failure, Failures};
+use super::progress;
 use crate::cli::Context;
 
 /// In one word.
@@ -39,19 +40,15 @@ pub fn progress(job: &Value) -> String {
 
 /// The same, of the report itself. What has ended takes no more time.
 pub fn reported(reported: &Value, state: &str) -> String {
-    let mut text = String::new();
-    if let Some(percent) = reported["progressPercentage"].as_i64() {
-        text.push_str(&format!(" {percent}%"));
+    progress::summary(reported, is_over(state))
+}
+
+/// Progress for people: `40%, loss 0.2`, or that none was reported.
+pub fn progress_text(job: &Value) -> String {
+    match progress(job).trim_matches([',', ' ']) {
+        "" => "no progress reported".to_owned(),
+        text => text.to_owned(),
     }
-    let remaining = reported["estimatedRemainingSeconds"].as_i64();
-    if let Some(seconds) = remaining.filter(|_| !is_over(state)) {
-        text.push_str(&format!(", {}m{:02}s left", seconds / 60, seconds % 60));
-    }
-    for metric in reported["metrics"].as_array().into_iter().flatten() {
-        let field = |name: &str| metric[name].as_str().unwrap_or_default();
-        text.push_str(&format!(", {} {}", field("name"), field("value")));
-    }
-    text
 }
 
 #[derive(Serialize)]
@@ -95,7 +92,7 @@ pub async fn show(cluster: &Cluster, name: &str, context: &Context) -> Result<Ex
     context.output.print(&Shown {
         name: name.to_owned(),
         state: state(&job.value),
-        progress: progress(&job.value).trim().to_owned(),
+        progress: progress_text(&job.value),
         runtime: text(&job.value["spec"]["runtimeRef"]["name"]),
         jobs: job.value["status"]["jobsStatus"].clone(),
         conditions: job.value["status"]["conditions"].clone(),
@@ -109,7 +106,8 @@ pub async fn show(cluster: &Cluster, name: &str, context: &Context) -> Result<Ex
 impl fmt::Display for Shown {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(formatter, "name     {}", self.name)?;
-        writeln!(formatter, "state    {} {}", self.state, self.progress)?;
+        writeln!(formatter, "state    {}", self.state)?;
+        writeln!(formatter, "progress {}", self.progress)?;
         write!(formatter, "runtime  {}", self.runtime)?;
         for one in self.conditions.as_array().into_iter().flatten() {
             let field = |name: &str| one[name].as_str().unwrap_or_default();
