@@ -1,4 +1,7 @@
-"""Packs a program as a wheel, so that `pip install` puts it on the PATH: PROGRAM VERSION TAG DIRECTORY."""
+"""Packs a program and a Python package as a wheel: PROGRAM PACKAGE VERSION TAG DIRECTORY.
+
+`pip install` puts the program on the PATH and makes the package importable.
+"""
 
 import base64
 import hashlib
@@ -7,7 +10,7 @@ import sys
 import time
 import zipfile
 
-program, version, tag, directory = sys.argv[1:]
+program, package, version, tag, directory = sys.argv[1:]
 name = f"setpoint-{version}"
 moment = max(int(os.environ.get("SOURCE_DATE_EPOCH", "0")), 315532800)  # Archives know nothing before 1980.
 metadata = f"""Metadata-Version: 2.1
@@ -24,6 +27,10 @@ with open(program, "rb") as file:
         (f"{name}.dist-info/METADATA", metadata.encode(), 0o644),
         (f"{name}.dist-info/WHEEL", wheel.encode(), 0o644),
     ]
+for module in sorted(os.listdir(package)):
+    if module.endswith(".py"):
+        with open(os.path.join(package, module), "rb") as file:
+            files.append((f"setpoint/{module}", file.read(), 0o644))
 record = f"{name}.dist-info/RECORD"
 lines = []
 for path, content, _ in files:

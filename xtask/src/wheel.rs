@@ -1,6 +1,6 @@
-//! `cargo xtask wheel DIST DIR`: a wheel of the program that a release has packed, for people who
-//! install with pip. It has the program alone, which needs no Python. The same files give the same
-//! bytes where SOURCE_DATE_EPOCH is set.
+//! `cargo xtask wheel DIST DIR`: a wheel of the program that a release has packed, for users who
+//! install with pip, with the Python package `setpoint` for training scripts. The same files give the
+//! same bytes where SOURCE_DATE_EPOCH is set.
 
 use std::fs;
 use std::path::Path;
@@ -13,6 +13,8 @@ use crate::workspace::check;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 const SCRIPT: &str = include_str!("wheel.py");
+/// Python package that training scripts import.
+const PACKAGE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../python/setpoint");
 
 /// Writes the wheel into a directory, under the name that pip reads its tags from.
 pub fn run(packed: &Path, directory: &Path) -> Result<()> {
@@ -28,7 +30,7 @@ pub fn run(packed: &Path, directory: &Path) -> Result<()> {
         Command::new("python3")
             .args(["-c", SCRIPT])
             .arg(&program)
-            .args([VERSION, tag])
+            .args([PACKAGE, VERSION, tag])
             .arg(directory),
     )
 }
@@ -67,6 +69,14 @@ mod tests {
         let find = format!("find {} -name setpoint -perm -755 -path '*/bin/*'", root.display());
         let found = printed(Command::new("sh").args(["-c", &find]));
         assert_eq!(printed(Command::new(found.trim()).arg("it runs")), "it runs\n", "{found}");
+        let find = format!("find {} -path '*/setpoint/__init__.py'", root.display());
+        let module = printed(Command::new("sh").args(["-c", &find]));
+        let packages = Path::new(module.trim()).parent().and_then(Path::parent).unwrap();
+        // Outside a job nothing happens, whatever is reported.
+        let script = "import setpoint; print(setpoint.report(progress=0.5, loss='x', a=None))";
+        let mut python = Command::new("python3");
+        python.args(["-c", script]).env("PYTHONPATH", packages);
+        assert_eq!(printed(&mut python), "None\n");
         fs::remove_dir_all(&directory).unwrap();
     }
 }

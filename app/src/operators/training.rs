@@ -99,7 +99,8 @@ impl Family for Training {
         });
         let enabled = these(&[operator.name]);
         let plugins = Settings { groups, status_server };
-        training::start(context, &Options { enabled, plugins, ..Options::default() })
+        let options = Options { enabled, plugins, reads_output: true, ..Options::default() };
+        training::start(context, &options)
     }
 
     async fn review(&self, context: &Context, path: &str, review: &Value) -> Option<Value> {

@@ -45,6 +45,7 @@ mod past_elsewhere;
 mod paused_leader;
 mod podman_service;
 mod pods;
+mod progress;
 mod proxied;
 mod refusals;
 mod registries;

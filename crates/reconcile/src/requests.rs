@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
+use futures::AsyncBufRead;
 use http::{Method, Request};
 use serde_json::{Value, json};
 
@@ -101,6 +102,17 @@ impl Requests {
         answer.map_err(|source| Error::request(format!("read {path}"), source))
     }
 
+    /// Opens a stream of bytes at any path, such as the log of a container.
+    pub async fn stream(&self, path: &str) -> Result<impl AsyncBufRead + use<>, Error> {
+        // Pieces that are compressed one by one would only grow.
+        let request = Request::get(path).header("accept-encoding", "identity").body(Vec::new());
+        let stream = match request.map_err(kube::Error::HttpError) {
+            Ok(request) => self.client.request_stream(request).await,
+            Err(error) => Err(error),
+        };
+        stream.map_err(|source| Error::request(format!("read {path}"), source))
+    }
+
     pub async fn create(&self, kind: Kind, object: &Value) -> Result<Object, Error> {
         let namespace = object["metadata"]["namespace"].as_str().unwrap_or_default();
         let path = format!("{}?fieldManager={}", kind.collection(namespace), self.manager);
@@ -131,12 +143,32 @@ impl Requests {
         object: &Value,
         subresource: &str,
     ) -> Result<Object, Error> {
+        self.apply_at(kind, object, (subresource, "&force=true")).await
+    }
+
+    /// Server-side apply of a part that leaves fields of other managers alone: one that is applied
+    /// with another value is a conflict.
+    pub async fn apply_own_part(
+        &self,
+        kind: Kind,
+        object: &Value,
+        subresource: &str,
+    ) -> Result<Object, Error> {
+        self.apply_at(kind, object, (subresource, "")).await
+    }
+
+    async fn apply_at(
+        &self,
+        kind: Kind,
+        object: &Value,
+        (subresource, force): (&str, &str),
+    ) -> Result<Object, Error> {
         let meta = |field: &str| object["metadata"][field].as_str().unwrap_or_default();
         let mut path = kind.path(meta("namespace"), meta("name"));
         if !subresource.is_empty() {
             path = format!("{path}/{subresource}");
         }
-        let path = format!("{path}?fieldManager={}&force=true", self.manager);
+        let path = format!("{path}?fieldManager={}{force}", self.manager);
         let mut object = object.clone();
         object["apiVersion"] = json!(kind.api_version());
         object["kind"] = json!(kind.kind);

@@ -12,6 +12,7 @@ pub mod kinds;
 pub mod manifests;
 pub mod plugin;
 pub mod plugins;
+pub mod progress;
 pub mod resources;
 pub mod runtime_patches;
 pub mod runtimes;
@@ -24,6 +25,7 @@ use std::sync::Arc;
 
 pub use api::{field_error, value};
 use reconcile::entry::run_boxed;
+use reconcile::supervise::supervise;
 use reconcile::{Context, entry};
 use tokio::task::JoinSet;
 
@@ -39,6 +41,8 @@ pub struct Options {
     pub plugins: plugin::Settings,
     /// Who is told how TrainJobs change, and of every look at them.
     pub watchers: Vec<Arc<dyn train_job::Watcher>>,
+    /// Whether progress is derived from the output of jobs that do not report it.
+    pub reads_output: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -71,5 +75,16 @@ pub const ALL: &[Entry] = &[
 
 /// Starts the operators, and again whichever panics.
 pub fn start(context: &Context, options: &Options) -> JoinSet<()> {
-    entry::start(ALL, |_| context.clone(), (options.enabled, options))
+    let reads_output = options.reads_output && options.enabled.trainer;
+    let candidates = Arc::new(progress::Candidates::default());
+    let mut options = options.clone();
+    if reads_output {
+        options.watchers.push(candidates.clone());
+    }
+    let mut tasks = entry::start(ALL, |_| context.clone(), (options.enabled, &options));
+    if reads_output {
+        let run = move |context| progress::run(context, candidates.clone());
+        tasks.spawn(supervise(progress::NAME, context.clone(), run));
+    }
+    tasks
 }

@@ -74,6 +74,9 @@ fn trainer_rules() -> Value {
         rule(&[""], &["secrets"], &APPLY),
         rule(&[""], &["events"], &TELL),
         rule(&[""], &["limitranges"], &FOLLOW),
+        // Progress is read from the log of a job's first pod.
+        rule(&[""], &["pods"], &["list"]),
+        rule(&[""], &["pods/log"], &["get"]),
         rule(&["authentication.k8s.io"], &["tokenreviews"], &["create"]),
         // A job whose time is over loses its JobSet, whoever makes something of JobSets.
         rule(

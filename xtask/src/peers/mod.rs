@@ -4,6 +4,8 @@
 //! version into the cache, starts the program, and returns an error unless everything passed.
 //! Nothing is skipped: a peer that cannot be installed has failed.
 
+mod training;
+
 use std::path::PathBuf;
 
 use anyhow::{Context, Result, bail};
@@ -34,7 +36,11 @@ struct Peer {
     run: fn(&Cache) -> Result<()>,
 }
 
-const PEERS: &[Peer] = &[];
+const PEERS: &[Peer] = &[Peer {
+    name: "training",
+    about: "PyTorch DDP, Hugging Face Trainer and the Kubeflow SDK have progress and loss",
+    run: training::run,
+}];
 
 pub fn run(choice: &Choice) -> Result<()> {
     let names = match choice {

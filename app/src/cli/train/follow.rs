@@ -14,6 +14,7 @@ use tokio::time::Instant;
 
 use super::cluster::{Cluster, FAILED_JOBS};
 use super::failure::{Failure, Failures, never_began};
+use super::progress::Trend;
 use super::python;
 use super::show::{reported, state};
 use crate::cli::Context;
@@ -40,11 +41,29 @@ const LOOKS_BEFORE_ASKING: u32 = 4;
 #[derive(Serialize)]
 #[serde(rename_all = "lowercase", untagged)]
 enum Told<'a> {
-    State { job: &'a str, state: &'a str, progress: &'a Value },
-    Line { rank: &'a str, line: &'a str },
-    Waits { job: &'a str, waits: &'a str },
-    Failed { job: &'a str, failed: Ended<'a> },
-    Gone { job: &'a str, detached: bool },
+    State {
+        job: &'a str,
+        state: &'a str,
+        progress: &'a Value,
+        #[serde(skip)]
+        trend: &'a Trend,
+    },
+    Line {
+        rank: &'a str,
+        line: &'a str,
+    },
+    Waits {
+        job: &'a str,
+        waits: &'a str,
+    },
+    Failed {
+        job: &'a str,
+        failed: Ended<'a>,
+    },
+    Gone {
+        job: &'a str,
+        detached: bool,
+    },
 }
 
 #[derive(Serialize)]
@@ -58,8 +77,8 @@ struct Ended<'a> {
 impl fmt::Display for Told<'_> {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Told::State { job, state, progress } => {
-                write!(formatter, "[{job}] {state}{}", reported(progress, state))
+            Told::State { job, state, progress, trend } => {
+                write!(formatter, "[{job}] {state}{}{trend}", reported(progress, state))
             }
             Told::Line { rank, line } => write!(formatter, "[{rank}] {line}"),
             Told::Waits { job, waits } => write!(formatter, "[{job}] waiting: {waits}"),
@@ -172,7 +191,7 @@ async fn until_ended(
     let mut failures = Failures::default();
     let mut obstacles = Obstacles::default();
     let mut silence = Silence::default();
-    let (mut said, mut seen) = (String::new(), Seen::default());
+    let (mut said, mut seen) = (Said::default(), Seen::default());
     let voice = Voice { output, is_aside: !manner.shows_output };
     loop {
         let (job, pods) = match cluster.look(name).await {
@@ -263,14 +282,22 @@ async fn over(timeout: Option<Duration>) {
     }
 }
 
-/// Says how the job is, if that is news.
-fn say_state(said: &mut String, (name, job): (&str, &Object), voice: Voice) -> Result<()> {
+/// State that was printed last, with the trend of the loss until then.
+#[derive(Default)]
+struct Said {
+    line: String,
+    trend: Trend,
+}
+
+/// Prints the state of the job if it changed.
+fn say_state(said: &mut Said, (name, job): (&str, &Object), voice: Voice) -> Result<()> {
     let progress = &job.value["status"]["trainerStatus"];
-    let told = Told::State { job: name, state: state(&job.value), progress };
+    said.trend.add(progress);
+    let told = Told::State { job: name, state: state(&job.value), progress, trend: &said.trend };
     let now = told.to_string();
-    if now != *said {
+    if now != said.line {
         voice.say(&told)?;
-        *said = now;
+        said.line = now;
     }
     Ok(())
 }

@@ -4,6 +4,7 @@ pub(in crate::cli) mod cluster;
 pub(in crate::cli) mod failure;
 mod follow;
 mod list;
+mod progress;
 mod python;
 mod ranks;
 pub(in crate::cli) mod show;

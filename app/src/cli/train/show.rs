@@ -10,6 +10,7 @@ use serde_json::Value;
 
 use super::cluster::Cluster;
 use super::failure::{Failure, Failures};
+use super::progress;
 use super::ranks::{Rank, ranks};
 use super::timing::{self, Timing};
 use crate::cli::Context;
@@ -42,19 +43,7 @@ pub fn progress(job: &Value) -> String {
 
 /// The same, of the report itself. What has ended takes no more time.
 pub fn reported(reported: &Value, state: &str) -> String {
-    let mut text = String::new();
-    if let Some(percent) = reported["progressPercentage"].as_i64() {
-        text.push_str(&format!(" {percent}%"));
-    }
-    let remaining = reported["estimatedRemainingSeconds"].as_i64();
-    if let Some(seconds) = remaining.filter(|_| !is_over(state)) {
-        text.push_str(&format!(", {}m{:02}s left", seconds / 60, seconds % 60));
-    }
-    for metric in reported["metrics"].as_array().into_iter().flatten() {
-        let field = |name: &str| metric[name].as_str().unwrap_or_default();
-        text.push_str(&format!(", {} {}", field("name"), field("value")));
-    }
-    text
+    progress::summary(reported, is_over(state))
 }
 
 /// Progress for people: `40%, loss 0.2`, or that none was reported.

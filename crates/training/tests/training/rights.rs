@@ -159,13 +159,17 @@ async fn the_role_of_the_operators_says_exactly_what_they_ask_for() {
     let status_server =
         Some(StatusServer { url: "https://here".to_owned(), authority_pem: "pem".into() });
     let plugins = Settings { status_server, ..Settings::default() };
-    let options = Options { plugins, ..Options::default() };
+    let options = Options { plugins, reads_output: true, ..Options::default() };
     let mut running = training::start(&operators, &options);
     cluster.run(async move { while running.join_next().await.is_some() {} });
     cluster.run(play(cluster.context()));
     let users = Users { context: cluster.context() };
     use_everything(&users).await;
     ask(&users, &operators).await;
+    let reads_log = || asked.rights().iter().any(|right| right.resource == "pods/log");
+    while !reads_log() {
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    }
 
     assert_eq!(asked.refused(), BTreeSet::new(), "the role must suffice");
     let mut seen = asked.rights();
