@@ -12,6 +12,7 @@
 pub mod dns;
 mod firewall;
 mod flows;
+pub mod hosts;
 pub mod install;
 pub mod interfaces;
 pub mod links;
@@ -113,6 +114,10 @@ pub struct Network {
     held: Mutex<Held>,
     /// The ports of the machine that lead to pods changed.
     changed: Notify,
+    /// Names of the cluster for pods in [`Mode::Loopback`].
+    pub hosts: hosts::HostsFiles,
+    /// The first port that this process may bind without privileges.
+    unprivileged_port_first: u16,
 }
 
 #[derive(Debug, Default)]
@@ -143,9 +148,17 @@ impl Network {
         held.pods.retain(|_, record| range.contains(record.address));
         let taken = held.pods.values().map(|record| place(range, record.address));
         held.last = taken.max().unwrap_or(1);
-        let held = Mutex::new(held);
-        let changed = Notify::new();
-        let network = Network { options, marks, mode, range, records, held, changed };
+        let network = Network {
+            options,
+            marks,
+            mode,
+            range,
+            records,
+            held: Mutex::new(held),
+            changed: Notify::new(),
+            hosts: hosts::HostsFiles::default(),
+            unprivileged_port_first: unprivileged_port_first(),
+        };
         network.remove_strays();
         Ok(network)
     }
@@ -384,6 +397,14 @@ pub fn try_rules() -> io::Result<()> {
 /// From here on this thread is in that network.
 pub fn enter(namespace: &fs::File) -> io::Result<()> {
     system::enter_network(namespace)
+}
+
+/// Returns the first port that programs may bind without privileges.
+pub fn unprivileged_port_first() -> u16 {
+    const PATH: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+    const USUAL: u16 = 1_024;
+    let text = fs::read_to_string(PATH).unwrap_or_default();
+    text.trim().parse().unwrap_or(USUAL)
 }
 
 fn place(range: Range, address: Ipv4Addr) -> u32 {

@@ -3,11 +3,13 @@
 //! Everything is made anew from the caches when something changed, and replaced at once: nobody
 //! sees half of a change.
 
+use std::collections::BTreeSet;
 use std::io;
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 use std::time::Duration;
 
+use reconcile::plan::Notice;
 use reconcile::{Context, Object};
 use serde_json::{Value, json};
 use tokio::sync::Notify;
@@ -18,13 +20,14 @@ use super::relay::Relay;
 use super::services::{Choice, ENDPOINT_SLICE, Protocol, Table, table};
 use super::{Mode, Network, begin, flows, ruleset};
 use crate::agent::SERVICE;
+use crate::register::MANAGER;
 
 /// Changes that come together are done together.
 const GATHER: Duration = Duration::from_millis(5);
 const RETRY: Duration = Duration::from_secs(1);
-/// Ports below are not for everybody; services are found so much higher without privilege.
-const PRIVILEGED: u16 = 1_024;
+/// Service ports that need privileges are published so much higher.
 const SHIFT: u16 = 20_000;
+const REMEDY: &str = "Use a higher port, or lower net.ipv4.ip_unprivileged_port_start";
 
 /// Runs until it is dropped; the rules stay.
 pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
@@ -41,6 +44,7 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
     services.reaches(1).await;
     slices.reaches(1).await;
     let mut relay = Relay::default();
+    let mut warnings = PortWarnings::default();
     let mut applied: Option<Arc<Table>> = None;
     // By what flows went until now.
     let mut before = Arc::new(Table::default());
@@ -48,7 +52,12 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
         let known: Vec<Arc<Object>> =
             services.all().into_iter().map(|service| network.told(&service)).collect();
         let slices = slices.all();
-        teller.tell(Zone::new(&network.options.domain, &known, &slices));
+        let zone = Zone::new(&network.options.domain, &known, &slices);
+        if network.mode == Mode::Loopback {
+            publish_hosts(network, zone.clone()).await;
+            warnings.report(context, network, &services.all()).await;
+        }
+        teller.tell(zone);
         let mut wanted = table(&known, &slices, &network.options.node);
         add_host_ports(&mut wanted, network);
         let wanted = Arc::new(wanted);
@@ -64,6 +73,53 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
             () = tokio::time::sleep(RETRY), if !is_done => {}
         }
         tokio::time::sleep(GATHER).await;
+    }
+}
+
+async fn publish_hosts(network: &Arc<Network>, zone: Zone) {
+    let network = network.clone();
+    let publish = move || network.hosts.publish(&network.options.domain, &zone);
+    let _ = tokio::task::spawn_blocking(publish).await;
+}
+
+/// Warns once about each Service that has a port which this process may not bind.
+#[derive(Default)]
+struct PortWarnings {
+    /// By UID of the Service.
+    reported: BTreeSet<String>,
+}
+
+impl PortWarnings {
+    async fn report(&mut self, context: &Context, network: &Network, services: &[Arc<Object>]) {
+        self.reported.retain(|uid| services.iter().any(|service| service.uid == *uid));
+        for service in services {
+            let Some(message) = self.warning(network, service) else { continue };
+            self.reported.insert(service.uid.clone());
+            let requests = context.requests(MANAGER, Default::default());
+            let (notice, now) =
+                (Notice::warning("PortNotBound", message), context.environment.now());
+            context.recorder.record(&requests, (SERVICE, service), &notice, now).await;
+        }
+    }
+
+    fn warning(&self, network: &Network, service: &Object) -> Option<String> {
+        // The cluster's own services are found in other ways.
+        let is_built_in = matches!(&*service.name.namespace, "kube-system")
+            || (&*service.name.namespace, &*service.name.name) == ("default", "kubernetes");
+        let spec = &service.value["spec"];
+        let address: Option<Ipv4Addr> = spec["clusterIP"].as_str().and_then(|it| it.parse().ok());
+        if is_built_in || address.is_none() || self.reported.contains(&service.uid) {
+            return None;
+        }
+        let first = network.unprivileged_port_first;
+        let ports = spec["ports"].as_array().into_iter().flatten();
+        let numbers = ports.filter_map(|port| port["port"].as_u64());
+        let port = numbers.filter(|port| *port < u64::from(first)).min()?;
+        let shifted = port + u64::from(SHIFT);
+        Some(format!(
+            "This node is not privileged and cannot bind port {port} (below {first}); pods reach \
+             the service at port {shifted}, which its environment variables name. {REMEDY}"
+        ))
     }
 }
 
@@ -129,7 +185,7 @@ impl Network {
         value["spec"]["clusterIPs"] = json!([own]);
         for port in value["spec"]["ports"].as_array_mut().into_iter().flatten() {
             if let Some(number) = port["port"].as_u64().and_then(|port| u16::try_from(port).ok())
-                && number < PRIVILEGED
+                && number < self.unprivileged_port_first
             {
                 port["port"] = Value::from(number + SHIFT);
             }
