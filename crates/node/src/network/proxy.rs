@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::net::Ipv4Addr;
+use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,11 +15,12 @@ use serde_json::{Value, json};
 use tokio::sync::Notify;
 
 use super::dns::{Teller, Zone};
-use super::flows::Gone;
 use super::relay::Relay;
+use super::rootless::ports::Ports;
 use super::services::{Choice, ENDPOINT_SLICE, Protocol, Table, table};
-use super::{Mode, Network, begin, flows, ruleset};
+use super::{Mode, Network, begin};
 use crate::agent::SERVICE;
+use crate::machine;
 use crate::register::MANAGER;
 
 /// Changes that come together are done together.
@@ -43,7 +44,7 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
     }
     services.reaches(1).await;
     slices.reaches(1).await;
-    let mut relay = Relay::default();
+    let mut relay = Relays::for_network(network);
     let mut warnings = PortWarnings::default();
     let mut applied: Option<Arc<Table>> = None;
     // By what flows went until now.
@@ -125,16 +126,21 @@ impl PortWarnings {
 
 async fn apply(
     network: &Arc<Network>,
-    relay: &mut Relay,
+    relay: &mut Relays,
     (before, wanted): (&Arc<Table>, &Arc<Table>),
 ) -> bool {
-    if network.mode == Mode::Loopback {
-        return relay.apply(wanted).await;
-    }
-    let (network, before, wanted) = (network.clone(), before.clone(), wanted.clone());
+    let (network, before) = (network.clone(), before.clone());
+    let (wanted, is_published) = match relay {
+        Relays::Loopback(relay) => return relay.apply(wanted).await,
+        Relays::Rootless(ports) => {
+            let (within, is_published) = ports.apply(wanted).await;
+            (Arc::new(within), is_published)
+        }
+        Relays::None => (wanted.clone(), true),
+    };
     let done = tokio::task::spawn_blocking(move || replace(&network, &before, &wanted));
     match done.await {
-        Ok(Ok(())) => true,
+        Ok(Ok(())) => is_published,
         Ok(Err(error)) => {
             tracing::warn!(%error, "the rules of services were not replaced");
             false
@@ -145,12 +151,33 @@ async fn apply(
 
 /// Replaces the rules, and has flows follow them.
 pub(super) fn replace(network: &Network, before: &Table, wanted: &Table) -> io::Result<()> {
-    ruleset::apply(&network.marks, network.range, wanted)?;
-    // After the rules: what comes meanwhile goes by them.
-    if let Err(error) = flows::forget(&Gone::between(before, wanted)) {
-        tracing::warn!(%error, "flows to what is gone go on");
+    network.kernel.replace_rules((&network.marks, network.range), before, wanted)
+}
+
+/// What this process listens on for services.
+enum Relays {
+    /// Packet rules of the host do everything.
+    None,
+    /// Every port of every service.
+    Loopback(Relay),
+    /// Ports of the host, and ways to programs of the host.
+    Rootless(Box<Ports>),
+}
+
+impl Relays {
+    fn for_network(network: &Network) -> Relays {
+        match (network.mode, network.rootless()) {
+            (Mode::Loopback, _) => Relays::Loopback(Relay::default()),
+            (Mode::Namespaces, None) => Relays::None,
+            (Mode::Namespaces, Some(rootless)) => {
+                let host = match machine::address() {
+                    IpAddr::V4(address) => address,
+                    IpAddr::V6(_) => Ipv4Addr::LOCALHOST,
+                };
+                Relays::Rootless(Box::new(Ports::new(rootless, host, network.range.gateway())))
+            }
+        }
     }
-    Ok(())
 }
 
 fn add_host_ports(table: &mut Table, network: &Network) {
