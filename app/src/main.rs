@@ -34,6 +34,7 @@ mod operators;
 mod output;
 mod page;
 mod parts;
+mod pod_network;
 mod podman;
 mod preload;
 mod process;

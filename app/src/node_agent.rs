@@ -326,6 +326,10 @@ async fn try_connect(
     };
     let network = tokio::task::spawn_blocking(move || Network::open(options)).await?;
     let network = Arc::new(network.context("could not open the records of the network")?);
+    if network.rootless().is_some() {
+        link::dial::set_connector(|address| Box::pin(network::dial::connect(address)));
+        inference::model::call::set_connector(|to| Box::pin(network::dial::connect(to)));
+    }
     let dns = network::dns::Server::bind(&network).await;
     let dns = Arc::new(dns.context("could not listen for DNS")?);
     let address = dns.address().context("could not tell the address of DNS")?;

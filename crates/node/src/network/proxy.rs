@@ -28,7 +28,8 @@ const GATHER: Duration = Duration::from_millis(5);
 const RETRY: Duration = Duration::from_secs(1);
 /// Service ports that need privileges are published so much higher.
 const SHIFT: u16 = 20_000;
-const REMEDY: &str = "Use a higher port, or lower net.ipv4.ip_unprivileged_port_start";
+const REMEDY: &str = "Install slirp4netns for a pod network, use a higher port, or lower \
+                      net.ipv4.ip_unprivileged_port_start";
 
 /// Runs until it is dropped; the rules stay.
 pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {

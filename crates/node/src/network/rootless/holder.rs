@@ -108,10 +108,10 @@ pub fn start(program: &[OsString], directory: &Path) -> io::Result<Process> {
 
 /// Returns the path of slirp4netns.
 pub fn find_slirp() -> Option<PathBuf> {
-    let usual = ["/usr/bin", "/usr/local/bin", "/bin"].map(PathBuf::from);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let directories = std::env::split_paths(&path).chain(usual);
-    directories.map(|directory| directory.join(SLIRP)).find(|path| path.is_file())
+    const USUAL: &str = "/usr/local/bin:/usr/bin:/bin";
+    // A service may have no search path.
+    let path = std::env::var_os("PATH").unwrap_or_else(|| USUAL.into());
+    std::env::split_paths(&path).map(|directory| directory.join(SLIRP)).find(|it| it.is_file())
 }
 
 /// Starts slirp4netns for the network of a holder, and waits until it has set up its interface.

@@ -20,8 +20,12 @@ pub struct Ports {
     gateway: Ipv4Addr,
     /// Port at the gateway, by the program of the host that it leads to.
     assigned: BTreeMap<Target, u16>,
+    /// From the host to pods.
     inward: Relay,
+    /// From pods to the host.
     outward: Relay,
+    /// From the host to programs of the host.
+    local: Relay,
 }
 
 impl Ports {
@@ -33,6 +37,7 @@ impl Ports {
             assigned: BTreeMap::new(),
             inward: Relay::new(Side::Host, inside.clone()),
             outward: Relay::new(inside, Side::Host),
+            local: Relay::default(),
         }
     }
 
@@ -40,32 +45,34 @@ impl Ports {
     /// all ports are listened on.
     pub async fn apply(&mut self, table: &Table) -> (Table, bool) {
         let within = self.rewritten(table);
-        let published = Table {
-            services: BTreeMap::new(),
-            node_ports: self.without_host(&table.node_ports),
-            host_ports: self.without_host(&table.host_ports),
-        };
+        let (node_to_host, node_to_pods) = self.split(&table.node_ports);
+        let (host_to_host, host_to_pods) = self.split(&table.host_ports);
+        let published =
+            |node_ports, host_ports| Table { services: BTreeMap::new(), node_ports, host_ports };
         let gateway = self.gateway;
         let to_host = self.assigned.iter().map(|((protocol, address, port), at)| {
             let choice = Choice { targets: vec![(*address, *port)], is_sticky: false };
             ((gateway, *protocol, *at), choice)
         });
         let to_host = Table { host_ports: to_host.collect(), ..Table::default() };
-        let is_inward_done = self.inward.apply(&published).await;
+        let is_inward_done = self.inward.apply(&published(node_to_pods, host_to_pods)).await;
+        let is_local_done = self.local.apply(&published(node_to_host, host_to_host)).await;
         let is_outward_done = self.outward.apply(&to_host).await;
-        (within, is_inward_done && is_outward_done)
+        (within, is_inward_done && is_local_done && is_outward_done)
     }
 
     fn is_host(&self, address: Ipv4Addr) -> bool {
         address.is_loopback() || address == self.host
     }
 
-    /// A program of the host that listens on every address has its port already.
-    fn without_host<K: Clone + Ord>(&self, ports: &BTreeMap<K, Choice>) -> BTreeMap<K, Choice> {
-        let is_inside =
-            |choice: &Choice| !choice.targets.iter().any(|(address, _)| self.is_host(*address));
-        let kept = ports.iter().filter(|(_, choice)| is_inside(choice));
-        kept.map(|(key, choice)| (key.clone(), choice.clone())).collect()
+    /// Splits ports by their targets: programs of the host, such as virtual machines, and pods.
+    fn split<K: Clone + Ord>(
+        &self,
+        ports: &BTreeMap<K, Choice>,
+    ) -> (BTreeMap<K, Choice>, BTreeMap<K, Choice>) {
+        let is_host =
+            |choice: &Choice| choice.targets.iter().any(|(address, _)| self.is_host(*address));
+        ports.clone().into_iter().partition(|(_, choice)| is_host(choice))
     }
 
     /// Replaces programs of the host by ports at the gateway.
@@ -113,12 +120,8 @@ fn free(
 mod tests {
     use super::*;
 
-    fn choice(targets: &[(Ipv4Addr, u16)]) -> Choice {
-        Choice { targets: targets.to_vec(), is_sticky: false }
-    }
-
     #[test]
-    fn programs_of_the_host_are_reached_at_the_gateway() {
+    fn programs_of_the_host_get_different_ports() {
         let assigned = BTreeMap::from([((Protocol::Tcp, Ipv4Addr::LOCALHOST, 6443), 6443)]);
         let target = (Protocol::Tcp, Ipv4Addr::new(127, 0, 0, 2), 6443);
         assert_eq!(free(target, (&assigned, &BTreeMap::new())), 6444);
@@ -126,7 +129,5 @@ mod tests {
         assert_eq!(free(udp, (&assigned, &BTreeMap::new())), 6443);
         let dns = (Protocol::Udp, Ipv4Addr::LOCALHOST, 53);
         assert_eq!(free(dns, (&assigned, &BTreeMap::new())), 54);
-        let pod = choice(&[(Ipv4Addr::new(10, 42, 0, 2), 80)]);
-        assert_eq!(pod.targets.len(), 1);
     }
 }
