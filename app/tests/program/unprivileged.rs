@@ -240,7 +240,7 @@ fn the_demonstration_succeeds_for_a_user() {
     let told = demo(&mut sandbox, &[]);
     let parts = told["parts"].as_array().expect("parts").iter();
     let is_good = |part: &&serde_json::Value| part["state"] == "succeeded";
-    let expected = if Path::new("/usr/bin/qemu-system-x86_64").exists() { 4 } else { 3 };
+    let expected = if Path::new("/usr/bin/qemu-system-x86_64").exists() { 3 } else { 2 };
     assert_eq!(parts.filter(is_good).count(), expected, "{told}");
 }
 
