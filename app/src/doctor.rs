@@ -12,6 +12,7 @@ use crate::instance::Instance;
 use crate::kvm;
 use crate::listener;
 use crate::node_name;
+use crate::pod_network::{self, PodNetwork};
 use crate::{client, health, kubeconfig, output};
 
 /// Below this much free space the store will soon be read-only.
@@ -50,9 +51,8 @@ pub async fn examine(data: &Path) -> Vec<Finding> {
         look_at_name(),
         look_at_kubectl(),
         look_at_kubeconfig(data),
-        look_at_privilege(),
-        look_at_cgroups(&read("/proc/self/mountinfo")),
-        look_at_nftables(),
+        check_pod_network(PodNetwork::detect()),
+        look_at_cgroups(&read("/proc/self/mountinfo"), can_limit()),
         look_at_limits(&read("/proc/self/limits")),
         look_at_inotify(),
         look_at_kvm(),
@@ -196,27 +196,40 @@ fn look_at_kubeconfig(data: &Path) -> Finding {
     }
 }
 
-/// What pods get of their own depends on it.
-fn look_at_privilege() -> Finding {
-    let what = "privilege";
-    let status = read("/proc/self/status");
-    let is_root = status.lines().any(|line| line.starts_with("Uid:\t0\t"));
-    if is_root {
-        return well(what, "root: pods get namespaces, addresses and limits of their own");
+fn check_pod_network(network: PodNetwork) -> Finding {
+    let what = "pod network";
+    match network {
+        PodNetwork::Privileged => check_rules(what),
+        PodNetwork::Rootless => {
+            well(what, "not root: pods get namespaces and addresses, through slirp4netns")
+        }
+        PodNetwork::Loopback { reason, remedy } => {
+            let found = format!(
+                "not root, and {reason}: pods share this host's ports, at loopback addresses"
+            );
+            limited(what, found, remedy)
+        }
     }
-    let lets_users = read("/proc/sys/kernel/unprivileged_userns_clone");
-    let maximum = read("/proc/sys/user/max_user_namespaces");
-    if lets_users == "0" || maximum == "0" {
-        let found = "not root, and users may not make namespaces: no volumes, shared network";
-        return limited(what, found, "run as root, or `sysctl kernel.unprivileged_userns_clone=1`");
-    }
-    let found = "not root: volumes work, pods share the network of this machine";
-    limited(what, found, "run as root for addresses and limits per pod")
 }
 
-fn look_at_cgroups(mounts: &str) -> Finding {
+/// Returns whether this process can limit what pods use: root can, and users whose control group
+/// was delegated to them.
+fn can_limit() -> bool {
+    let groups = read("/proc/self/cgroup");
+    let own = groups.lines().find_map(|line| line.strip_prefix("0::"));
+    let own = own.map(|path| format!("/sys/fs/cgroup{path}/cgroup.subtree_control"));
+    let is_delegated =
+        own.is_some_and(|path| fs::OpenOptions::new().write(true).open(path).is_ok());
+    pod_network::is_root() || is_delegated
+}
+
+fn look_at_cgroups(mounts: &str, can_limit: bool) -> Finding {
     let what = "cgroups";
     let has = |kind: &str| mounts.lines().any(|line| line.contains(&format!(" - {kind} ")));
+    if !can_limit {
+        let found = "not root: CPU and memory limits of pods are not enforced";
+        return limited(what, found, "run as root, or with `systemd-run --user -p Delegate=yes`");
+    }
     match (has("cgroup2"), has("cgroup")) {
         (true, false) => well(what, "version 2"),
         (true, true) => well(what, "versions 1 and 2 (hybrid)"),
@@ -230,12 +243,12 @@ fn look_at_cgroups(mounts: &str) -> Finding {
 }
 
 /// The program `nft` is not needed: we speak to the kernel ourselves, as the node does.
-fn look_at_nftables() -> Finding {
+fn check_rules(what: &'static str) -> Finding {
     match node::network::try_rules() {
-        Ok(()) => well("nftables", "the kernel takes our rules of services"),
+        Ok(()) => well(what, "root: pods get namespaces, addresses and limits"),
         Err(error) => limited(
-            "nftables",
-            format!("the kernel takes no rules ({error}): services go through a proxy of ours"),
+            what,
+            format!("the kernel accepts no packet rules ({error}): pods share this host's ports"),
             "run as root on a kernel with nf_tables and nft_nat (`modprobe nft_chain_nat`)",
         ),
     }
@@ -341,9 +354,10 @@ mod tests {
             (v2.to_owned(), "version 2"),
             (format!("{v1}\n{v2}"), "versions 1 and 2 (hybrid)"),
         ] {
-            assert_eq!(look_at_cgroups(&mounts), well("cgroups", found));
+            assert_eq!(look_at_cgroups(&mounts, true), well("cgroups", found));
+            assert_eq!(look_at_cgroups(&mounts, false).verdict, Verdict::Limited);
         }
-        assert_eq!(look_at_cgroups("").verdict, Verdict::Limited);
+        assert_eq!(look_at_cgroups("", true).verdict, Verdict::Limited);
     }
 
     #[test]

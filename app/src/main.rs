@@ -35,6 +35,7 @@ mod operators;
 mod output;
 mod page;
 mod parts;
+mod pod_network;
 mod podman;
 mod preload;
 mod process;

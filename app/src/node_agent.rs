@@ -1,6 +1,7 @@
 //! Runs this machine as a node of the cluster, beside the API server.
 
 use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -12,6 +13,7 @@ use node::devices::{self, Devices};
 use node::image::ImageStore;
 use node::machine;
 use node::machines::Gateway;
+use node::network::rootless::Start;
 use node::network::{self, Connected, DOMAIN, Network};
 use node::pod::host_environment::HostEnvironment;
 use node::register::Heartbeat;
@@ -74,10 +76,15 @@ pub struct Settings {
     pub environment: Arc<HostEnvironment>,
 }
 
-/// Does the work of a container's shim, if this process is one.
+/// Does the work of a container's shim or of a rootless network, if this process was started for
+/// that.
 pub fn shim_if_asked() -> Option<std::process::ExitCode> {
-    let is_shim = std::env::args_os().nth(1).is_some_and(|argument| argument == SHIM);
-    if is_shim { process::shim::main_if_asked() } else { None }
+    let arguments: Vec<OsString> = std::env::args_os().skip(1).collect();
+    match arguments.first() {
+        Some(first) if first == SHIM => process::shim::main_if_asked(),
+        Some(_) => network::rootless::main_if_asked(&arguments),
+        None => None,
+    }
 }
 
 /// Opens the runtime; containers that run are found again.
@@ -230,6 +237,7 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
         node: String::new(),
         range: None,
         domain: DOMAIN.to_owned(),
+        rootless: Some(rootless(Start::Never)),
     };
     let network = Network::open(options).map(Arc::new).ok();
     let mut count = stop_all(&*open_process(&directory, network.clone())?).await?;
@@ -307,6 +315,8 @@ async fn try_connect(
     (own, installer): (&Context, &Context),
 ) -> Result<Connected> {
     let domain = settings.domain.as_str();
+    // Engines of containers have networks of their own.
+    let is_process = settings.runtime.runtime == Runtime::Process;
     let requests = own.requests("kubelet", Default::default());
     let node = requests.get(NODE, &Name::new("", settings.node.as_str())).await.ok().flatten();
     let range = node.and_then(|node| node.value["spec"]["podCIDR"].as_str()?.parse().ok());
@@ -315,10 +325,15 @@ async fn try_connect(
         node: settings.node.clone(),
         range,
         domain: domain.to_owned(),
+        rootless: is_process.then(|| rootless(Start::IfMissing)),
     };
     let network = tokio::task::spawn_blocking(move || Network::open(options)).await?;
     let network = Arc::new(network.context("could not open the records of the network")?);
-    let dns = network::dns::Server::bind(network.gateway(), domain).await;
+    if network.rootless().is_some() {
+        link::dial::set_connector(|address| Box::pin(network::dial::connect(address)));
+        inference::model::call::set_connector(|to| Box::pin(network::dial::connect(to)));
+    }
+    let dns = network::dns::Server::bind(&network).await;
     let dns = Arc::new(dns.context("could not listen for DNS")?);
     let address = dns.address().context("could not tell the address of DNS")?;
     // Pods need not wait for names for ever.
@@ -332,9 +347,13 @@ async fn try_connect(
     Ok(Connected { network, dns, server })
 }
 
+fn rootless(start: Start) -> network::rootless::Options {
+    network::rootless::Options { program: vec![PROGRAM.into()], start }
+}
+
 /// Where services reach virtual machines of this node.
 pub fn gateway(network: Option<&Connected>) -> Gateway {
-    match network.map(|connected| connected.network.gateway()) {
+    match network.map(|connected| connected.network.host_gateway()) {
         Some(IpAddr::V4(address)) => Gateway::At(address),
         Some(IpAddr::V6(_)) | None => Gateway::Nowhere,
     }

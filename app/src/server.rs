@@ -34,6 +34,7 @@ use crate::notify;
 use crate::output::{Output, one_line};
 use crate::page;
 use crate::parts::Parts;
+use crate::pod_network::PodNetwork;
 use crate::python;
 use crate::ready::Ready;
 use crate::runtimes::Runtime;
@@ -300,8 +301,23 @@ async fn wait_for_node(plan: &Plan, started: &Started, parts: &mut Parts) {
         (Runtime::Process, _) | (_, true) => {
             let told = node_agent::describe(&plan.data, &plan.components.node_resources);
             parts.add("node", format!("{node}   Ready   {told}"));
+            if chosen.runtime == Runtime::Process {
+                describe_network(parts);
+            }
         }
         _ => parts.add_unwell("node", format!("{node}   NotReady")),
+    }
+}
+
+/// Says what pods lack when the program does not run as root.
+fn describe_network(parts: &mut Parts) {
+    match PodNetwork::detect() {
+        PodNetwork::Privileged => {}
+        PodNetwork::Rootless => parts.add("network", "rootless, through slirp4netns"),
+        PodNetwork::Loopback { reason, remedy } => parts.add(
+            "network",
+            format!("pods share this host's ports (not root, and {reason}); {remedy}"),
+        ),
     }
 }
 

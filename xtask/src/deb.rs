@@ -80,7 +80,7 @@ fn control_text(architecture: &str) -> String {
     format!(
         "Package: setpoint\nVersion: {VERSION}\nArchitecture: {architecture}\nSection: admin\n\
          Priority: optional\nMaintainer: The Setpoint authors <noreply@setpoint.dev>\n\
-         Depends: libc6 (>= 2.36)\nSuggests: python3, qemu-system-x86, qemu-utils\n\
+         Depends: libc6 (>= 2.36)\nSuggests: python3, qemu-system-x86, qemu-utils, slirp4netns\n\
          Description: Kubernetes control plane in one program\n \
          Serves the Kubernetes API, runs pods, training jobs, inference graphs and virtual\n \
          machines; `setpoint demo` shows all of it.\n"

@@ -59,5 +59,6 @@ mod traces;
 mod trained;
 mod training;
 mod training_examples;
+mod unprivileged;
 mod vm_images;
 mod volumes;

@@ -8,6 +8,7 @@ use std::process::Command;
 use std::time::Duration;
 
 use crate::node::Machine;
+use crate::sandbox::Sandbox;
 
 /// A server that says its name, and a Service in front of three of them.
 const WEB: &str = "
@@ -379,7 +380,11 @@ const NOBODY: u32 = 65_534;
 
 #[test]
 fn without_privilege_pods_have_addresses_and_services_are_relayed() {
-    let machine = Machine::start_as(NOBODY);
+    let mut sandbox = Sandbox::of_user(NOBODY);
+    // With it pods would have a network of their own.
+    sandbox.hide_program("slirp4netns");
+    let mut machine = Machine { sandbox, started: None };
+    machine.begin();
     // Each at its own address, since all share the ports of the machine.
     let address = "        - {name: ADDRESS, valueFrom: {fieldRef: {fieldPath: status.podIP}}}\n";
     let more = "        - {name: BIND, value: $(ADDRESS)}\n        - {name: PORT, value: '8080'}\n";

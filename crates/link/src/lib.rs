@@ -6,6 +6,7 @@
 //! node's side of it, `remote.rs` the server's.
 
 pub mod answer;
+pub mod dial;
 pub mod remote;
 mod wire;
 

@@ -29,6 +29,7 @@ pub const PACKAGES: &[(&str, &str)] = &[
     ("ssh", "openssh-client"),
     ("qemu-system-x86_64", "qemu-system-x86"),
     ("qemu-img", "qemu-utils"),
+    ("slirp4netns", "slirp4netns"),
     ("grub-mkimage", "grub-common"),
     ("openssl", "openssl"),
     ("dpkg-deb", "dpkg"),

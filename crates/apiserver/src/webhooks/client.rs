@@ -240,7 +240,7 @@ fn error_text(error: &hyper::Error) -> String {
 async fn connect(target: &Target, addresses: &[SocketAddr]) -> Result<(SocketAddr, Open), String> {
     let mut why = String::new();
     for address in addresses {
-        let stream = match tokio::time::timeout(CONNECT_MAX, TcpStream::connect(address)).await {
+        let stream = match tokio::time::timeout(CONNECT_MAX, link::dial::connect(*address)).await {
             Ok(Ok(stream)) => stream,
             Ok(Err(error)) => {
                 why = format!("dial tcp {address}: connect: {}", refusal(&error));

@@ -1,7 +1,11 @@
 //! One request to the administration of a server.
 
+use std::io;
+use std::net::SocketAddr;
+use std::sync::OnceLock;
 use std::time::Duration;
 
+use futures::future::BoxFuture;
 use http::{Method, Request, Uri};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Bytes;
@@ -41,6 +45,23 @@ pub async fn get(url: &str, within: Duration) -> Result<Answered, String> {
     answer.unwrap_or_else(|_| Err(format!("no answer within {}s", within.as_secs())))
 }
 
+/// Connects to an address of the host, or of a pod network that this process has.
+pub type Connector = fn(SocketAddr) -> BoxFuture<'static, io::Result<TcpStream>>;
+
+static CONNECTOR: OnceLock<Connector> = OnceLock::new();
+
+/// Sets the connector of this process. Later calls are ignored.
+pub fn set_connector(connector: Connector) {
+    let _ = CONNECTOR.set(connector);
+}
+
+async fn connect(host: &str, port: u16) -> io::Result<TcpStream> {
+    match (CONNECTOR.get(), host.parse()) {
+        (Some(connector), Ok(address)) => connector(SocketAddr::new(address, port)).await,
+        _ => TcpStream::connect((host, port)).await,
+    }
+}
+
 async fn exchange(
     method: Method,
     url: &str,
@@ -51,7 +72,7 @@ async fn exchange(
     let host = uri.host().unwrap_or_default();
     let port = uri.port_u16().unwrap_or(PORT);
     let plain = host.trim_start_matches('[').trim_end_matches(']');
-    let stream = TcpStream::connect((plain, port)).await.map_err(|error| error.to_string())?;
+    let stream = connect(plain, port).await.map_err(|error| error.to_string())?;
     let (mut sender, connection) =
         http1::handshake(TokioIo::new(stream)).await.map_err(|error| error.to_string())?;
     let path = uri.path_and_query().map_or("/", |path| path.as_str());

@@ -8,7 +8,7 @@
 //! Upstream: ai-dynamo/dynamo, deploy/operator/internal/controller/dynamo_model_controller.go
 
 pub mod admission;
-pub(crate) mod call;
+pub mod call;
 mod candidates;
 mod coverage;
 mod lora;

@@ -19,7 +19,7 @@ const LOOK: Duration = Duration::from_secs(30);
 
 /// Keeps it open for pods until it is dropped.
 pub async fn keep_open(network: &Arc<Network>) {
-    if network.mode == Mode::Loopback {
+    if network.mode == Mode::Loopback || network.rootless().is_some() {
         return std::future::pending().await;
     }
     loop {

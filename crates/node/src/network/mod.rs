@@ -3,17 +3,23 @@
 //! With privilege a pod has a network namespace with a pair of interfaces to the machine. Nothing
 //! is bridged: all packets are routed, so that rules and connection tracking see both directions,
 //! and a pod reaches itself through a service like any other. An interface without ends (the
-//! anchor) holds the node's own address in the range of its pods. Without privilege a pod has an
-//! address of its own in 127.0.0.0/8 and shares everything else with the machine.
+//! anchor) holds the node's own address in the range of its pods. Without privilege the same is
+//! done in namespaces of a helper process (`rootless/`). Where that is not possible either, a pod
+//! has an address of its own in 127.0.0.0/8 and shares everything else with the machine; names of
+//! the cluster are in its `/etc/hosts` (`hosts.rs`).
 //!
 //! Everything made here carries the node's mark (`Marks`), is found again by it, and goes when the
 //! last pod has. What does not carry it is never touched.
 
+mod claim;
+pub mod dial;
 pub mod dns;
 mod firewall;
 mod flows;
+pub mod hosts;
 pub mod install;
 pub mod interfaces;
+mod kernel;
 pub mod links;
 pub mod names;
 mod netlink;
@@ -24,6 +30,7 @@ mod published;
 mod range;
 mod records;
 mod relay;
+pub mod rootless;
 mod ruleset;
 pub mod services;
 pub(crate) mod system;
@@ -38,23 +45,19 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use serde::{Deserialize, Serialize};
 use tokio::sync::Notify;
 
 use crate::runtime::{HostPort, Refusal, Sandbox, SandboxSpec};
-use links::{Links, Way};
+use claim::{claim_any, loopback};
+use kernel::Kernel;
 use pods::Whose;
 pub use range::Range;
 use records::{Record, Records};
+use rootless::Rootless;
 
 /// Of the names that DNS answers for, when nothing else is said.
 pub const DOMAIN: &str = "cluster.local";
-/// Where pods without privilege get their addresses: a part of 127.0.0.0/8 for each node.
-const LOOPBACK: Range = Range { network: Ipv4Addr::new(127, 64, 0, 0), length: 10 };
-const LOOPBACK_LENGTH: u8 = 24;
-/// Only one process at a time looks for a range; the name is a socket's.
-const CLAIM: &str = "setpoint-network-claim";
-const CLAIM_WAIT: std::time::Duration = std::time::Duration::from_millis(10);
-const CLAIM_TRIES_MAX: u32 = 1_000;
 
 /// What the network is told.
 #[derive(Clone, Debug)]
@@ -67,10 +70,12 @@ pub struct Options {
     pub range: Option<Range>,
     /// Of the names that DNS answers for.
     pub domain: String,
+    /// Options of a rootless network, which is used where privileges are missing.
+    pub rootless: Option<rootless::Options>,
 }
 
 /// What the things of this node are called.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Marks {
     /// Begins every name of an interface.
     pub anchor: String,
@@ -80,6 +85,8 @@ pub struct Marks {
     pub table: String,
     /// Begins the name of every namespace.
     pub namespaces: String,
+    /// The directory of namespace files.
+    pub directory: PathBuf,
 }
 
 impl Marks {
@@ -89,6 +96,7 @@ impl Marks {
             pods: format!("sp{id}-"),
             table: format!("setpoint-{id}"),
             namespaces: format!("setpoint-{id}-"),
+            directory: PathBuf::from(pods::DIRECTORY),
         }
     }
 }
@@ -109,10 +117,17 @@ pub struct Network {
     pub marks: Marks,
     pub mode: Mode,
     pub range: Range,
+    /// The reason why pods have no network of their own, if so.
+    pub limitation: Option<String>,
+    kernel: Kernel,
     records: Records,
     held: Mutex<Held>,
     /// The ports of the machine that lead to pods changed.
     changed: Notify,
+    /// Names of the cluster for pods in [`Mode::Loopback`].
+    pub hosts: hosts::HostsFiles,
+    /// The first port that this process may bind without privileges.
+    unprivileged_port_first: u16,
 }
 
 #[derive(Debug, Default)]
@@ -128,24 +143,38 @@ impl Network {
     pub fn open(options: Options) -> io::Result<Network> {
         let records = Records::open(&options.directory)?;
         let (id, stored) = records.settings(&options.node)?;
-        let marks = Marks::of(&id);
         let wanted = options.range.or(stored);
-        let (mode, range) = match claim(&marks, wanted, begin(&id)) {
-            Ok(range) => (Mode::Namespaces, range),
+        let mut marks = Marks::of(&id);
+        let claimed = claim_any(&mut marks, (&options, &records), (wanted, begin(&id)));
+        let (mode, (kernel, range), limitation) = match claimed {
+            Ok(claimed) => (Mode::Namespaces, claimed, None),
             Err(error) => {
-                let why = error.to_string();
-                tracing::info!(why, "pods get no network of their own, only addresses");
-                (Mode::Loopback, loopback(begin(&id)))
+                let reason = error.to_string();
+                tracing::info!(reason, "no pod network; pods get loopback addresses");
+                (Mode::Loopback, (Kernel::Direct, loopback(begin(&id))), Some(reason))
             }
         };
+        if let Kernel::Rootless(rootless) = &kernel {
+            dial::add_route(range, rootless);
+        }
         records.keep_settings(&id, range)?;
         let mut held = Held { pods: records.all(), last: 1 };
         held.pods.retain(|_, record| range.contains(record.address));
         let taken = held.pods.values().map(|record| place(range, record.address));
         held.last = taken.max().unwrap_or(1);
-        let held = Mutex::new(held);
-        let changed = Notify::new();
-        let network = Network { options, marks, mode, range, records, held, changed };
+        let network = Network {
+            options,
+            marks,
+            mode,
+            range,
+            limitation,
+            kernel,
+            records,
+            held: Mutex::new(held),
+            changed: Notify::new(),
+            hosts: hosts::HostsFiles::default(),
+            unprivileged_port_first: unprivileged_port_first(),
+        };
         network.remove_strays();
         Ok(network)
     }
@@ -213,7 +242,10 @@ impl Network {
         whose: Whose,
     ) -> io::Result<()> {
         let network = self.clone();
-        let make = move || pods::make(&network, &record, (&file, whose));
+        let make = move || {
+            let place = (&network.marks, network.range);
+            network.kernel.make_pod(place, &record, (&file, whose))
+        };
         let made = tokio::task::spawn_blocking(make).await;
         made.unwrap_or_else(|error| Err(io::Error::other(error)))
     }
@@ -221,7 +253,7 @@ impl Network {
     /// Whether a pod is connected.
     pub fn is_made(&self, uid: &str) -> bool {
         let record = self.lock().pods.get(uid).cloned();
-        record.is_some_and(|record| pods::is_made(&self.marks, record.address))
+        record.is_some_and(|record| self.kernel.has_pod(&self.marks, record.address))
     }
 
     /// The network of a pod that was made.
@@ -232,10 +264,27 @@ impl Network {
 
     fn sandbox(&self, uid: &str, record: &Record) -> Sandbox {
         let network = match self.mode {
-            Mode::Namespaces => Some(pods::namespace(&self.marks, uid)),
+            Mode::Namespaces => Some(self.namespace(uid)),
             Mode::Loopback => None,
         };
         Sandbox { addresses: vec![record.address.into()], network }
+    }
+
+    /// Returns the path of a pod's namespace file, as this process finds it.
+    fn namespace(&self, uid: &str) -> PathBuf {
+        let file = pods::namespace(&self.marks, uid);
+        match &self.kernel {
+            Kernel::Direct => file,
+            Kernel::Rootless(rootless) => rootless.outside(&file),
+        }
+    }
+
+    /// The rootless network of this node, if it has one.
+    pub fn rootless(&self) -> Option<&Arc<Rootless>> {
+        match &self.kernel {
+            Kernel::Direct => None,
+            Kernel::Rootless(rootless) => Some(rootless),
+        }
     }
 
     /// The pods that have an address.
@@ -247,7 +296,7 @@ impl Network {
     pub fn remove(&self, uid: &str) {
         let Some(record) = self.lock().pods.get(uid).cloned() else { return };
         if self.mode == Mode::Namespaces
-            && let Err(error) = pods::remove(&self.marks, uid, record.address)
+            && let Err(error) = self.kernel.remove_pod(&self.marks, uid, record.address)
         {
             tracing::warn!(pod = uid, %error, "the network of a pod was not removed");
         }
@@ -322,11 +371,19 @@ impl Network {
         self.range.gateway().into()
     }
 
+    /// Returns the address at which programs of the host offer something to pods.
+    pub fn host_gateway(&self) -> IpAddr {
+        match self.kernel {
+            Kernel::Direct => self.gateway(),
+            Kernel::Rootless(_) => loopback(begin(&self.marks.anchor)).gateway().into(),
+        }
+    }
+
     /// What carries our mark and belongs to no pod is from a crash.
     fn remove_strays(&self) {
         if self.mode == Mode::Namespaces {
             let pods = self.lock().pods.clone();
-            pods::remove_strays(&self.marks, &pods);
+            self.kernel.remove_strays(&self.marks, &pods);
         }
     }
 
@@ -341,15 +398,12 @@ impl Network {
         if self.mode == Mode::Loopback || !self.lock().pods.is_empty() {
             return;
         }
-        firewall::close(&self.marks);
-        let removed = nftables::remove(&self.marks.table).and_then(|()| {
-            let mut links = Links::open()?;
-            let range = (self.range.network, self.range.length);
-            links.remove_route(range, Way::Nowhere)?;
-            links.remove(&self.marks.anchor)
-        });
-        if let Err(error) = removed {
-            tracing::warn!(%error, "something of the network of pods stays");
+        match &self.kernel {
+            Kernel::Direct => firewall::close(&self.marks),
+            Kernel::Rootless(_) => dial::remove_route(self.range),
+        }
+        if let Err(error) = self.kernel.close(&self.marks, self.range) {
+            tracing::warn!(%error, "pod network not removed");
         }
     }
 
@@ -372,7 +426,12 @@ impl Connected {
     pub async fn serve(&self, context: &reconcile::Context) {
         let teller = self.dns.teller();
         let proxy = proxy::run(context, &self.network, &teller);
-        tokio::join!(proxy, self.dns.run(), firewall::keep_open(&self.network));
+        let rootless = async {
+            if let Some(rootless) = self.network.rootless() {
+                rootless.keep_connected().await;
+            }
+        };
+        tokio::join!(proxy, self.dns.run(), firewall::keep_open(&self.network), rootless);
     }
 }
 
@@ -386,6 +445,14 @@ pub fn enter(namespace: &fs::File) -> io::Result<()> {
     system::enter_network(namespace)
 }
 
+/// Returns the first port that programs may bind without privileges.
+pub fn unprivileged_port_first() -> u16 {
+    const PATH: &str = "/proc/sys/net/ipv4/ip_unprivileged_port_start";
+    const USUAL: u16 = 1_024;
+    let text = fs::read_to_string(PATH).unwrap_or_default();
+    text.trim().parse().unwrap_or(USUAL)
+}
+
 fn place(range: Range, address: Ipv4Addr) -> u32 {
     address.to_bits().saturating_sub(range.network.to_bits())
 }
@@ -393,57 +460,4 @@ fn place(range: Range, address: Ipv4Addr) -> u32 {
 /// Nodes of one machine look for a range in different places first.
 fn begin(id: &str) -> u32 {
     id.bytes().fold(0, |sum: u32, byte| sum.wrapping_mul(31).wrapping_add(u32::from(byte)))
-}
-
-fn loopback(begin: u32) -> Range {
-    let count = 1_u32 << (LOOPBACK_LENGTH - LOOPBACK.length);
-    let place = (begin % count) << (32 - LOOPBACK_LENGTH);
-    let network = LOOPBACK.nth(place).unwrap_or(LOOPBACK.network);
-    Range { network, length: LOOPBACK_LENGTH }
-}
-
-/// Makes the anchor and takes the range. Fails where we lack the privilege.
-fn claim(marks: &Marks, wanted: Option<Range>, begin: u32) -> io::Result<Range> {
-    let mut links = Links::open()?;
-    let _alone = wait_for_claim()?;
-    let is_ours = system::interface(&marks.anchor).is_ok();
-    let text = fs::read_to_string("/proc/net/route")?;
-    let routes = range::routes(&text);
-    let range = match wanted {
-        // What is there already has our range in its routes.
-        Some(range) if is_ours || !routes.iter().any(|route| range.overlaps(*route)) => range,
-        _ => range::choose(&routes, begin).ok_or_else(|| {
-            io::Error::other(format!("every range of {} is in use", range::CLUSTER))
-        })?,
-    };
-    if !is_ours {
-        links.add_bridge(&marks.anchor)?;
-    }
-    links.set_up(&marks.anchor)?;
-    links.add_address(&marks.anchor, range.gateway())?;
-    links.add_route((range.network, range.length), Way::Nowhere)?;
-    if let Err(error) = nftables::probe(&marks.table) {
-        let _ = links.remove_route((range.network, range.length), Way::Nowhere);
-        let _ = links.remove(&marks.anchor);
-        return Err(error);
-    }
-    for interface in range::default_interfaces(&text).iter().chain([&marks.anchor]) {
-        pods::forward(interface)?;
-    }
-    Ok(range)
-}
-
-/// Held by whoever looks for a range on this machine.
-fn wait_for_claim() -> io::Result<std::os::unix::net::UnixListener> {
-    use std::os::linux::net::SocketAddrExt;
-    let name = std::os::unix::net::SocketAddr::from_abstract_name(CLAIM)?;
-    for _ in 0..CLAIM_TRIES_MAX {
-        match std::os::unix::net::UnixListener::bind_addr(&name) {
-            Err(error) if error.kind() == io::ErrorKind::AddrInUse => {
-                std::thread::sleep(CLAIM_WAIT);
-            }
-            bound => return bound,
-        }
-    }
-    Err(io::Error::other("another process holds the claim to a range of addresses"))
 }

@@ -75,19 +75,46 @@ fn aliases(pod: &Object) -> String {
     text
 }
 
+/// Effective DNS policy of a pod.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Policy {
+    None,
+    Default,
+    ClusterFirst,
+}
+
+impl Policy {
+    pub fn for_pod(pod: &Object) -> Policy {
+        match pod.value["spec"]["dnsPolicy"].as_str() {
+            Some("None") => Policy::None,
+            Some("Default") => Policy::Default,
+            Some("ClusterFirstWithHostNet") => Policy::ClusterFirst,
+            _ if is_host_network(pod) => Policy::Default,
+            _ => Policy::ClusterFirst,
+        }
+    }
+}
+
+/// Returns `/etc/nsswitch.conf` with the hosts file asked first, or `None` if it is already.
+pub fn files_first(text: &str) -> Option<String> {
+    const FILES: &str = "files";
+    let is_hosts = |line: &&str| line.trim_start().starts_with("hosts:");
+    let line = text.lines().find(is_hosts)?;
+    let sources: Vec<&str> = line.split_whitespace().skip(1).collect();
+    if sources.first() == Some(&FILES) {
+        return None;
+    }
+    let others = sources.into_iter().filter(|source| *source != FILES);
+    let sources: Vec<&str> = [FILES].into_iter().chain(others).collect();
+    Some(text.replacen(line, &format!("hosts: {}", sources.join(" ")), 1))
+}
+
 /// How the pod resolves names, given how the machine does.
 pub fn dns(pod: &Object, machine: &Dns, cluster: &Cluster) -> Dns {
     let spec = &pod.value["spec"];
-    let policy = match spec["dnsPolicy"].as_str() {
-        Some("None") => "None",
-        Some("Default") => "Default",
-        Some("ClusterFirstWithHostNet") => "ClusterFirst",
-        _ if is_host_network(pod) => "Default",
-        _ => "ClusterFirst",
-    };
-    let mut dns = match (policy, &cluster.server) {
-        ("None", _) => Dns::default(),
-        ("ClusterFirst", Some(server)) => {
+    let mut dns = match (Policy::for_pod(pod), &cluster.server) {
+        (Policy::None, _) => Dns::default(),
+        (Policy::ClusterFirst, Some(server)) => {
             let (namespace, domain) = (&pod.name.namespace, &cluster.domain);
             let own = [format!("{namespace}.svc.{domain}"), format!("svc.{domain}")];
             let own = own.into_iter().chain([domain.clone()]);
@@ -197,6 +224,15 @@ mod tests {
         let mut whole = spec;
         whole["setHostnameAsFQDN"] = json!(true);
         assert_eq!(kernel_name(&pod(whole), "d"), "db-0.db.n.svc.d");
+    }
+
+    #[test]
+    fn the_hosts_file_is_asked_before_other_sources() {
+        let fixed = files_first("passwd: files\nhosts:  resolve [!UNAVAIL=return] files dns\n");
+        let expected = "passwd: files\nhosts: files resolve [!UNAVAIL=return] dns\n";
+        assert_eq!(fixed.as_deref(), Some(expected));
+        assert_eq!(files_first("hosts: files dns\n"), None);
+        assert_eq!(files_first("passwd: files\n"), None);
     }
 
     #[test]

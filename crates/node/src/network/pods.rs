@@ -13,17 +13,18 @@ use std::path::{Path, PathBuf};
 
 use super::links::{Links, Way};
 use super::records::Record;
-use super::{Marks, Network, system};
+use super::{Marks, Range, system};
 use crate::runtimes::process::system::mount;
 
-const DIRECTORY: &str = "/run/netns";
+/// The directory that `ip netns` uses.
+pub const DIRECTORY: &str = "/run/netns";
 /// What a pod calls its interface.
 const INNER: &str = "eth0";
 const LOOPBACK: &str = "lo";
 
 /// The file that keeps a pod's namespace.
 pub fn namespace(marks: &Marks, uid: &str) -> PathBuf {
-    Path::new(DIRECTORY).join(format!("{}{uid}", marks.namespaces))
+    marks.directory.join(format!("{}{uid}", marks.namespaces))
 }
 
 /// What the machine calls the interface of a pod.
@@ -46,10 +47,13 @@ pub fn is_made(marks: &Marks, address: Ipv4Addr) -> bool {
 }
 
 /// Makes what is missing.
-pub fn make(network: &Network, record: &Record, (file, whose): (&Path, Whose)) -> io::Result<()> {
-    let marks = &network.marks;
+pub fn make(
+    (marks, range): (&Marks, Range),
+    record: &Record,
+    (file, whose): (&Path, Whose),
+) -> io::Result<()> {
     let name = interface(marks, record.address);
-    let gateway = network.range.gateway();
+    let gateway = range.gateway();
     let mut outside = Links::open()?;
     let has_pair = system::interface(&name).is_ok();
     if has_pair && is_mounted(file) {
@@ -130,7 +134,7 @@ fn inside(
 
 /// Lets a namespace outlive those who are in it.
 fn keep(file: &Path, namespace: &std::ffi::CStr) -> io::Result<()> {
-    fs::create_dir_all(DIRECTORY)?;
+    fs::create_dir_all(directory(file))?;
     File::create(file)?;
     let target = std::ffi::CString::new(file.as_os_str().as_bytes())?;
     mount(namespace, &target, (None, libc::MS_BIND)).inspect_err(|_| {
@@ -140,8 +144,12 @@ fn keep(file: &Path, namespace: &std::ffi::CStr) -> io::Result<()> {
 
 fn is_mounted(file: &Path) -> bool {
     let device = |path: &Path| fs::metadata(path).map(|found| found.dev()).ok();
-    let (own, around) = (device(file), device(Path::new(DIRECTORY)));
+    let (own, around) = (device(file), device(directory(file)));
     own.is_some() && own != around
+}
+
+fn directory(file: &Path) -> &Path {
+    file.parent().unwrap_or(Path::new(DIRECTORY))
 }
 
 /// Packets that come in by an interface may go on.
@@ -191,7 +199,7 @@ fn remove_namespace(file: &Path) -> io::Result<()> {
 
 /// Takes away what carries our mark and belongs to no pod.
 pub fn remove_strays(marks: &Marks, pods: &BTreeMap<String, Record>) {
-    for entry in fs::read_dir(DIRECTORY).into_iter().flatten().flatten() {
+    for entry in fs::read_dir(&marks.directory).into_iter().flatten().flatten() {
         let name = entry.file_name().to_string_lossy().into_owned();
         let Some(uid) = name.strip_prefix(&marks.namespaces) else { continue };
         if !pods.contains_key(uid) {

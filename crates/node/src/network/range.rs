@@ -4,13 +4,15 @@ use std::fmt;
 use std::net::Ipv4Addr;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// Where nodes that nobody gave a range look for one.
 pub const CLUSTER: Range = Range { network: Ipv4Addr::new(10, 42, 0, 0), length: 16 };
 /// How large a part of it a node takes.
 const NODE_LENGTH: u8 = 24;
 
 /// A range of addresses, as `10.42.7.0/24`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Range {
     pub network: Ipv4Addr,
     pub length: u8,

@@ -42,6 +42,10 @@ impl Records {
         Ok(Records(fs::canonicalize(directory)?))
     }
 
+    pub fn directory(&self) -> &Path {
+        &self.0
+    }
+
     /// The mark of the node, the same for as long as its records are there, and its last range.
     pub fn settings(&self, node: &str) -> io::Result<(String, Option<Range>)> {
         let stored = fs::read(self.0.join(SETTINGS)).ok();

@@ -7,13 +7,14 @@ use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use reconcile::{Kind, Name, Object};
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 pub const ENDPOINT_SLICE: Kind =
     Kind::namespaced("discovery.k8s.io", "v1", "EndpointSlice", "endpointslices");
 const SERVICE_NAME: &str = "kubernetes.io/service-name";
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Protocol {
     Tcp,
     Udp,
@@ -40,7 +41,7 @@ impl Protocol {
 }
 
 /// What is reached under a port.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Choice {
     /// One of them, by chance. With none, whoever asks is refused.
     pub targets: Vec<(Ipv4Addr, u16)>,
@@ -49,14 +50,42 @@ pub struct Choice {
 }
 
 /// Everything that is forwarded.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Table {
     /// By address of a service, protocol and port.
+    #[serde(with = "pairs")]
     pub services: BTreeMap<(Ipv4Addr, Protocol, u16), Choice>,
     /// On every address of the machine.
+    #[serde(with = "pairs")]
     pub node_ports: BTreeMap<(Protocol, u16), Choice>,
     /// At one address of the machine.
+    #[serde(with = "pairs")]
     pub host_ports: BTreeMap<(Ipv4Addr, Protocol, u16), Choice>,
+}
+
+/// Maps as lists of pairs: JSON has no keys but strings.
+mod pairs {
+    use std::collections::BTreeMap;
+
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub fn serialize<K, V, S>(map: &BTreeMap<K, V>, serializer: S) -> Result<S::Ok, S::Error>
+    where
+        K: Serialize,
+        V: Serialize,
+        S: Serializer,
+    {
+        serializer.collect_seq(map)
+    }
+
+    pub fn deserialize<'de, K, V, D>(deserializer: D) -> Result<BTreeMap<K, V>, D::Error>
+    where
+        K: Deserialize<'de> + Ord,
+        V: Deserialize<'de>,
+        D: Deserializer<'de>,
+    {
+        Ok(Vec::<(K, V)>::deserialize(deserializer)?.into_iter().collect())
+    }
 }
 
 impl Table {

@@ -38,6 +38,7 @@ impl Drop for Place {
 
 fn open(directory: &std::path::Path) -> Arc<Network> {
     let options = Options {
+        rootless: None,
         directory: directory.to_owned(),
         node: "here".to_owned(),
         range: None,

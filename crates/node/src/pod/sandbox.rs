@@ -13,7 +13,7 @@ use super::confinement;
 use super::prepare::directory;
 use super::worker::{Shared, say};
 use crate::agent::SERVICE;
-use crate::network::{DOMAIN, Mode, names};
+use crate::network::{DOMAIN, Mode, Network, names};
 use crate::runtime::{ContainerSpec, Dns, HostPort, Mount, Refusal, SandboxSpec};
 
 /// The reason of the event when there is none.
@@ -28,6 +28,9 @@ const HOSTS: &str = "/etc/hosts";
 const KERNEL_NAME_MAX: usize = 64;
 /// The files that tell a pod its names.
 const FILES: [&str; 3] = ["hosts", "hostname", "resolv.conf"];
+/// Where programs look up names, and in which order. Only pods that resolve by `/etc/hosts` get
+/// another than the host's.
+const NAME_SERVICES: &str = "nsswitch.conf";
 
 /// Makes the pod's sandbox and the files that tell of it, or finds them again.
 pub async fn make(shared: &Shared, pod: &Object) -> Result<(), Refusal> {
@@ -108,7 +111,27 @@ fn write_files(shared: &Shared, pod: &Object, addresses: &[String], dns: &Dns) -
             fs::write(path, text)?;
         }
     }
-    Ok(())
+    match names_by_hosts(shared, pod) {
+        Some(network) => write_names(network, pod, &directory),
+        None => Ok(()),
+    }
+}
+
+/// Returns the network if the pod resolves cluster names by `/etc/hosts`, because there is no DNS
+/// server that it could ask.
+fn names_by_hosts<'a>(shared: &'a Shared, pod: &Object) -> Option<&'a Network> {
+    let connected = shared.options.network.as_ref()?;
+    let has_server = connected.network.mode == Mode::Namespaces || connected.server.is_some();
+    let follows = names::Policy::for_pod(pod) == names::Policy::ClusterFirst;
+    (!has_server && follows).then_some(&connected.network)
+}
+
+fn write_names(network: &Network, pod: &Object, directory: &Path) -> io::Result<()> {
+    let sources = fs::read_to_string(Path::new("/etc").join(NAME_SERVICES)).unwrap_or_default();
+    if let Some(text) = names::files_first(&sources) {
+        fs::write(directory.join(NAME_SERVICES), text)?;
+    }
+    network.hosts.add(&directory.join("hosts"), &pod.name.namespace)
 }
 
 fn files(shared: &Shared, uid: &str) -> PathBuf {
@@ -123,7 +146,7 @@ pub fn add_files(shared: &Shared, pod: &Object, container: &mut ContainerSpec) {
     {
         container.env.push(("SETPOINT_DNS".to_owned(), address.to_string()));
     }
-    for name in FILES {
+    for name in FILES.into_iter().chain([NAME_SERVICES]) {
         let (source, target) = (files(shared, &pod.uid).join(name), Path::new("/etc").join(name));
         let is_taken = container.mounts.iter().any(|mount| target.starts_with(&mount.target));
         // A pod with the machine's network has the machine's name.

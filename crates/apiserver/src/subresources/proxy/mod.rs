@@ -24,7 +24,6 @@ use link::{DialRequest, Duplex, Node};
 use serde_json::Value;
 use store::PageRequest;
 use tokio::io::AsyncWriteExt;
-use tokio::net::TcpStream;
 
 use crate::answer::{Answer, Content};
 use crate::authenticate::WEBSOCKET_TOKEN;
@@ -266,7 +265,7 @@ async fn connect(place: Place) -> Result<Box<dyn Duplex>, Error> {
                 node.dial(DialRequest { pod, address, port: to.port() }).await?
             }
             None => {
-                let stream = TcpStream::connect(to).await;
+                let stream = link::dial::connect(to).await;
                 Box::new(stream.map_err(|error| format!("connect: {error}"))?)
             }
         };

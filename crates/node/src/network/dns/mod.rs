@@ -14,7 +14,9 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 
+use super::Network;
 use super::names::parse_resolv_conf;
+use super::relay::Side;
 use message::{Question, Reply};
 use zone::Answer;
 pub use zone::Zone;
@@ -60,10 +62,12 @@ impl Teller {
 
 impl Server {
     /// Takes the usual port if it is free, else any.
-    pub async fn bind(address: IpAddr, domain: &str) -> io::Result<Server> {
-        let (datagrams, streams) = match bind(address, PORT).await {
+    pub async fn bind(network: &Network) -> io::Result<Server> {
+        let (address, domain) = (network.gateway(), network.options.domain.as_str());
+        let side = network.rootless().cloned().map_or(Side::Host, Side::Pods);
+        let (datagrams, streams) = match bind(&side, address, PORT).await {
             Ok(bound) => bound,
-            Err(_) => bind(address, 0).await?,
+            Err(_) => bind(&side, address, 0).await?,
         };
         let shared = Shared {
             zone: RwLock::new(Arc::new(Zone::new(domain, &[], &[]))),
@@ -127,10 +131,10 @@ impl Server {
     }
 }
 
-async fn bind(address: IpAddr, port: u16) -> io::Result<(UdpSocket, TcpListener)> {
-    let datagrams = UdpSocket::bind((address, port)).await?;
+async fn bind(side: &Side, address: IpAddr, port: u16) -> io::Result<(UdpSocket, TcpListener)> {
+    let datagrams = side.bind_udp(SocketAddr::new(address, port)).await?;
     let port = datagrams.local_addr()?.port();
-    let streams = TcpListener::bind((address, port)).await?;
+    let streams = side.listen(SocketAddr::new(address, port)).await?;
     Ok((datagrams, streams))
 }
 

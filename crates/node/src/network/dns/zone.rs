@@ -135,6 +135,23 @@ impl Zone {
         }
     }
 
+    /// Returns every name that has addresses, with each of them. Aliases of names outside of the
+    /// zone have none.
+    pub fn addresses_by_name(&self) -> impl Iterator<Item = (&str, IpAddr)> {
+        self.names.iter().flat_map(|(name, known)| {
+            let known = match known.first() {
+                Some(Data::Cname(target)) => self.names.get(target),
+                _ => Some(known),
+            };
+            let addresses = known.into_iter().flatten().filter_map(|data| match data {
+                Data::A(address) => Some(IpAddr::from(*address)),
+                Data::Aaaa(address) => Some(IpAddr::from(*address)),
+                _ => None,
+            });
+            addresses.map(move |address| (name.as_str(), address))
+        })
+    }
+
     /// What is said to a question; `turn` changes from question to question, so that everybody is
     /// first at some time.
     pub fn answer(&self, name: &str, kind: u16, turn: usize) -> Answer {

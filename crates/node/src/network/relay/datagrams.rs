@@ -12,7 +12,7 @@ use tokio::net::UdpSocket;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::{AbortHandle, JoinSet};
 
-use super::{Choice, Shared};
+use super::{Choice, Shared, Side};
 
 /// How long a client and its target may be silent before they are forgotten.
 const IDLE_MAX: Duration = Duration::from_secs(60);
@@ -20,9 +20,9 @@ const IDLE_MAX: Duration = Duration::from_secs(60);
 const DATAGRAM_BYTES_MAX: usize = 64 << 10;
 
 /// Passes datagrams on until it is dropped.
-pub async fn relay(socket: UdpSocket, choice: Shared, free: Arc<Semaphore>) {
+pub async fn relay((socket, side): (UdpSocket, Side), choice: Shared, free: Arc<Semaphore>) {
     let socket = Arc::new(socket);
-    let mut answers = Answers { socket: socket.clone(), free, tasks: JoinSet::new() };
+    let mut answers = Answers { socket: socket.clone(), side, free, tasks: JoinSet::new() };
     let mut known: BTreeMap<SocketAddr, Association> = BTreeMap::new();
     let mut next: usize = 0;
     let mut datagram = vec![0; DATAGRAM_BYTES_MAX];
@@ -81,6 +81,7 @@ impl Drop for Association {
 /// What carries answers back, a task for each association; each ends with its client's address.
 struct Answers {
     socket: Arc<UdpSocket>,
+    side: Side,
     free: Arc<Semaphore>,
     tasks: JoinSet<SocketAddr>,
 }
@@ -96,7 +97,8 @@ impl Answers {
         let index = turn.checked_rem(choice.targets.len())?;
         let target = choice.targets[index];
         let permit = self.free.clone().try_acquire_owned().ok()?;
-        let own = UdpSocket::bind((Ipv4Addr::UNSPECIFIED, 0)).await.ok()?;
+        let any = SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0));
+        let own = self.side.bind_udp(any).await.ok()?;
         own.connect(SocketAddr::from(target)).await.ok()?;
         let (own, moved) = (Arc::new(own), Arc::new(AtomicBool::new(true)));
         let carried = Carried {

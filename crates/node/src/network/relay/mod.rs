@@ -9,10 +9,11 @@ use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::sync::{Arc, Mutex, PoisonError};
 
-use tokio::net::{TcpListener, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 use tokio::sync::Semaphore;
 use tokio::task::JoinSet;
 
+use super::rootless::Rootless;
 use super::services::{Choice, Protocol, Table};
 
 /// Connections at the same time; more wait.
@@ -20,8 +21,41 @@ const CONNECTIONS_MAX: usize = 4_096;
 /// Clients whose datagrams have a target at the same time; those of more are dropped.
 const ASSOCIATIONS_MAX: usize = 1_024;
 
+/// A network in which sockets are made.
+#[derive(Clone)]
+pub enum Side {
+    Host,
+    /// A rootless pod network.
+    Pods(Arc<Rootless>),
+}
+
+impl Side {
+    pub async fn listen(&self, address: SocketAddr) -> io::Result<TcpListener> {
+        match self {
+            Side::Host => TcpListener::bind(address).await,
+            Side::Pods(network) => network.listen(address).await,
+        }
+    }
+
+    pub async fn bind_udp(&self, address: SocketAddr) -> io::Result<UdpSocket> {
+        match self {
+            Side::Host => UdpSocket::bind(address).await,
+            Side::Pods(network) => network.bind_udp(address).await,
+        }
+    }
+
+    async fn connect(&self, address: SocketAddr) -> io::Result<TcpStream> {
+        match self {
+            Side::Host => TcpStream::connect(address).await,
+            Side::Pods(network) => network.connect(address, None).await,
+        }
+    }
+}
+
 /// What is listened for.
 pub struct Relay {
+    listens: Side,
+    connects: Side,
     places: BTreeMap<At, Place>,
     connections: Arc<Semaphore>,
     associations: Arc<Semaphore>,
@@ -41,19 +75,25 @@ struct Place {
 
 impl Default for Relay {
     fn default() -> Relay {
+        Relay::new(Side::Host, Side::Host)
+    }
+}
+
+impl Relay {
+    pub fn new(listens: Side, connects: Side) -> Relay {
         Relay {
+            listens,
+            connects,
             places: BTreeMap::new(),
             connections: Arc::new(Semaphore::new(CONNECTIONS_MAX)),
             associations: Arc::new(Semaphore::new(ASSOCIATIONS_MAX)),
             refused: BTreeSet::new(),
         }
     }
-}
 
-impl Relay {
     /// Listens for what the table has, and for nothing else. True if all of it can be reached.
     pub async fn apply(&mut self, table: &Table) -> bool {
-        let wanted = wanted(table);
+        let wanted = self.wanted(table);
         let count = wanted.len();
         self.places.retain(|place, _| wanted.contains_key(place));
         self.refused.retain(|place| wanted.contains_key(place));
@@ -82,18 +122,27 @@ impl Relay {
     async fn listen(&self, (protocol, place): At, choice: &Shared) -> io::Result<JoinSet<()>> {
         let mut listening = JoinSet::new();
         if protocol == Protocol::Udp {
-            let socket = UdpSocket::bind(place).await?;
-            listening.spawn(datagrams::relay(socket, choice.clone(), self.associations.clone()));
+            let socket = self.listens.bind_udp(place).await?;
+            let ends = (socket, self.connects.clone());
+            listening.spawn(datagrams::relay(ends, choice.clone(), self.associations.clone()));
         } else {
-            let listener = TcpListener::bind(place).await?;
+            let ends = (self.listens.listen(place).await?, self.connects.clone());
             let free = self.connections.clone();
-            listening.spawn(connections::listen(listener, choice.clone(), free));
+            listening.spawn(connections::listen(ends, choice.clone(), free));
         }
         Ok(listening)
     }
+
+    fn wanted(&self, table: &Table) -> BTreeMap<At, Choice> {
+        // A program that listens on every address of the host is reached there already.
+        let is_shared = matches!((&self.listens, &self.connects), (Side::Host, Side::Host));
+        wanted(table, |choice, port| {
+            is_shared && choice.targets.iter().any(|(_, target)| *target == port)
+        })
+    }
 }
 
-fn wanted(table: &Table) -> BTreeMap<At, Choice> {
+fn wanted(table: &Table, is_there: impl Fn(&Choice, u16) -> bool) -> BTreeMap<At, Choice> {
     let mut wanted = BTreeMap::new();
     let is_ours = |protocol: Protocol, choice: &Choice| match protocol {
         Protocol::Tcp => true,
@@ -109,9 +158,7 @@ fn wanted(table: &Table) -> BTreeMap<At, Choice> {
         }
     }
     for ((protocol, port), choice) in &table.node_ports {
-        // A program that listens on every address is reached there already.
-        let is_there = choice.targets.iter().any(|(_, target)| target == port);
-        if is_ours(*protocol, choice) && !is_there {
+        if is_ours(*protocol, choice) && !is_there(choice, *port) {
             let any = IpAddr::V4(Ipv4Addr::UNSPECIFIED);
             wanted.insert((*protocol, SocketAddr::new(any, *port)), choice.clone());
         }

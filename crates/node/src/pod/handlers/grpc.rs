@@ -14,6 +14,7 @@ use tokio::net::TcpStream;
 
 use super::http::Connection;
 use super::{Answer, USER_AGENT, why};
+use crate::network::dial;
 
 const ANSWER_BYTES_MAX: usize = 10 << 10;
 /// Before every message: whether it is compressed, and how long it is.
@@ -27,7 +28,7 @@ const UNIMPLEMENTED: &str = "12";
 
 pub async fn probe((host, port): (&str, u16), service: &str, timeout: Duration) -> Answer {
     let address = format!("{host}:{port}");
-    let stream = match tokio::time::timeout(timeout, TcpStream::connect((host, port))).await {
+    let stream = match tokio::time::timeout(timeout, dial::connect_host(host, port)).await {
         Ok(Ok(stream)) => stream,
         Ok(Err(error)) => {
             let why = format!("dial tcp {address}: {}", why(&error));

@@ -17,11 +17,11 @@ use rustls::pki_types::{CertificateDer, ServerName, UnixTime};
 use rustls::{ClientConfig, DigitallySignedStruct, SignatureScheme};
 use serde_json::Value;
 use tokio::io::{AsyncRead, AsyncWrite};
-use tokio::net::TcpStream;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsConnector;
 
 use super::{Answer, USER_AGENT, named, port, text, why};
+use crate::network::dial;
 
 /// How much of an answer is read.
 const BODY_BYTES_MAX: usize = 10 << 10;
@@ -140,7 +140,7 @@ async fn get(target: &Target) -> Result<(::http::StatusCode, Option<String>), St
     let host = target.uri.host().unwrap_or_default().trim_matches(['[', ']']);
     let is_secret = target.uri.scheme_str() == Some("https");
     let port = target.uri.port_u16().unwrap_or(if is_secret { 443 } else { 80 });
-    let stream = TcpStream::connect((host, port)).await;
+    let stream = dial::connect_host(host, port).await;
     let stream = stream.map_err(|error| format!("dial tcp {host}:{port}: {}", why(&error)))?;
     let (answer, _connection) = if is_secret {
         let name = ServerName::try_from(host.to_owned()).map_err(|error| error.to_string())?;

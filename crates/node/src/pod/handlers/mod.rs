@@ -9,9 +9,9 @@ use std::io;
 use std::time::Duration;
 
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 use super::worker::Shared;
+use crate::network::dial;
 use crate::runtime::ContainerId;
 
 /// How probes and hooks name themselves to those they ask.
@@ -134,7 +134,7 @@ pub async fn hook(shared: &Shared, asked: Asked<'_>, handler: &Value) -> Result<
 }
 
 async fn connect(host: &str, port: u16, timeout: Duration) -> Answer {
-    match tokio::time::timeout(timeout, TcpStream::connect((host, port))).await {
+    match tokio::time::timeout(timeout, dial::connect_host(host, port)).await {
         Ok(Ok(_)) => Answer::Good,
         Ok(Err(error)) => Answer::Bad(format!("dial tcp {host}:{port}: {}", why(&error))),
         Err(_) => Answer::Bad(format!("dial tcp {host}:{port}: i/o timeout")),

@@ -209,7 +209,8 @@ fn join(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 
-fn memory(place: &Path) -> io::Result<()> {
+/// Mounts a memory file system.
+pub fn memory(place: &Path) -> io::Result<()> {
     system::mount(c"tmpfs", &text(place)?, (Some(c"tmpfs"), 0))
 }
 

@@ -4,8 +4,9 @@
 use std::ffi::CString;
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
+use std::os::unix::fs::MetadataExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
@@ -30,8 +31,54 @@ pub struct Space {
     pub kind: i32,
 }
 
-/// Opens the namespaces of a process that differ from our own.
+/// Opens the namespaces of a process that differ from our own, in the order in which they can be
+/// joined. A network that belongs to another user namespace than the process is in, as that of a
+/// rootless node does, can only be joined from there, so both come first.
 pub fn of(pid: i32) -> io::Result<Vec<Space>> {
+    let mut found = differing(pid)?;
+    let position = |kind| found.iter().position(|space: &Space| space.kind == kind);
+    let (Some(user), Some(network)) = (position(libc::CLONE_NEWUSER), position(libc::CLONE_NEWNET))
+    else {
+        return Ok(found);
+    };
+    let owner = owner(&found[network].file)?;
+    if same(&owner, &found[user].file)? {
+        return Ok(found);
+    }
+    let network = found.remove(network);
+    found.insert(0, network);
+    if !same(&owner, &File::open("/proc/self/ns/user")?)? {
+        found.insert(0, Space { file: owner, kind: libc::CLONE_NEWUSER });
+    }
+    Ok(found)
+}
+
+/// Joins the network of a namespace file, through the user namespace that it belongs to if that is
+/// not ours. This process must have one thread then.
+pub fn join_network(network: File) -> io::Result<()> {
+    let owner = owner(&network)?;
+    if !same(&owner, &File::open("/proc/self/ns/user")?)? {
+        join(&Space { file: owner, kind: libc::CLONE_NEWUSER })?;
+    }
+    join(&Space { file: network, kind: libc::CLONE_NEWNET })
+}
+
+/// Returns the user namespace that a namespace belongs to.
+fn owner(namespace: &File) -> io::Result<File> {
+    const NS_GET_USERNS: libc::Ioctl = 0xb701;
+    // SAFETY: the descriptor is open; the call answers with a descriptor that is ours, or -1.
+    let descriptor = unsafe { libc::ioctl(namespace.as_raw_fd(), NS_GET_USERNS) };
+    check(descriptor)?;
+    // SAFETY: it was just opened and has no other owner.
+    Ok(File::from(unsafe { OwnedFd::from_raw_fd(descriptor) }))
+}
+
+fn same(one: &File, other: &File) -> io::Result<bool> {
+    let (one, other) = (one.metadata()?, other.metadata()?);
+    Ok((one.dev(), one.ino()) == (other.dev(), other.ino()))
+}
+
+fn differing(pid: i32) -> io::Result<Vec<Space>> {
     let mut found = Vec::new();
     for (name, kind) in KINDS {
         let path = format!("/proc/{pid}/ns/{name}");
@@ -72,12 +119,17 @@ pub fn fork_into(flags: i32) -> io::Result<Option<i32>> {
     }
 }
 
-/// A user namespace for this process, in which it is who it was. It must have one thread.
+/// Creates a user namespace for this process, in which it keeps its ids. It must have one thread.
 pub fn own_user() -> io::Result<()> {
+    own_user_and(0)
+}
+
+/// Creates a user namespace as [`own_user`] does, and other namespaces that belong to it.
+pub fn own_user_and(flags: i32) -> io::Result<()> {
     // SAFETY: the calls have no arguments and cannot fail.
     let (user, group) = unsafe { (libc::geteuid(), libc::getegid()) };
     // SAFETY: the call takes flags.
-    check(unsafe { libc::unshare(libc::CLONE_NEWUSER) })?;
+    check(unsafe { libc::unshare(libc::CLONE_NEWUSER | flags) })?;
     fs::write("/proc/self/setgroups", "deny")?;
     fs::write("/proc/self/uid_map", format!("{user} {user} 1"))?;
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))

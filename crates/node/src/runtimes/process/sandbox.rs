@@ -6,8 +6,7 @@ use std::fs::File;
 use std::io;
 use std::path::Path;
 
-use super::Process;
-use crate::network;
+use super::{Process, namespaces};
 use crate::runtime::{Refusal, Sandbox, SandboxSpec};
 
 impl Process {
@@ -42,7 +41,7 @@ impl Process {
 
 /// Puts this process into a network, given by the file of its namespace.
 pub fn join(file: &Path) -> io::Result<()> {
-    let joined = File::open(file).and_then(|file| network::enter(&file));
+    let joined = File::open(file).and_then(namespaces::join_network);
     joined.map_err(|error| {
         io::Error::other(format!("could not join the network {}: {error}", file.display()))
     })

@@ -57,9 +57,10 @@ fn run(place: &Place) -> io::Result<()> {
     std::env::set_current_dir(place.directory())?;
     system::new_session();
     system::adopt_orphans()?;
+    let is_mighty = world::is_mighty();
     // Before anything else, so that all that is started is in it.
     network.as_deref().map(sandbox::join).transpose()?;
-    let made = begin(place, &asked, Log::open(log.clone())?);
+    let made = begin(place, &asked, (Log::open(log.clone())?, is_mighty));
     let ended = made.map(|(waiter, copying)| {
         let ended = waiter.join().unwrap_or(KILLED);
         drop(copying.join());
@@ -76,13 +77,17 @@ fn run(place: &Place) -> io::Result<()> {
 }
 
 /// Makes everything the container needs, starts its program, and records that.
-fn begin(place: &Place, asked: &Asked, log: Log) -> io::Result<(Waiter, JoinHandle<()>)> {
+fn begin(
+    place: &Place,
+    asked: &Asked,
+    (log, is_mighty): (Log, bool),
+) -> io::Result<(Waiter, JoinHandle<()>)> {
     let Asked { spec, group, .. } = asked;
     if let Some(group) = group {
         group.make(&spec.limits)?;
     }
     let alone = place.hold_pod()?;
-    let world = world::make(spec, place, group.as_ref())?;
+    let world = world::make(spec, place, (group.as_ref(), is_mighty))?;
     let init = world.as_ref().map_or((0, 0), |world| (world.init, world.ticks));
     let (mut begun, waiter) = spawn(asked, world)?;
     let own = i32::try_from(std::process::id()).unwrap_or(0);

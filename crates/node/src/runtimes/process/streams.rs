@@ -5,8 +5,9 @@ use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::OwnedFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::Arc;
 use std::time::Duration;
 
 use link::{Duplex, Input, Output, Program, Resize, Streams};
@@ -18,6 +19,7 @@ use tokio::task::JoinSet;
 
 use super::terminal::{self, Pair, Terminal};
 use super::{Process, attach, shim, system};
+use crate::network::rootless::Rootless;
 use crate::runtime::{ContainerId, Refusal};
 
 /// What of a stream waits between the container and who takes part in it.
@@ -87,7 +89,12 @@ impl Process {
             running.map(|(_, run)| run.started.pid)
         };
         let pid = pid.ok_or_else(|| refused("no container of the pod runs".to_owned()))?;
-        match dial(pid, address, port).await {
+        let rootless = self.options.network.as_ref().and_then(|network| network.rootless());
+        let connected = match rootless {
+            Some(rootless) => dial_rootless(rootless, pid, port).await,
+            None => dial(pid, address, port).await,
+        };
+        match connected {
             Ok(stream) => Ok(Box::new(stream)),
             Err(error) => Err(refused(format!("could not connect to port {port}: {error}"))),
         }
@@ -305,6 +312,28 @@ pub(crate) async fn dial(pid: i32, address: Option<IpAddr>, port: u16) -> io::Re
         true => dial_in(Path::new(&theirs), port).await,
         false => dial_near(address, port).await,
     }
+}
+
+/// Connects to a port of the loopback where a process of a rootless network is.
+async fn dial_rootless(network: &Arc<Rootless>, pid: i32, port: u16) -> io::Result<TcpStream> {
+    let theirs = PathBuf::from(format!("/proc/{pid}/ns/net"));
+    if fs::read_link(&theirs)? == fs::read_link("/proc/self/ns/net")? {
+        return dial_near(None, port).await;
+    }
+    let mut failed = None;
+    for address in LOOPBACK {
+        let address = SocketAddr::new(address, port);
+        let connecting = network.connect(address, Some(theirs.clone()));
+        match tokio::time::timeout(DIAL_MAX, connecting).await {
+            Ok(Ok(stream)) => {
+                let _ = stream.set_nodelay(true);
+                return Ok(stream);
+            }
+            Ok(Err(error)) => failed = failed.or(Some(error)),
+            Err(_) => failed = failed.or(Some(io::ErrorKind::TimedOut.into())),
+        }
+    }
+    Err(failed.unwrap_or_else(|| io::ErrorKind::AddrNotAvailable.into()))
 }
 
 const LOOPBACK: [IpAddr; 2] = [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)];

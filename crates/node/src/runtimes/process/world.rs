@@ -31,14 +31,19 @@ pub struct World {
     spaces: Vec<Space>,
 }
 
+/// Returns whether this process may create namespaces without a user namespace. To be called before
+/// it joins the user namespace of a rootless network, in which it has all capabilities.
+pub fn is_mighty() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    capabilities::has(capabilities::effective(&status), capabilities::SYS_ADMIN)
+}
+
 /// Makes the world of a container; `None` for a plain process. This process must have one thread.
 pub fn make(
     spec: &ContainerSpec,
     place: &Place,
-    group: Option<&Group>,
+    (group, is_mighty): (Option<&Group>, bool),
 ) -> io::Result<Option<World>> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let is_mighty = capabilities::has(capabilities::effective(&status), capabilities::SYS_ADMIN);
     if !is_mighty && let Err(error) = namespaces::own_user() {
         return none(spec, &error);
     }
