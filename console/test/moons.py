@@ -10,6 +10,8 @@ import random
 import sys
 import time
 
+# The examples stay as they are.
+sys.dont_write_bytecode = True
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "..", "..", "examples", "training"))
 from linear import Ranks, Reporter  # noqa: E402

@@ -162,4 +162,5 @@ def main():
     say(f"rank {ranks.rank}: y = {slope:.3f} x + {offset:.3f}")
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -63,8 +63,11 @@ export class Series {
       if (own !== this.recalled) return;
       this.problem = error instanceof Error ? error.message : String(error);
     }
+    // The history of a name includes jobs that were deleted before this one was created.
+    const created = found.findIndex((revision) => revision.type === 'Created');
+    const ofThisJob = created < 0 ? found : found.slice(0, created + 1);
     let status: Json = {};
-    for (const revision of found.reverse()) {
+    for (const revision of ofThisJob.reverse()) {
       let isTouched = false;
       for (const { path: place, to } of revision.changes ?? []) {
         const parts = partsOf(place);
