@@ -16,7 +16,6 @@ use apiserver::server::Server;
 use controllers::options::Nodes;
 use node::absence;
 use node::machines::Gateway;
-use node::pod::host_environment::HostEnvironment;
 use node::register::Heartbeat;
 use node::server::Served;
 use node::simulated;
@@ -37,7 +36,7 @@ use crate::node_agent::{self, Closing, Settings};
 use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
 use crate::podman;
-use crate::python::Python;
+use crate::python::{self, Python};
 use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
 use crate::shutdown::Tasks;
@@ -164,11 +163,7 @@ pub fn start(
         let domain = plan.loaded.config.cluster.domain.clone();
         let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
         let asked = Asked::of(plan, wanted, (&chosen, gateway));
-        let environment = Arc::new(HostEnvironment {
-            python: plan.components.python.as_ref().map(|python| python.executable.clone()),
-            variables: plan.loaded.config.pods.variables(),
-            ..HostEnvironment::default()
-        });
+        let environment = python::environment(plan);
         let settings = move |runtime| Settings {
             node,
             data,

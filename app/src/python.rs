@@ -2,12 +2,14 @@
 
 use std::fmt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use anyhow::{Result, anyhow};
-use node::pod::host_environment::PATH;
+use node::pod::host_environment::{HostEnvironment, PATH};
 use serde::{Deserialize, Serialize};
 
 use crate::config::Config;
+use crate::server::Plan;
 
 /// Ways to choose another interpreter, for messages.
 pub const HINT: &str = "`setpoint up --python PATH`, or `python: PATH` in the configuration";
@@ -42,6 +44,15 @@ impl fmt::Display for Python {
         let origin = if self.configured { "configured" } else { "first on the server's PATH" };
         write!(formatter, "{}   ({origin})", self.executable.display())
     }
+}
+
+/// Settings of pods that run as processes.
+pub fn environment(plan: &Plan) -> Arc<HostEnvironment> {
+    Arc::new(HostEnvironment {
+        python: plan.components.python.as_ref().map(|python| python.executable.clone()),
+        variables: plan.loaded.config.pods.variables(),
+        ..HostEnvironment::default()
+    })
 }
 
 /// Describes the Python of pods, or that there is none.

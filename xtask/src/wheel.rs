@@ -1,6 +1,6 @@
 //! `cargo xtask wheel DIST DIR`: a wheel of the program that a release has packed, for users who
-//! install with pip, with the Python package `setpoint` for training scripts. The same files give the
-//! same bytes where SOURCE_DATE_EPOCH is set.
+//! install with pip, with the Python package `setpoint` for training scripts. The same files give
+//! the same bytes where SOURCE_DATE_EPOCH is set.
 
 use std::fs;
 use std::path::Path;

@@ -46,7 +46,7 @@ pub fn run(cache: &Cache) -> Result<()> {
     cluster.train("ddp", &["ddp.py", "--nodes", "2"])?;
     cluster.check_progress("ddp", "loss")?;
     cluster.train("huggingface", &["huggingface.py"])?;
-    cluster.check_progress("huggingface", "train_loss")?;
+    cluster.check_progress("huggingface", "loss")?;
     let mut sdk = cluster.command(&python);
     let kubeconfig = cluster.data.join("kubeconfig");
     let printed = output(sdk.args(["-c", SDK]).env("KUBECONFIG", kubeconfig))?;

@@ -113,7 +113,9 @@ enum Stopped {
     Ended,
     /// More is printed than is read.
     Behind,
-    /// The job is over or held.
+    /// The job has ended a while ago, and its log has not.
+    Late,
+    /// The job is held or deleted, or reports by itself.
     NotWanted,
 }
 
@@ -210,7 +212,11 @@ impl Follower {
             self.write_news().await;
             match stopped {
                 Stopped::Behind => start = Start::Last(LAST_LINES),
-                Stopped::Ended | Stopped::NotWanted => return Ok(()),
+                // The last values count, however much is left unread.
+                Stopped::Late if !matches!(start, Start::Last(_)) => {
+                    start = Start::Last(LAST_LINES);
+                }
+                Stopped::Ended | Stopped::Late | Stopped::NotWanted => return Ok(()),
             }
         }
     }
@@ -251,7 +257,7 @@ impl Follower {
                 Phase::Complete | Phase::Failed => {
                     let since = *over_since.get_or_insert_with(Instant::now);
                     if since.elapsed() >= DRAIN_MAX {
-                        return Stopped::NotWanted;
+                        return Stopped::Late;
                     }
                 }
             }
