@@ -222,7 +222,7 @@ impl Interpreter {
 /// Makes a symbolic link, in place of one that is there.
 fn link(target: &Path, at: &Path) -> io::Result<()> {
     match fs::remove_file(at) {
-        Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
         _ => symlink(target, at),
     }
 }
