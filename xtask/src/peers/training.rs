@@ -49,7 +49,10 @@ pub fn run(cache: &Cache) -> Result<()> {
     cluster.check_progress("huggingface", "loss")?;
     let mut sdk = cluster.command(&python);
     let kubeconfig = cluster.data.join("kubeconfig");
-    let printed = output(sdk.args(["-c", SDK]).env("KUBECONFIG", kubeconfig))?;
+    // The SDK reads the source of the function from its file.
+    let script = cluster.data.join("sdk.py");
+    fs::write(&script, SDK)?;
+    let printed = output(sdk.arg(&script).env("KUBECONFIG", kubeconfig))?;
     let name = printed.lines().last().unwrap_or_default();
     cluster.check_progress(name, "loss")
 }

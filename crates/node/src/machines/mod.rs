@@ -58,6 +58,8 @@ const MANAGER: &str = "virt-handler";
 const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 /// How often is looked whether the cluster knows machines.
 const LOOK: Duration = Duration::from_secs(1);
+/// How often it is checked whether the node is registered.
+const REGISTERED_CHECK: Duration = Duration::from_millis(50);
 
 /// What the launcher is told.
 #[derive(Clone)]
@@ -186,8 +188,8 @@ async fn say_so(shared: &Shared) {
         };
         match said {
             Ok(true) => return,
-            // It comes when this machine has become a node.
-            Ok(false) => tokio::time::sleep(LOOK).await,
+            // The agent registers the node. Virtual machines fail until the label is there.
+            Ok(false) => tokio::time::sleep(REGISTERED_CHECK).await,
             Err(error) => {
                 tracing::warn!(error = %error.chain(), "this node is not said to run machines");
                 failures += 1;

@@ -76,6 +76,7 @@ pub async fn follow(context: Context, name: Name) -> Outcome {
         publisher,
         tracker: Tracker::default(),
         read_until: None,
+        skip_until: None,
         began: Instant::now(),
         next_write: Instant::now(),
         context,
@@ -92,6 +93,8 @@ struct Follower {
     tracker: Tracker,
     /// Time of the last line that was read.
     read_until: Option<Timestamp>,
+    /// The same when the stream was opened, which begins with lines that were read before.
+    skip_until: Option<Timestamp>,
     began: Instant,
     next_write: Instant,
 }
@@ -207,6 +210,7 @@ impl Follower {
     async fn read(&mut self, run: &ContainerRun) -> Result<(), Error> {
         let mut start = self.read_until.map_or(Start::Beginning, Start::At);
         loop {
+            self.skip_until = self.read_until;
             let stream = open(&self.requests, &self.job.name.namespace, run, start).await?;
             let stopped = self.read_stream(pin!(stream)).await;
             self.write_news().await;
@@ -270,9 +274,7 @@ impl Follower {
     /// Takes a line, unless it was taken before.
     fn take(&mut self, at: Option<Timestamp>, line: &str) {
         let at = at.unwrap_or_else(|| self.context.environment.now());
-        // Bars are redrawn within one line, which has one time.
-        let is_known = self.read_until.is_some_and(|until| at < until);
-        if is_known {
+        if self.skip_until.is_some_and(|until| at <= until) {
             return;
         }
         self.read_until = Some(at);

@@ -102,8 +102,13 @@ impl Relay {
                 *known.choice.lock().unwrap_or_else(PoisonError::into_inner) = choice;
                 continue;
             }
+            let is_near = self.is_shared() && choice.targets.iter().any(|it| it.1 == at.1.port());
             let choice = Arc::new(Mutex::new(choice));
-            match self.listen(at, &choice).await {
+            let listening = match is_near {
+                true => self.listen_beside(at, &choice).await,
+                false => self.listen(at, &choice).await,
+            };
+            match listening {
                 Ok(listening) => {
                     self.refused.remove(&at);
                     self.places.insert(at, Place { choice, _listening: listening });
@@ -117,6 +122,23 @@ impl Relay {
             }
         }
         self.places.len() == count
+    }
+
+    fn is_shared(&self) -> bool {
+        matches!((&self.listens, &self.connects), (Side::Host, Side::Host))
+    }
+
+    /// Listens on the port of a target, which may listen on every address of the host: it must come
+    /// first then, or it could not, and is reached at the place already.
+    async fn listen_beside(&self, at: At, choice: &Shared) -> io::Result<JoinSet<()>> {
+        let target = choice.lock().unwrap_or_else(PoisonError::into_inner).targets.first().copied();
+        if let (Protocol::Tcp, Some(target)) = (at.0, target) {
+            self.connects.connect(SocketAddr::from(target)).await?;
+        }
+        match self.listen(at, choice).await {
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse => Ok(JoinSet::new()),
+            listening => listening,
+        }
     }
 
     async fn listen(&self, (protocol, place): At, choice: &Shared) -> io::Result<JoinSet<()>> {
@@ -135,7 +157,7 @@ impl Relay {
 
     fn wanted(&self, table: &Table) -> BTreeMap<At, Choice> {
         // A program that listens on every address of the host is reached there already.
-        let is_shared = matches!((&self.listens, &self.connects), (Side::Host, Side::Host));
+        let is_shared = self.is_shared();
         wanted(table, |choice, port| {
             is_shared && choice.targets.iter().any(|(_, target)| *target == port)
         })
@@ -145,9 +167,8 @@ impl Relay {
 fn wanted(table: &Table, is_there: impl Fn(&Choice, u16) -> bool) -> BTreeMap<At, Choice> {
     let mut wanted = BTreeMap::new();
     let is_ours = |protocol: Protocol, choice: &Choice| match protocol {
-        Protocol::Tcp => true,
-        // Where nobody listens the kernel refuses, which nothing else can say.
-        Protocol::Udp => !choice.targets.is_empty(),
+        // Connections to an address on which no socket listens are refused by the kernel.
+        Protocol::Tcp | Protocol::Udp => !choice.targets.is_empty(),
         Protocol::Sctp => false,
     };
     let addressed = table.services.iter().chain(&table.host_ports);

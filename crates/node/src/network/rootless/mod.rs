@@ -4,14 +4,14 @@
 //! | file | |
 //! |---|---|
 //! | `holder.rs` | the process that holds the namespaces, and slirp4netns beside it |
-//! | `helper.rs` | the process that works inside on request |
+//! | `inside.rs` | the process that works inside on request |
 //! | `wire.rs` | the requests |
 //! | `ports.rs` | ports of the host that lead to pods, and the reverse |
 //!
 //! Holder and slirp4netns outlive this process; the helper ends with it.
 
-mod helper;
 mod holder;
+mod inside;
 pub mod ports;
 pub mod wire;
 
@@ -270,5 +270,5 @@ pub fn main_if_asked(arguments: &[OsString]) -> Option<ExitCode> {
 fn serve(holder: &OsString) -> io::Result<()> {
     let holder = holder.to_str().and_then(|pid| pid.parse().ok());
     let socket = io::stdin().as_fd().try_clone_to_owned()?;
-    helper::run(holder.ok_or(io::ErrorKind::InvalidInput)?, UnixStream::from(socket))
+    inside::run(holder.ok_or(io::ErrorKind::InvalidInput)?, UnixStream::from(socket))
 }

@@ -16,8 +16,8 @@ struct Credentials {
     user: Option<u32>,
     group: Option<u32>,
     groups: Vec<u32>,
-    /// Whether the user namespace allows other groups; one of an unprivileged user does not.
-    has_groups: bool,
+    /// A user namespace of an ordinary user refuses supplementary groups.
+    can_set_groups: bool,
     /// What is kept of what we may do; `None` where we have nothing to give up.
     keep: Option<Set>,
     no_new_privileges: bool,
@@ -40,8 +40,7 @@ pub fn take(command: &mut Command, spec: &ContainerSpec) -> io::Result<()> {
         user,
         group,
         groups: security.groups.clone(),
-        has_groups: std::fs::read_to_string("/proc/self/setgroups")
-            .is_ok_and(|text| text.trim() != "deny"),
+        can_set_groups: has_any && !denies_groups(),
         keep: has_any.then_some(wanted & held),
         no_new_privileges: security.no_new_privileges || !has_any && is_filtered(security),
         filter: program(security)?,
@@ -50,6 +49,12 @@ pub fn take(command: &mut Command, spec: &ContainerSpec) -> io::Result<()> {
     // SAFETY: the closure allocates nothing.
     unsafe { command.pre_exec(before) };
     Ok(())
+}
+
+/// Returns whether the user namespace of this process refuses to set groups.
+fn denies_groups() -> bool {
+    let text = std::fs::read_to_string("/proc/self/setgroups").unwrap_or_default();
+    text.trim() == "deny"
 }
 
 fn is_filtered(security: &Security) -> bool {
@@ -97,8 +102,7 @@ impl Credentials {
         unsafe {
             if self.group.is_some() || !self.groups.is_empty() {
                 let result = libc::setgroups(self.groups.len(), self.groups.as_ptr());
-                // Without privilege nobody has groups to give; with it this does not fail.
-                if self.keep.is_some() && self.has_groups {
+                if self.can_set_groups {
                     check(result)?;
                 }
             }
