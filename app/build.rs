@@ -77,7 +77,7 @@ fn tell_how() {
     println!("cargo::rustc-env=SETPOINT_BUILD_RUSTC={rustc}");
 }
 
-/// Passes on what `cargo xtask dist` sets: where releases are published, and the key that signs them.
+/// Passes on what `cargo xtask dist` sets: the URL of releases, and the key that signs them.
 fn tell_release() {
     for name in ["RELEASES", "RELEASE_KEY"] {
         println!("cargo::rerun-if-env-changed=SETPOINT_{name}");

@@ -156,26 +156,10 @@ pub fn start(
     let chosen: Arc<OnceLock<Chosen>> = Arc::default();
     let (gateway, reached_at) = watch::channel(Gateway::Unknown);
     if let Some(wanted) = &plan.components.node {
-        let (node, data, heartbeat) = (plan.node.clone(), plan.data.clone(), heartbeat(plan));
-        let context = shared.context(User::node(&node), alone());
-        nodes.push((context, node::register::MANAGER, vec![node.clone()]));
-        let resources = plan.components.node_resources.clone();
-        let domain = plan.loaded.config.cluster.domain.clone();
-        let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
+        let context = shared.context(User::node(&plan.node), alone());
+        nodes.push((context, node::register::MANAGER, vec![plan.node.clone()]));
         let asked = Asked::of(plan, wanted, (&chosen, gateway));
-        let environment = python::environment(plan);
-        let settings = move |runtime| Settings {
-            node,
-            data,
-            api: listen,
-            heartbeat,
-            runtime,
-            resources,
-            domain,
-            publish_container_ports,
-            environment,
-        };
-        start_node(tasks, &shared, asked, settings);
+        start_node(tasks, &shared, asked, node_settings(plan, listen));
     }
     let has_machines = plan.components.operators.iter().any(|it| it.name() == machines::FAMILY);
     if has_machines {
@@ -195,6 +179,29 @@ pub fn start(
     let Shared { caches, health, candidates, .. } = shared;
     let candidates = candidates.into_inner().unwrap_or_else(PoisonError::into_inner);
     Started { caches, health, controllers, installing, nodes, chosen, candidates }
+}
+
+/// Returns a function that makes the settings of the node agent for the runtime that was found.
+fn node_settings(
+    plan: &Plan,
+    listen: Option<SocketAddr>,
+) -> impl FnOnce(Chosen) -> Settings + Send + 'static {
+    let (node, data, heartbeat) = (plan.node.clone(), plan.data.clone(), heartbeat(plan));
+    let resources = plan.components.node_resources.clone();
+    let domain = plan.loaded.config.cluster.domain.clone();
+    let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
+    let environment = python::environment(plan);
+    move |runtime| Settings {
+        node,
+        data,
+        api: listen,
+        heartbeat,
+        runtime,
+        resources,
+        domain,
+        publish_container_ports,
+        environment,
+    }
 }
 
 /// What is asked of machines beside their objects.

@@ -8,7 +8,7 @@ use anyhow::{Context, Result, bail};
 
 use crate::lints;
 use crate::tidy;
-use crate::tidy::metadata::{self, Graph, Origin};
+use crate::tidy::metadata::{self, Graph};
 use crate::workspace::{self, cargo, check};
 
 /// Files outside of crates that every crate is built from.
@@ -107,6 +107,7 @@ fn git(words: &[&str]) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::tidy::metadata::Origin;
 
     fn member(name: &str, path: &str, needs: &[&str]) -> (String, metadata::Package) {
         let dependency = |name: &&str| metadata::Dependency {

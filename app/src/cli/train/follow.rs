@@ -210,7 +210,7 @@ async fn until_ended(
         for pod in &pods {
             failures.look_at(pod);
             if manner.shows_output && has_started(pod) && following.insert(start_of(pod)) {
-                let (cluster, pod) = (cluster.clone(), RankOutput::new(&cluster, pod));
+                let (cluster, pod) = (cluster.clone(), RankOutput::new(cluster, pod));
                 readers.spawn(async move { pod.follow(&cluster, output).await });
             }
         }

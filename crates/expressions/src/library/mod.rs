@@ -100,7 +100,7 @@ mod tests {
         let corpus = concat!(
             include_str!("../../tests/corpus/values.txt"),
             include_str!("../../tests/corpus/costs.txt"),
-            include_str!("../../tests/admission.rs"),
+            include_str!("../../tests/suite/admission.rs"),
         );
         let missing: Vec<&&str> = TABLE
             .keys()

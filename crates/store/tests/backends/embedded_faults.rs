@@ -211,7 +211,8 @@ fn a_real_file_system_that_is_full_loses_nothing() {
     std::fs::create_dir(&directory).unwrap();
     let test = std::env::current_exe().unwrap();
     let script = format!(
-        "mount -t tmpfs -o size=64m none {0} && exec {1} --exact embedded_faults::child_on_a_small_disk --nocapture",
+        "mount -t tmpfs -o size=64m none {0} && \
+         exec {1} --exact embedded_faults::child_on_a_small_disk --nocapture",
         directory.display(),
         test.display()
     );

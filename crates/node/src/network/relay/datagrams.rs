@@ -188,7 +188,7 @@ mod tests {
         }
         let (socket, (address, port)) = bound().await;
         let (choice, free) = (Arc::new(Mutex::new(choice)), Arc::new(Semaphore::new(clients_max)));
-        tasks.spawn(relay(socket, choice.clone(), free.clone()));
+        tasks.spawn(relay((socket, Side::Host), choice.clone(), free.clone()));
         Relayed { tasks, choice, free, place: SocketAddr::from((address, port)) }
     }
 
