@@ -61,7 +61,8 @@ cargo xtask COMMAND
                           Builds every file of a release for this machine: archive, Debian package,
                           wheel, container image, install.sh, and their signed checksums. --program
                           packs a program that was built before, to try the packaging.
-  recording FILE          Runs the demo and writes it as an animated SVG.
+  recording FILE [PROGRAM]
+                          Runs the demo and writes it as an animated SVG.
   sign DIR FILE           Signs the checksums of the release files in DIR with the key in FILE.
   krew TAG URL FILE...    Prints the manifest by which Krew installs the archives of a release,
                           from their checksums.
@@ -84,7 +85,7 @@ enum Command {
     Krew(krew::Release),
     Dist(dist::Options),
     Sign { directory: PathBuf, key: PathBuf },
-    Recording(PathBuf),
+    Recording { file: PathBuf, program: Option<PathBuf> },
     Console,
     Help,
 }
@@ -115,7 +116,7 @@ fn run(command: Command) -> Result<()> {
         Command::Krew(release) => krew::run(&release),
         Command::Dist(options) => dist::run(&options),
         Command::Sign { directory, key } => dist::sign(&directory, &key),
-        Command::Recording(file) => recording::run(&file),
+        Command::Recording { file, program } => recording::run(&file, program.as_deref()),
         Command::Console => console::run(),
         Command::Help => {
             print!("{HELP}");
@@ -152,7 +153,10 @@ fn parse(arguments: &[String]) -> Result<Command> {
             checksums: files.iter().map(PathBuf::from).collect(),
         }),
         ["dist", rest @ ..] => Command::Dist(parse_dist(rest)?),
-        ["recording", file] => Command::Recording(PathBuf::from(file)),
+        ["recording", file] => Command::Recording { file: PathBuf::from(file), program: None },
+        ["recording", file, program] => {
+            Command::Recording { file: PathBuf::from(file), program: Some(PathBuf::from(program)) }
+        }
         ["sign", directory, key] => {
             Command::Sign { directory: PathBuf::from(directory), key: PathBuf::from(key) }
         }
@@ -273,7 +277,7 @@ mod tests {
                 let (profile, directory) = ("release".to_owned(), Some("out".into()));
                 Command::Dist(dist::Options { profile, directory, ..dist::Options::default() })
             }),
-            ("recording a.svg", Command::Recording("a.svg".into())),
+            ("recording a.svg", Command::Recording { file: "a.svg".into(), program: None }),
             ("sign a key.pem", Command::Sign { directory: "a".into(), key: "key.pem".into() }),
             ("tidy", Command::Tidy(tidy::Ratchet::Check)),
             ("tidy --bless", Command::Tidy(tidy::Ratchet::Bless)),

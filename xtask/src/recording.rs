@@ -28,9 +28,15 @@ struct Line {
     text: String,
 }
 
-pub fn run(file: &Path) -> Result<()> {
-    check(&mut cargo(&["build", "--release", "--locked", "--package", "setpoint"]))?;
-    let program = workspace::target_directory()?.join("release/setpoint");
+/// Records a program, by default the one that it builds in release mode.
+pub fn run(file: &Path, program: Option<&Path>) -> Result<()> {
+    let program = match program {
+        Some(program) => program.to_owned(),
+        None => {
+            check(&mut cargo(&["build", "--release", "--locked", "--package", "setpoint"]))?;
+            workspace::target_directory()?.join("release/setpoint")
+        }
+    };
     let lines = record(Command::new(program).args(["demo", "--color", "always"]))?;
     fs::write(file, draw(&lines)).with_context(|| format!("could not write {}", file.display()))
 }
