@@ -7,6 +7,8 @@ import { createRequire } from 'node:module';
 import { join } from 'node:path';
 import { chromium } from 'playwright-core';
 
+import { isolatedChromium } from './namespace.mjs';
+
 const PATIENCE = 60_000;
 const WIDE = { width: 1_360, height: 860 };
 const NARROW = { width: 390, height: 844 };
@@ -36,7 +38,7 @@ export class Browser {
     browser.context = await chromium.launchPersistentContext(
       mkdtempSync(join(directory, 'user-')),
       {
-        executablePath: '/usr/bin/chromium',
+        executablePath: isolatedChromium(base, directory),
         headless: true,
         ignoreHTTPSErrors: true,
         viewport: WIDE,

@@ -407,7 +407,7 @@ fn a_model_is_served_asked_drawn_and_scaled_from_the_command_line() {
     let front =
         "cli (successful)\n└─ Frontend [frontend] 1/1 ready\n   └─ Worker [worker] 1/1 ready (";
     assert!(drawn.stdout.starts_with(front), "{drawn:?}");
-    assert_eq!(serve(&["scale", "cli", "worker", "0"]).stdout, "Worker of cli is scaled to 0\n");
+    assert_eq!(serve(&["scale", "cli", "worker", "0"]).stdout, "Worker of cli scaled to 0\n");
     dynamo.until("get pods -l nvidia.com/dynamo-component=Worker -o name", str::is_empty);
     assert!(serve(&["ls"]).stdout.contains("cli   successful    Frontend 1/1  Worker 0/0"));
     let wrong = serve(&["scale", "cli", "nobody", "1"]);

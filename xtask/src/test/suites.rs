@@ -1,12 +1,10 @@
-//! Test binaries: builds them, finds them, and runs them in two lanes, so that suites that compute
-//! use the processors while suites that wait for processes wait.
+//! Test binaries: builds them, finds them, and runs them one after the other. Two at a time would
+//! be faster, but tests that promise a time fail beside suites that use all processors.
 
 use std::fs;
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus, Stdio};
-use std::sync::Mutex;
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
@@ -17,11 +15,7 @@ use super::outcome::{Outcome, read_output};
 use crate::lints;
 use crate::workspace::{self, cargo};
 
-/// Suite of the whole program: it mostly waits for processes, so it has a lane of its own.
-const PROGRAM_SUITE: &str = "setpoint/program";
-/// Tests of that suite that run at once.
-const PROGRAM_THREADS: usize = 3;
-/// Tests that run at once in the other suites.
+/// Tests of a suite that run at once.
 const THREADS: usize = 2;
 
 /// A test binary.
@@ -32,16 +26,6 @@ pub struct Suite {
     program: PathBuf,
     /// Directory of the package, in which its tests run.
     directory: PathBuf,
-}
-
-impl Suite {
-    fn is_program(&self) -> bool {
-        self.name == PROGRAM_SUITE
-    }
-
-    fn threads(&self) -> usize {
-        if self.is_program() { PROGRAM_THREADS } else { THREADS }
-    }
 }
 
 /// Builds all test binaries with Clippy's lints and returns them in a stable order.
@@ -94,31 +78,22 @@ pub struct Options<'a> {
     pub logs: PathBuf,
 }
 
-/// Runs all suites and returns how each ended, in the order in which they ended.
+/// Runs all suites and returns how each ended.
 pub fn run(suites: &[Suite], options: &Options) -> Result<Vec<Outcome>> {
     fs::create_dir_all(&options.logs)
         .with_context(|| format!("could not create {}", options.logs.display()))?;
-    let (waiting, computing): (Vec<_>, Vec<_>) = suites.iter().partition(|it| it.is_program());
-    let outcomes = Mutex::new(Vec::new());
-    let lane = |suites: &[&Suite]| -> Result<()> {
-        for suite in suites {
-            let outcome = run_suite(suite, options)?;
-            println!("{}", outcome.summary());
-            outcomes.lock().expect("no lane panics while it holds the lock").push(outcome);
-        }
-        Ok(())
-    };
-    thread::scope(|scope| {
-        let waiting = scope.spawn(|| lane(&waiting));
-        lane(&computing)?;
-        waiting.join().unwrap_or_else(|_| bail!("a lane panicked"))
-    })?;
-    Ok(outcomes.into_inner().expect("no lane panics while it holds the lock"))
+    let mut outcomes = Vec::new();
+    for suite in suites {
+        let outcome = run_suite(suite, options)?;
+        println!("{}", outcome.summary());
+        outcomes.push(outcome);
+    }
+    Ok(outcomes)
 }
 
 fn run_suite(suite: &Suite, options: &Options) -> Result<Outcome> {
     let mut command = test_command(suite, options);
-    command.arg(format!("--test-threads={}", suite.threads())).args(options.filter);
+    command.arg(format!("--test-threads={THREADS}")).args(options.filter);
     finish(suite, &mut command, options)
 }
 
