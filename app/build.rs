@@ -1,5 +1,5 @@
 //! Records how the program is built, and embeds the committed pages of the web console, compressed.
-//! That needs no Node: `cargo xtask console` builds the pages and `console/dist` is committed.
+//! Node is not needed: `cargo xtask console` builds the pages and `console/dist` is committed.
 
 use std::fs;
 use std::io::{self, Write};

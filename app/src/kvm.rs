@@ -10,7 +10,7 @@ const MACHINES: &str = "machines";
 const ENABLE: &str =
     "enable virtualization in the firmware, or nested virtualization on the host of this machine";
 
-/// Whether virtual machines run, and with KVM.
+/// Support for virtual machines and KVM.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     Works,
@@ -79,7 +79,7 @@ pub fn probe() -> State {
     State::new(found)
 }
 
-/// What is known without running a guest.
+/// Facts that are known without running a guest.
 fn known(data: &Path) -> State {
     let Some(program) = Qemu::find_program() else { return State::NoQemu };
     let known = accelerator::known(&program, &data.join(MACHINES));

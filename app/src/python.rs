@@ -18,7 +18,7 @@ pub const HINT: &str = "`setpoint up --python PATH`, or `python: PATH` in the co
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Python {
     pub executable: PathBuf,
-    /// Whether the user named it; otherwise it is the first on the server's PATH.
+    /// True if the user named it; otherwise it is the first on the server's PATH.
     pub configured: bool,
 }
 

@@ -139,7 +139,7 @@ fn unscheduled(pod: &Value, observation: &Observation) -> Option<Blocker> {
     Some(Blocker { patience: is_final.then_some(UNSCHEDULABLE_MAX), ..found })
 }
 
-/// Whether a pod requests more than any node has in total: no other pod's end makes it fit.
+/// True if a pod requests more than any node has in total: no other pod's end makes it fit.
 fn fits_nowhere(pod: &Value, nodes: &[Value]) -> bool {
     let containers = pod["spec"]["containers"].as_array().into_iter().flatten();
     let requests: Vec<(&String, Quantity)> = containers
@@ -196,7 +196,7 @@ fn mount_failure(pod: &Value, observation: &Observation) -> Option<Blocker> {
     Some(Blocker { patience: Some(MOUNT_MAX), ..found })
 }
 
-/// Whether a container crashed repeatedly, each time soon after its start.
+/// True if a container crashed repeatedly, each time soon after its start.
 fn is_hopeless(status: &Value) -> bool {
     let last = &status["lastState"]["terminated"];
     let seconds = |field: &str| {

@@ -36,7 +36,7 @@ pub struct Reader<'a> {
     pub namespace: &'a str,
 }
 
-/// What is shown of a workload that failed or takes too long.
+/// Evidence about a workload that failed or takes too long.
 #[derive(Clone, Debug, Default)]
 pub struct Evidence {
     /// Warning events, oldest first, one line each.

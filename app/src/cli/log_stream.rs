@@ -171,7 +171,7 @@ struct Run {
     is_deleted: bool,
 }
 
-/// Whether the server refused the request, so that repeating it is pointless.
+/// True if the server refused the request, so that repeating it is pointless.
 fn is_refusal(error: &anyhow::Error) -> bool {
     let code = error.chain().find_map(|cause| match cause.downcast_ref::<kube::Error>() {
         Some(kube::Error::Api(status)) => Some(status.code),
@@ -188,7 +188,7 @@ struct Position {
     lines: usize,
     /// Lines of the newest timestamp that the current connection has repeated.
     repeated: usize,
-    /// Whether a connection was established since the last interruption.
+    /// True if a connection was established since the last interruption.
     is_connected: bool,
 }
 

@@ -88,7 +88,7 @@ impl Why {
     }
 }
 
-/// How much of a trace is printed.
+/// Amount of a trace that is printed.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Detail {
     Short,
@@ -143,7 +143,7 @@ fn important(steps: &[Value]) -> Vec<&Value> {
     chosen.into_iter().map(|at| &steps[at]).collect()
 }
 
-/// Whether a step is bookkeeping of controllers.
+/// True if a step is bookkeeping of controllers.
 fn is_noise(step: &Value) -> bool {
     NOISE.iter().any(|kind| step["object"]["kind"] == *kind)
         || text(&step["sentence"]).contains("metadata.finalizers")

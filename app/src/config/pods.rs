@@ -41,7 +41,7 @@ impl Pods {
     }
 }
 
-/// Whether a text can be the name of an environment variable.
+/// True if a text can be the name of an environment variable.
 pub fn is_name(text: &str) -> bool {
     let is_letter = |one: char| one.is_ascii_alphabetic() || one == '_';
     text.starts_with(is_letter) && text.chars().all(|it| is_letter(it) || it.is_ascii_digit())

@@ -1,7 +1,7 @@
 //! Python interpreters of the host: finding and inspecting them, and the environment into which
 //! `pip install` of a container writes.
 //!
-//! That environment is a virtual environment below the container's own directory. It sees the
+//! This environment is a virtual environment below the container's own directory. It sees the
 //! packages of the interpreter, so `pip` reuses them, and it is the only place `pip` changes.
 
 use std::collections::BTreeMap;
@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use crate::runtimes::process::shim;
 
-/// How long an interpreter may take to describe itself.
+/// Time in which an interpreter must describe itself.
 const INSPECT_MAX: Duration = Duration::from_secs(10);
 const OUTPUT_BYTES_MAX: u64 = 16 << 10;
 /// Interpreters whose description is kept.
@@ -70,7 +70,7 @@ pub fn search(path: &OsStr) -> Option<PathBuf> {
     candidates.find(|candidate| candidate.is_absolute() && candidate.is_file())
 }
 
-/// Whether a command names a Python interpreter by its path.
+/// True if a command names a Python interpreter by its path.
 pub fn is_interpreter(program: &str) -> bool {
     let name = program.rsplit('/').next().unwrap_or_default();
     let version = name.strip_prefix("python");

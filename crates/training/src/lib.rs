@@ -41,7 +41,7 @@ pub struct Options {
     pub plugins: plugin::Settings,
     /// Who is told how TrainJobs change, and of every look at them.
     pub watchers: Vec<Arc<dyn train_job::Watcher>>,
-    /// Whether progress is derived from the output of jobs that do not report it.
+    /// True if progress is derived from the output of jobs that do not report it.
     pub reads_output: bool,
 }
 

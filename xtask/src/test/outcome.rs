@@ -1,4 +1,4 @@
-//! How a suite ended: counts, failed tests and their output, read from the harness.
+//! Outcome of a suite: counts, failed tests and their output, read from the harness.
 
 use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;

@@ -67,7 +67,7 @@ fn read_artifact(line: &str) -> Option<Suite> {
     Some(Suite { name, program, directory })
 }
 
-/// How tests are run.
+/// Settings of a test run.
 pub struct Options<'a> {
     /// Sets what all tests of this run share.
     pub prepare: &'a (dyn Fn(&mut Command) + Sync),

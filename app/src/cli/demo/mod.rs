@@ -73,7 +73,7 @@ pub struct Demo {
     keep: bool,
 }
 
-/// Whether the cluster of a demonstration outlives it.
+/// Fate of the cluster after a demonstration.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Keeping {
     No,
@@ -126,7 +126,7 @@ impl Outcome {
     }
 }
 
-/// How a demonstration ended.
+/// Outcome of a demonstration.
 enum End {
     Done,
     Interrupted,

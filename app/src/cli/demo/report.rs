@@ -36,7 +36,7 @@ pub struct Report {
     seconds: f64,
     cluster_ready_seconds: f64,
     parts: Vec<Row>,
-    /// Whether a part was not done within the time limit.
+    /// True if a part was not done within the time limit.
     pub has_timed_out: bool,
     /// Directory of the cluster, if it was kept.
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -24,7 +24,7 @@ const SERVICE: Kind = inference::kinds::SERVICE;
 
 pub struct Cluster {
     pub requests: Requests,
-    /// Whether the cluster runs on this machine and shares its files.
+    /// True if the cluster runs on this machine and shares its files.
     pub is_local: bool,
     pub namespace: String,
 }

@@ -249,7 +249,7 @@ impl Silence {
         }
     }
 
-    /// Whether an error may pass by itself: the server is starting, stopping or overloaded.
+    /// True if an error may pass by itself: the server is starting, stopping or overloaded.
     fn is_borne(&mut self, error: &Error) -> bool {
         let is_refusal = matches!(error.code(), Some(400..=499)) && error.code() != Some(429);
         let since = *self.since.get_or_insert_with(Instant::now);

@@ -97,7 +97,7 @@ fn without_pod(job: &Value, rank: &str, index: i64) -> Rank {
     Rank { rank: rank.to_owned(), state: state.to_owned(), ..Rank::default() }
 }
 
-/// Whether an index is in a list such as `0,2-4`.
+/// True if an index is in a list such as `0,2-4`.
 fn contains(indexes: &str, index: i64) -> bool {
     indexes.split(',').any(|part| {
         let (first, last) = part.split_once('-').unwrap_or((part, part));

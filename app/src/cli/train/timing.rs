@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::time;
 
-/// When a job started and ended, as RFC 3339.
+/// Start and end of a job, as RFC 3339.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Timing {
     pub started: Option<String>,

@@ -131,7 +131,7 @@ fn boot() -> String {
     std::fs::read_to_string(BOOT_ID).unwrap_or_default().trim().to_owned()
 }
 
-/// Why the device cannot be opened, if that is so.
+/// Reason why the device cannot be opened, if it cannot.
 fn unusable() -> Option<Probe> {
     match std::fs::File::options().read(true).write(true).open(KVM) {
         Ok(_) => None,

@@ -58,7 +58,7 @@ const MANAGER: &str = "virt-handler";
 const SCHEDULABLE: &str = "kubevirt.io/schedulable";
 /// How often is looked whether the cluster knows machines.
 const LOOK: Duration = Duration::from_secs(1);
-/// How often it is checked whether the node is registered.
+/// Interval between checks that the node is registered.
 const REGISTERED_CHECK: Duration = Duration::from_millis(50);
 
 /// What the launcher is told.

@@ -11,7 +11,7 @@ use super::records::Records;
 use super::rootless::Rootless;
 use super::{Marks, Options, Range, nftables, pods, range, system};
 
-/// Where pods without privilege get their addresses: a part of 127.0.0.0/8 for each node.
+/// Addresses of pods without privilege: a part of 127.0.0.0/8 for each node.
 const LOOPBACK: Range = Range { network: Ipv4Addr::new(127, 64, 0, 0), length: 10 };
 const LOOPBACK_LENGTH: u8 = 24;
 /// Only one process at a time looks for a range; the name is a socket's.

@@ -155,7 +155,7 @@ pub(super) fn replace(network: &Network, before: &Table, wanted: &Table) -> io::
     network.kernel.replace_rules((&network.marks, network.range), before, wanted)
 }
 
-/// What this process listens on for services.
+/// Sockets on which this process listens for services.
 enum Relays {
     /// Packet rules of the host do everything.
     None,

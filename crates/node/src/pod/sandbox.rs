@@ -28,7 +28,7 @@ const HOSTS: &str = "/etc/hosts";
 const KERNEL_NAME_MAX: usize = 64;
 /// The files that tell a pod its names.
 const FILES: [&str; 3] = ["hosts", "hostname", "resolv.conf"];
-/// Where programs look up names, and in which order. Only pods that resolve by `/etc/hosts` get
+/// Sources in which programs look up names, in order. Only pods that resolve by `/etc/hosts` get
 /// another than the host's.
 const NAME_SERVICES: &str = "nsswitch.conf";
 

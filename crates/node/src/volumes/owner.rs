@@ -95,7 +95,7 @@ pub enum Applied {
     Refused,
 }
 
-/// Whether a change of owner failed because this process is unprivileged. Its containers run as
+/// True if a change of owner failed because this process is unprivileged. Its containers run as
 /// the same user and can use the files without the change.
 fn is_tolerated(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && !may_change_owners()

@@ -57,7 +57,7 @@ impl Watcher for Candidates {
     }
 }
 
-/// Whether a job prints something that is to be read.
+/// True if a job prints something that is to be read.
 fn has_output(object: &Object) -> bool {
     let job = TrainJob::of(object);
     let is_begun = |one: &Value| {
@@ -70,7 +70,7 @@ fn has_output(object: &Object) -> bool {
     !is_excluded && !job.is_suspended() && list(&job.status()["jobsStatus"]).iter().any(is_begun)
 }
 
-/// Whether a job ended so lately that its end may have been missed.
+/// True if a job ended so lately that its end may have been missed.
 fn has_just_ended(job: &Object, now: Timestamp) -> bool {
     let ended = ["Complete", "Failed"].iter().find_map(|kind| {
         conditions::find(&job.value["status"], kind).filter(|one| one["status"] == "True")

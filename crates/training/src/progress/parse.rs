@@ -187,7 +187,7 @@ fn qualified(before: &str, name: &str) -> String {
 }
 
 impl Pair<'_> {
-    /// Whether the pair makes its line one about training.
+    /// True if the pair makes its line one about training.
     fn is_anchor(&self) -> bool {
         match self.role {
             Role::Epoch | Role::Step | Role::Progress => true,

@@ -54,7 +54,7 @@ impl Publisher {
         (publisher, earlier)
     }
 
-    /// Whether the job reports everything itself.
+    /// True if the job reports everything itself.
     pub fn is_superseded(&self) -> bool {
         [PERCENT, METRICS].iter().all(|field| self.foreign.contains(field))
     }

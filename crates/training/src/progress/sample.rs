@@ -73,7 +73,7 @@ pub fn value_text(printed: &str) -> Option<String> {
     })
 }
 
-/// Whether the API accepts a name of a metric.
+/// True if the API accepts a name of a metric.
 pub fn is_metric_name(name: &str) -> bool {
     (1..=TEXT_BYTES_MAX).contains(&name.len()) && !name.chars().any(char::is_control)
 }

@@ -78,7 +78,7 @@ struct Epoch {
     is_zero_based: bool,
 }
 
-/// Whether steps are counted from the start of the job or of each epoch.
+/// Origin of a count of steps: the start of the job or of each epoch.
 #[derive(Clone, Copy, Debug, Default)]
 struct Steps {
     last: f64,

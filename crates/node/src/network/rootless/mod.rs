@@ -35,7 +35,7 @@ use wire::{Reply, Request};
 /// In the directory of records: the processes, and where files of namespaces are.
 const RECORD: &str = "rootless";
 const NAMESPACES: &str = "namespaces";
-/// How often it is checked that slirp4netns runs.
+/// Interval between checks that slirp4netns runs.
 const CHECK: Duration = Duration::from_secs(5);
 
 /// Options of a rootless network.

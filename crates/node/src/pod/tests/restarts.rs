@@ -21,7 +21,7 @@ use crate::runtime::PodRuntime;
 use crate::runtimes::fake::Fake;
 use crate::simulated::POD;
 
-/// How long each pod is observed. A container that exits at once starts at 0, 0, 10, 30, 70, 150,
+/// Observation time of each pod. A container that exits at once starts at 0, 0, 10, 30, 70, 150,
 /// 310 and 610 seconds.
 const HORIZON: Duration = Duration::from_secs(700);
 const STARTS_MAX: usize = 8;
@@ -79,7 +79,7 @@ impl Plan {
                 "containers": named("main", &self.mains)}})
     }
 
-    /// Whether a program runs again after it ended.
+    /// True if a program runs again after it ended.
     fn restarts(&self, program: Program, is_init: bool) -> bool {
         match (self.policy, program) {
             (_, Program::KeepsRunning) | ("Never", _) => false,
