@@ -108,7 +108,9 @@ fn build(report: &mut Report) -> Result<Vec<Suite>> {
 /// Runs every suite, also after one has failed, so that the counts are complete.
 fn run_suites(report: &mut Report, suites: &[Suite], options: &suites::Options) -> Result<()> {
     let mut outcomes = report.step("test", || suites::run(suites, options))?;
-    outcomes.push(report.step("doc", || suites::run_doc_tests(options))?);
+    if options.filter.is_none() {
+        outcomes.push(report.step("doc", || suites::run_doc_tests(options))?);
+    }
     let mut is_success = true;
     let mut flaky = Vec::new();
     for outcome in &outcomes {

@@ -129,12 +129,12 @@ fn finish(suite: &Suite, command: &mut Command, options: &Options) -> Result<Out
     Ok(read_output(&suite.name, &text, status, took))
 }
 
-/// Runs the examples in doc comments.
+/// Runs the examples in doc comments. Their names, and no others, contain a line number. `--doc`
+/// would choose other features of dependencies and build them again.
 pub fn run_doc_tests(options: &Options) -> Result<Outcome> {
-    let mut command = cargo(&["test", "--workspace", "--locked", "--doc"]);
+    let mut command = cargo(&["test", "--workspace", "--locked", "--", "(line "]);
     (options.prepare)(&mut command);
     lints::deny_warnings(&mut command);
-    command.args(options.filter);
     let suite = Suite {
         name: "doc".to_owned(),
         program: PathBuf::from("cargo"),
