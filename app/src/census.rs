@@ -18,7 +18,7 @@ pub struct Census {
 impl Census {
     /// `None` where nothing in this process looks at nodes and pods.
     pub fn of(caches: &Caches) -> Option<Census> {
-        let (nodes, pods) = (caches.held(NODE)?, caches.held(POD)?);
+        let (nodes, pods) = (caches.held_of(NODE)?, caches.held_of(POD)?);
         let (nodes, pods) = (nodes.all(), pods.all());
         let ready = nodes.iter().filter(|node| is_ready(node));
         let in_phase = |phase: &str| {

@@ -36,6 +36,7 @@ use crate::node_agent::{self, Closing, Settings};
 use crate::node_listener::Listener;
 use crate::operators::{Family, embedded};
 use crate::podman;
+use crate::private_paths;
 use crate::python::{self, Python};
 use crate::runtimes::{Chosen, Runtime, Wanted};
 use crate::server::Plan;
@@ -63,6 +64,14 @@ pub struct Components {
     pub node_resources: BTreeMap<String, String>,
     /// Interpreter of pods that run as processes.
     pub python: Option<Python>,
+}
+
+impl Components {
+    /// Reports whether nothing runs beside the API server.
+    pub fn is_api_only(&self) -> bool {
+        let runs_pods = self.node.is_some() || self.fake_nodes.count > 0;
+        !self.controllers && !self.scheduler && self.operators.is_empty() && !runs_pods
+    }
 }
 
 /// What the components share.
@@ -142,6 +151,7 @@ pub fn start(
         stop: tasks.stop_handle().into_receiver(),
     };
     server.beside.set(shared.states(tasks));
+    server.beside.set_running_components(running(&plan.components));
     if plan.components.controllers {
         start_controllers(plan, tasks, &shared);
     }
@@ -181,6 +191,17 @@ pub fn start(
     Started { caches, health, controllers, installing, nodes, chosen, candidates }
 }
 
+/// The components whose work the support table of the server speaks of.
+fn running(components: &Components) -> Vec<&'static str> {
+    let has_machines = components.operators.iter().any(|it| it.name() == machines::FAMILY);
+    let all = [
+        ("controllers", components.controllers),
+        ("node", components.node.is_some()),
+        ("machines", has_machines && components.node.is_some()),
+    ];
+    all.into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name).collect()
+}
+
 /// Returns a function that makes the settings of the node agent for the runtime that was found.
 fn node_settings(
     plan: &Plan,
@@ -189,8 +210,11 @@ fn node_settings(
     let (node, data, heartbeat) = (plan.node.clone(), plan.data.clone(), heartbeat(plan));
     let resources = plan.components.node_resources.clone();
     let domain = plan.loaded.config.cluster.domain.clone();
+    let metadata = plan.loaded.config.cluster.metadata;
     let publish_container_ports = plan.loaded.config.cluster.publish_container_ports;
+    let eviction = plan.loaded.config.cluster.eviction;
     let environment = python::environment(plan);
+    let (private, hidden) = (private_paths::of_server(plan), private_paths::hidden(plan));
     move |runtime| Settings {
         node,
         data,
@@ -199,8 +223,12 @@ fn node_settings(
         runtime,
         resources,
         domain,
+        metadata,
         publish_container_ports,
+        eviction,
         environment,
+        private,
+        hidden,
     }
 }
 
@@ -323,7 +351,7 @@ fn start_family(
     let elsewhere = embedded::follow_others(tasks, family, context, installing.clone());
     let contexts = family.operators().iter().map(|operator| {
         let term = elect(plan, tasks, shared, (CONTROLLERS_USER, operator.lease));
-        let context = shared.context(user.clone(), term);
+        let context = operator.reading(shared.context(user.clone(), term));
         (operator, Context { elsewhere: elsewhere.clone(), ..context })
     });
     let contexts = contexts.collect();

@@ -7,9 +7,10 @@ use apiserver::endpoints::discovery::fingerprint;
 use apiserver::identity::{GROUP_MASTERS, User};
 use apiserver::planted::{self, Planter};
 use apiserver::server::Server;
+use reconcile::plan::Target;
 use reconcile::requests::Requests;
 use reconcile::{Context, Kind, Name};
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio::task::JoinSet;
 
 /// Who applies.
@@ -136,13 +137,29 @@ async fn install_one(
     let name = Name::new(text("namespace"), text("name"));
     let digest = manifest["metadata"]["annotations"][INSTALLED].as_str();
     // Who may not look applies.
-    if let Ok(Some(there)) = requests.get(kind, &name).await
-        && there.annotation(INSTALLED) == digest
-        && holds(&there.value, manifest)
-    {
-        return Ok(());
+    if let Ok(Some(there)) = requests.get(kind, &name).await {
+        if there.annotation(INSTALLED) == digest && holds(&there.value, manifest) {
+            return Ok(());
+        }
+        if let Some(patch) = replace_client(&there.value, manifest) {
+            requests.patch(&Target::of(kind, &there), &patch).await?;
+        }
     }
     requests.apply(kind, manifest).await.map(drop)
+}
+
+/// Returns the patch that points the conversion webhook of a definition to a URL in place of a
+/// service, or the reverse. An apply alone would leave both, which is invalid, where another field
+/// manager owns the other one.
+fn replace_client(object: &Value, manifest: &Value) -> Option<Value> {
+    const CLIENT: &str = "/spec/conversion/webhook/clientConfig";
+    let (there, wanted) = (object.pointer(CLIENT)?, manifest.pointer(CLIENT)?);
+    let other = ["service", "url"]
+        .into_iter()
+        .find(|field| !there[field].is_null() && wanted[field].is_null())?;
+    let mut client = wanted.clone();
+    client[other] = Value::Null;
+    Some(json!({"spec": {"conversion": {"webhook": {"clientConfig": client}}}}))
 }
 
 /// Whether everything that a manifest says is so in an object, which may say more.
@@ -170,6 +187,18 @@ mod tests {
 
     use super::*;
     use crate::operators::{self, Nodes, embedded};
+
+    #[test]
+    fn a_webhook_at_a_url_replaces_one_at_a_service() {
+        let definition =
+            |client: Value| json!({"spec": {"conversion": {"webhook": {"clientConfig": client}}}});
+        let service = definition(json!({"service": {"name": "a"}, "caBundle": "x"}));
+        let url = definition(json!({"url": "https://b"}));
+        let patch = definition(json!({"url": "https://b", "service": null}));
+        assert_eq!(replace_client(&service, &url), Some(patch));
+        assert_eq!(replace_client(&url, &url), None);
+        assert_eq!(replace_client(&json!({}), &url), None);
+    }
 
     #[test]
     fn an_object_may_say_more_than_its_manifest_and_nothing_else() {

@@ -2,7 +2,8 @@
 
 use std::env;
 use std::ffi::OsString;
-use std::path::{self, Path, PathBuf};
+use std::io;
+use std::path::{self, Component, Path, PathBuf};
 
 use anyhow::{Context, Result};
 
@@ -15,7 +16,19 @@ pub fn data(option: Option<&Path>) -> Result<PathBuf> {
         "no place for the data directory: HOME is not set; choose one with --data-dir DIR",
     )?;
     path::absolute(&chosen)
+        .and_then(|path| without_parents(&path))
         .with_context(|| format!("{} cannot be the data directory", chosen.display()))
+}
+
+/// Resolves `..`, which mount points in pods must not contain. The path before it must exist.
+fn without_parents(path: &Path) -> io::Result<PathBuf> {
+    let parts: Vec<Component> = path.components().collect();
+    let Some(last) = parts.iter().rposition(|part| *part == Component::ParentDir) else {
+        return Ok(path.to_owned());
+    };
+    let mut resolved = parts[..=last].iter().collect::<PathBuf>().canonicalize()?;
+    resolved.extend(&parts[last + 1..]);
+    Ok(resolved)
 }
 
 /// Where the user's own configuration is, if there is a home for it.
@@ -83,6 +96,14 @@ mod tests {
         assert_eq!(chosen(None, &all[1..]).as_deref(), Some("/x/setpoint"));
         assert_eq!(chosen(None, &all[2..]).as_deref(), Some("/h/.local/share/setpoint"));
         assert_eq!(chosen(None, &[]), None);
+    }
+
+    #[test]
+    fn parents_in_a_path_are_resolved() {
+        let resolved = |path: &str| without_parents(Path::new(path));
+        assert_eq!(resolved("/usr/../a/b").expect("resolved"), Path::new("/a/b"));
+        assert_eq!(resolved("/no/such").expect("left alone"), Path::new("/no/such"));
+        assert!(resolved("/no/such/../b").is_err());
     }
 
     #[test]

@@ -80,7 +80,7 @@ pub async fn leave(data: &Path, chosen: &Chosen, network: Option<Arc<Network>>) 
     let directory = data.join(DIRECTORY);
     if chosen.runtime != Runtime::Process && process::count_running(&directory) > 0 {
         tracing::info!("what ran as plain processes is ended");
-        end(&*open_process(&directory, network.clone())?).await?;
+        end(&*open_process(&directory, network.clone(), Vec::new())?).await?;
     }
     let Some(engine) = other(data, chosen) else { return Ok(()) };
     let _podman = podman::serve_again(&engine, &directory).await;

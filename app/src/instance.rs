@@ -4,14 +4,14 @@
 //! behind. A small file beside the data tells other commands what runs.
 
 use std::fmt;
-use std::fs::{self, DirBuilder, File, OpenOptions, TryLockError};
+use std::fs::{self, DirBuilder, File, OpenOptions, Permissions, TryLockError};
 use std::io::{self, Write};
 use std::net::SocketAddr;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Serialize};
 use store::{Environment, System, Timestamp};
 
@@ -148,7 +148,8 @@ impl Drop for Claim {
     }
 }
 
-/// Makes a directory for its owner only, and those around it; returns what was made.
+/// Makes a directory for its owner only, and those around it; returns what was made. One that
+/// exists is restricted to its owner.
 pub fn make(directory: &Path) -> Result<Vec<PathBuf>> {
     let missing = directory.ancestors().take_while(|path| !path.exists());
     let mut missing: Vec<PathBuf> = missing.map(Path::to_owned).collect();
@@ -159,7 +160,35 @@ pub fn make(directory: &Path) -> Result<Vec<PathBuf>> {
             directory.display()
         )
     })?;
+    make_private(directory)?;
     Ok(missing)
+}
+
+/// Removes the permissions of other users from a data directory, which holds private keys. A
+/// directory of another user is refused: that user could read and replace them.
+fn make_private(directory: &Path) -> Result<()> {
+    let opening = || format!("could not open the data directory {}", directory.display());
+    let open = File::open(directory).with_context(opening)?;
+    let found = open.metadata().with_context(opening)?;
+    let (name, owner, own) = (directory.display(), found.uid(), process::user());
+    if owner != own {
+        bail!(
+            "the data directory {name} belongs to user {owner}, and this program runs as user \
+             {own}; change its owner with `chown -R {own} {name}`, or choose another with \
+             --data-dir DIR"
+        );
+    }
+    if found.mode() & 0o077 == 0 {
+        return Ok(());
+    }
+    open.set_permissions(Permissions::from_mode(0o700)).with_context(|| {
+        format!(
+            "other users may read the data directory {name}, and its mode could not be changed; \
+             run `chmod 700 {name}`, or choose another with --data-dir DIR"
+        )
+    })?;
+    tracing::info!(directory = %name, "restricted data directory to its owner");
+    Ok(())
 }
 
 /// Whether an open directory is the one that a path names.

@@ -14,8 +14,10 @@ use node::image::ImageStore;
 use node::machine;
 use node::machines::Gateway;
 use node::network::rootless::Start;
+use node::network::services::MetadataAccess;
 use node::network::{self, Connected, DOMAIN, Network};
 use node::pod::host_environment::HostEnvironment;
+use node::pressure::{self, Pressure, Thresholds};
 use node::register::Heartbeat;
 use node::runtime::{PodRuntime, START_MAX};
 use node::runtimes::cri::{self, Cri};
@@ -71,9 +73,17 @@ pub struct Settings {
     pub resources: BTreeMap<String, String>,
     /// Of the names that DNS answers for.
     pub domain: String,
+    /// Access of pods and guests to the metadata service of a cloud.
+    pub metadata: MetadataAccess,
     pub publish_container_ports: bool,
+    /// Amounts of resources below which pods are evicted.
+    pub eviction: Thresholds,
     /// Environment of pods that run as processes.
     pub environment: Arc<HostEnvironment>,
+    /// Directories that no `hostPath` volume may name.
+    pub private: Vec<PathBuf>,
+    /// Paths that pods that run as processes do not see.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// Does the work of a container's shim or of a rootless network, if this process was started for
@@ -106,6 +116,7 @@ pub async fn open(
     let (kept, resources) = (directory.clone(), settings.resources.clone());
     // It asks a program.
     let devices = tokio::task::spawn_blocking(move || Devices::open(&kept, &resources)).await?;
+    let pressure = pressure::Settings { thresholds: settings.eviction, ..Default::default() };
     Ok(Options {
         node: settings.node.clone(),
         directory,
@@ -119,6 +130,8 @@ pub async fn open(
         network,
         publish_container_ports: settings.publish_container_ports,
         environment: settings.environment.clone(),
+        pressure: Arc::new(Pressure::new(pressure)),
+        private: settings.private.clone(),
     })
 }
 
@@ -142,7 +155,8 @@ async fn open_runtime(
     }
     match (runtime, socket) {
         (Runtime::Process | Runtime::Auto, _) => {
-            open_process(&directory, network).map_err(Unopened::Failed)
+            let hidden = settings.hidden.clone();
+            open_process(&directory, network, hidden).map_err(Unopened::Failed)
         }
         (Runtime::Docker | Runtime::Podman, Some(socket)) => {
             let options = docker::Options { directory, socket: socket.clone(), network };
@@ -237,10 +251,11 @@ pub async fn stop_containers(data: &Path) -> Result<usize> {
         node: String::new(),
         range: None,
         domain: DOMAIN.to_owned(),
+        metadata: MetadataAccess::default(),
         rootless: Some(rootless(Start::Never)),
     };
     let network = Network::open(options).map(Arc::new).ok();
-    let mut count = stop_all(&*open_process(&directory, network.clone())?).await?;
+    let mut count = stop_all(&*open_process(&directory, network.clone(), Vec::new())?).await?;
     if let Some(engine) = former::recorded(&directory) {
         let _podman = podman::serve_again(&engine, &directory).await;
         let opened = open_engine(&engine, &directory, network.clone()).await;
@@ -325,6 +340,7 @@ async fn try_connect(
         node: settings.node.clone(),
         range,
         domain: domain.to_owned(),
+        metadata: settings.metadata,
         rootless: is_process.then(|| rootless(Start::IfMissing)),
     };
     let network = tokio::task::spawn_blocking(move || Network::open(options)).await?;
@@ -370,13 +386,20 @@ impl Drop for Closing {
     }
 }
 
+/// Opens the process runtime. Containers that it starts do not see the hidden paths.
 pub fn open_process(
     directory: &Path,
     network: Option<Arc<Network>>,
+    hidden: Vec<PathBuf>,
 ) -> Result<Arc<dyn PodRuntime>> {
     let shim = vec![PROGRAM.into(), SHIM.into()];
-    let options =
-        process::Options { directory: directory.to_owned(), shim, start_max: START_MAX, network };
+    let options = process::Options {
+        directory: directory.to_owned(),
+        shim,
+        start_max: START_MAX,
+        network,
+        hidden,
+    };
     let process = Process::open(options)
         .with_context(|| format!("could not open the records in {}", directory.display()))?;
     Ok(Arc::new(process))

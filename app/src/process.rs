@@ -13,6 +13,13 @@ pub fn begin_session() -> io::Result<()> {
     }
 }
 
+/// Returns the effective user of this process.
+#[expect(unsafe_code, reason = "std does not tell the user of a process")]
+pub fn user() -> u32 {
+    // SAFETY: takes nothing and cannot fail.
+    unsafe { libc::geteuid() }
+}
+
 /// Asks a process to stop.
 #[expect(unsafe_code, reason = "std signals only its own children, and only to kill")]
 pub fn ask_to_stop(pid: u32) -> io::Result<()> {

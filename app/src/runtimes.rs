@@ -58,7 +58,7 @@ impl Runtime {
     }
 
     /// Where it usually listens.
-    fn sockets(self) -> Vec<PathBuf> {
+    pub fn sockets(self) -> Vec<PathBuf> {
         let named = |variable: &str| {
             let value = std::env::var(variable).ok()?;
             value.strip_prefix("unix://").map(PathBuf::from)

@@ -7,11 +7,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{Context, Result};
+use apiserver::admission::{self, pod_security};
 use apiserver::audit::{self, Audit};
 use apiserver::registry::custom::follow::follow;
 use apiserver::serve::serve;
 use apiserver::server::Server;
 use apiserver::start::{self, Admin};
+use apiserver::webhooks::addresses::LoopbackWebhooks;
 use store::{Store, System, backends};
 use tokio::net::TcpListener;
 use tokio::time::{Instant, timeout};
@@ -19,7 +21,7 @@ use tracing::{info, warn};
 
 use crate::allocator;
 use crate::components::{self, Components, Started};
-use crate::config::{self, Loaded, Source, StoreKind};
+use crate::config::{self, Loaded, PodSecurityDefault, Source, StoreKind};
 use crate::console;
 use crate::database::{self, Databases};
 use crate::docs;
@@ -27,10 +29,12 @@ use crate::health::Health;
 use crate::instance::Claim;
 use crate::kubeconfig;
 use crate::listener::{self, Listen};
+use crate::log_file;
 use crate::mapped;
 use crate::node_agent;
 use crate::node_name;
 use crate::notify;
+use crate::operators;
 use crate::output::{Output, one_line};
 use crate::page;
 use crate::parts::Parts;
@@ -75,6 +79,8 @@ pub struct Plan {
     pub components: Components,
     /// Whether the server of the store may be started.
     pub databases: Databases,
+    /// True if `setpoint up` started it, and not a service manager.
+    pub is_interactive: bool,
     /// How long it answers yet when it was told to stop.
     pub shutdown_delay: Duration,
     pub output: Output,
@@ -159,6 +165,7 @@ async fn run_with(
     tell(plan, &ready);
 
     tasks.spawn_until_stop("watchdog", watchdog::keep(health));
+    tasks.spawn_until_stop("log", log_file::rotate(plan.data.clone()));
     until_asked_to_stop(plan, signals).await;
     leave(plan, &api, signals).await;
     let _ = timeout(LEAVE_MAX, started.leave()).await;
@@ -343,6 +350,8 @@ async fn serve_api(
         domain: plan.loaded.config.cluster.domain.clone(),
         is_advertised: listener.is_some(),
         is_shared: matches!(plan.loaded.config.storage.kind, StoreKind::Mysql | StoreKind::Etcd),
+        admission: admission_settings(plan),
+        loopback_webhooks: loopback_webhooks(plan),
         ..Default::default()
     };
     let handle = start::start_with(options, settings, store, Arc::new(System)).await?;
@@ -368,6 +377,28 @@ async fn serve_api(
     };
     tasks.spawn_until_stop("certificates", handle.keys.renew_and_publish(publish));
     Ok((handle.server, admin))
+}
+
+/// Programs that a user develops on this host have webhooks at loopback addresses.
+fn loopback_webhooks(plan: &Plan) -> LoopbackWebhooks {
+    let by_command = match plan.is_interactive {
+        true => LoopbackWebhooks::Allow,
+        false => LoopbackWebhooks::Deny,
+    };
+    plan.loaded.config.cluster.loopback_webhooks.unwrap_or(by_command)
+}
+
+fn admission_settings(plan: &Plan) -> admission::Settings {
+    let cluster = &plan.loaded.config.cluster;
+    // Who runs the API alone has controllers and nodes of kube-apiserver's clusters beside it.
+    let by_components = match plan.components.is_api_only() {
+        true => PodSecurityDefault::Privileged,
+        false => PodSecurityDefault::Baseline,
+    };
+    let enforce = cluster.pod_security.unwrap_or(by_components).level();
+    let homes = operators::ALL.iter().map(|family| family.home().namespace.to_owned());
+    let pod_security = pod_security::Defaults { enforce, exempt: homes.collect() };
+    admission::Settings { external_ips: cluster.external_ips, pod_security }
 }
 
 /// Has the audit log written, where the configuration names one.

@@ -10,6 +10,7 @@ mod history;
 mod inference;
 mod machines;
 mod node;
+mod soak;
 mod statistics;
 mod store;
 mod training;
@@ -44,6 +45,8 @@ enum What {
     Machines(machines::Options),
     /// This machine as a node: pods that run as processes.
     Node(node::Options),
+    /// Memory, file descriptors and disk space under an hour of mixed load and faults.
+    Soak(soak::Options),
     /// TrainJobs on simulated nodes: time, writes, memory.
     Training(training::Options),
 }
@@ -62,6 +65,7 @@ fn main() -> anyhow::Result<()> {
             What::Inference(options) => inference::run(options).await,
             What::Machines(options) => machines::run(options).await,
             What::Node(options) => node::run(options).await,
+            What::Soak(options) => soak::run(options).await,
             What::Training(options) => training::run(options).await,
         }
     })

@@ -32,6 +32,8 @@ def main():
         optimizer.step()
         if rank == 0:
             print(f"epoch {epoch}/{epochs} loss={loss.item():.4f} world_size={world}")
+    # No rank leaves while another still talks to it.
+    dist.barrier()
     dist.destroy_process_group()
 
 

@@ -40,14 +40,19 @@ cargo xtask COMMAND
                           chance, 20 seconds if it is not said; --times lists the slowest tests.
   test --quick            Formatting, tidy, lints, and the unit and contract tests of the crates
                           that changed since the upstream branch, and of those that use them.
-  peers [NAME]...         Tests against large peers, such as PyTorch. Builds or installs each peer
+  peers [--program FILE] [NAME]...
+                          Tests against large peers, such as PyTorch. Builds or installs each peer
                           once per version into a cache (SETPOINT_PEERS, or target/peers). A peer
-                          that cannot be had is a failure. `peers --list` names them.
+                          that cannot be had is a failure. `peers --list` names them. --program
+                          tests a program that was built before, instead of a release build.
   tidy [--bless]          The rules of ARCHITECTURE.md and STYLE.md that a program can check.
                           --bless lowers the ratchet to what the code needs.
   bench NAME [ARGS]       Runs a benchmark, in release mode: store, apply, cluster, node, training,
                           inference, machines, history; or api, which starts a server or
                           measures that of `--kubeconfig FILE`.
+  soak [--minutes N]      Mixed load and faults on one control plane, 60 minutes by default, in
+                          release mode. Fails if memory, file descriptors or disk space grow, or
+                          if an acknowledged write is lost.
   sim [--scenario NAME] [--seed N] [--defects]
                           Runs every controller under every fault that its own trace offers, and
                           prints what the oracles found with the line that replays it. --defects
@@ -135,6 +140,7 @@ fn parse(arguments: &[String]) -> Result<Command> {
         ["tidy"] => Command::Tidy(tidy::Ratchet::Check),
         ["tidy", "--bless"] => Command::Tidy(tidy::Ratchet::Bless),
         ["bench", name, ..] if !name.starts_with('-') => Command::Bench(arguments[1..].to_vec()),
+        ["soak", ..] => Command::Bench(arguments.to_vec()),
         ["bench", ..] => bail!("`bench` needs the name of a benchmark; see `cargo xtask help`"),
         ["sim", rest @ ..] => Command::Sim(parse_sim(rest)?),
         ["codegen", "--facts", facts] => Command::Codegen(PathBuf::from(facts)),
@@ -185,13 +191,22 @@ fn parse_test(words: &[&str]) -> Result<test::Options> {
 }
 
 fn parse_peers(words: &[&str]) -> Result<peers::Choice> {
-    match words {
-        ["--list"] => Ok(peers::Choice::List),
-        names => match names.iter().find(|name| name.starts_with('-')) {
-            Some(option) => bail!("`peers` has no option `{option}`"),
-            None => Ok(peers::Choice::Run(names.iter().map(|name| (*name).to_owned()).collect())),
-        },
+    if words == ["--list"] {
+        return Ok(peers::Choice::List);
     }
+    let mut selection = peers::Selection::default();
+    let mut words = words.iter();
+    while let Some(word) = words.next() {
+        match *word {
+            "--program" => match words.next() {
+                Some(program) => selection.program = Some(PathBuf::from(program)),
+                None => bail!("`--program` needs a file"),
+            },
+            option if option.starts_with('-') => bail!("`peers` has no option `{option}`"),
+            name => selection.names.push(name.to_owned()),
+        }
+    }
+    Ok(peers::Choice::Run(selection))
 }
 
 fn parse_dist(words: &[&str]) -> Result<dist::Options> {
@@ -271,8 +286,11 @@ mod tests {
                 Command::Krew(krew::Release { tag, url, checksums: vec!["a".into()] })
             }),
             ("test --quick", Command::Quick),
-            ("peers", Command::Peers(peers::Choice::Run(Vec::new()))),
-            ("peers training", Command::Peers(peers::Choice::Run(vec!["training".to_owned()]))),
+            ("peers", Command::Peers(peers::Choice::Run(peers::Selection::default()))),
+            ("peers training --program a", {
+                let (names, program) = (vec!["training".to_owned()], Some("a".into()));
+                Command::Peers(peers::Choice::Run(peers::Selection { names, program }))
+            }),
             ("dist --profile release out", {
                 let (profile, directory) = ("release".to_owned(), Some("out".into()));
                 Command::Dist(dist::Options { profile, directory, ..dist::Options::default() })
@@ -308,6 +326,7 @@ mod tests {
             "krew v1 u",
             "codegen",
             "peers --all",
+            "peers --program",
             "dist --profile",
             "sign a",
         ] {

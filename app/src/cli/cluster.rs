@@ -1,9 +1,9 @@
 //! `setpoint cluster`: directories for several nodes on one machine, made and cleared.
 
 use std::fmt::{self, Write as _};
-use std::fs;
+use std::fs::{self, DirBuilder, File, Permissions};
 use std::io::{self, IsTerminal, Write as _};
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt, symlink};
 use std::path::{Component, Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -121,15 +121,16 @@ impl Create {
                 self.nodes
             );
         }
-        fs::create_dir_all(&self.dir).with_context(|| making(&self.dir))?;
+        let made = DirBuilder::new().recursive(true).mode(0o700).create(&self.dir);
+        made.with_context(|| making(&self.dir))?;
         // One authority for all: a node must believe what another has signed.
         let keys = self.dir.join(KEYS_DIRECTORY);
-        fs::create_dir_all(&keys).with_context(|| making(&keys))?;
+        make_private(&keys)?;
         fs::write(self.dir.join(MARK), "").with_context(|| making(&self.dir.join(MARK)))?;
         let mut configs = Vec::new();
         for number in 1..=self.nodes {
             let node = self.dir.join(format!("node-{number}"));
-            fs::create_dir_all(node.join(DATA)).with_context(|| making(&node))?;
+            make_private(&node.join(DATA))?;
             let keys = node.join(DATA).join(KEYS_DIRECTORY);
             if !keys.is_symlink() {
                 symlink(Path::new("../..").join(KEYS_DIRECTORY), &keys)
@@ -139,7 +140,7 @@ impl Create {
             // What somebody has written there since is kept.
             if !config.exists() {
                 let text = self.config(self.web_port + (number - 1));
-                fs::write(&config, text).with_context(|| making(&config))?;
+                write_private(&config, &text).with_context(|| making(&config))?;
             }
             configs.push(config);
         }
@@ -227,6 +228,19 @@ fn confirm(directory: &Path) -> Result<bool> {
     let mut answer = String::new();
     io::stdin().read_line(&mut answer)?;
     Ok(answer.trim() == "yes")
+}
+
+/// Creates a directory for its owner only. One that exists is restricted to its owner.
+fn make_private(directory: &Path) -> Result<()> {
+    let made = DirBuilder::new().recursive(true).mode(0o700).create(directory);
+    made.and_then(|()| fs::set_permissions(directory, Permissions::from_mode(0o700)))
+        .with_context(|| making(directory))
+}
+
+/// Writes a file for its owner only: configurations hold passwords of databases.
+fn write_private(path: &Path, text: &str) -> io::Result<()> {
+    let mut file = File::options().create_new(true).write(true).mode(0o600).open(path)?;
+    file.write_all(text.as_bytes())
 }
 
 fn making(path: &Path) -> String {

@@ -33,7 +33,8 @@ Examples:
 
 The API is served to nobody but this process: no port is opened. Others reach the same objects
 through a `setpoint start` on the same mysql or etcd store; of several processes one leads. Both
-need the same keys, which are in `pki` of the data directory: copy it to other machines.";
+need the same keys, which are in `pki` of the data directory. Processes of one cluster run on one
+host: there is no pod network between hosts.";
 
 /// Run controllers, scheduler and node on a shared store, without serving the API.
 #[derive(Args)]
@@ -111,6 +112,7 @@ impl Controller {
                 python,
             },
             databases: Databases::Never,
+            is_interactive: false,
             shutdown_delay: Duration::ZERO,
             output: context.output,
         })

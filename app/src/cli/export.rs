@@ -1,7 +1,8 @@
 //! `setpoint export`: a cluster in one file: its state at one revision, and a window of its past.
 //!
 //! The file is lines of JSON. The first says what it is, the last how many lines there are and what
-//! they hash to, so that half a file is no file. Secrets are sealed lines, or left out.
+//! they hash to, so that half a file is no file. Secrets and objects with inline secrets, such as
+//! the cloud-init of virtual machines, are encrypted lines, or left out.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -10,7 +11,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result, bail};
-use apiserver::history::diff;
+use apiserver::history::{diff, redact};
+use apiserver::secrets_at_rest::kinds::{ConfidentialFields, confidential_fields};
 use aws_lc_rs::digest::{self, SHA256};
 use clap::Args;
 use serde_json::{Value, json};
@@ -94,7 +96,7 @@ pub async fn write(target: &Target, wanted: Wanted<'_>) -> Result<Printed> {
             .with_context(|| format!("could not write {}", wanted.file.display()))
             .map(|()| counts)
     };
-    let Counts { objects, sealed, changes } = match written.and_then(moved) {
+    let Counts { objects, sealed, changes, left_out } = match written.and_then(moved) {
         Ok(counts) => counts,
         Err(error) => {
             // Half an export is of no use to anybody; what went wrong is told.
@@ -107,11 +109,14 @@ pub async fn write(target: &Target, wanted: Wanted<'_>) -> Result<Printed> {
         None => "secrets left out".to_owned(),
     };
     let file = wanted.file.display();
-    let text = format!(
+    let mut text = format!(
         "{file}: revision {revision}, {objects} objects, {secrets}, {changes} changes of history"
     );
+    for object in &left_out {
+        text.push_str(&format!("\n    {object} left out: it has inline secrets"));
+    }
     let value = json!({"file": wanted.file, "revision": revision, "objects": objects,
-        "secrets": sealed, "changes": changes});
+        "secrets": sealed, "changes": changes, "leftOut": left_out});
     Ok(Printed::new(value, text))
 }
 
@@ -120,6 +125,8 @@ struct Counts {
     objects: usize,
     sealed: usize,
     changes: usize,
+    /// Objects other than Secrets that are left out because they have inline secrets.
+    left_out: Vec<String>,
 }
 
 /// Writes all lines.
@@ -134,24 +141,29 @@ async fn fill(
         "time": timeline["newest"]["time"], "program": env!("CARGO_PKG_VERSION"),
         "kinds": kinds.iter().map(words_of).collect::<Vec<_>>()}))?;
     let mut objects = 0;
-    let mut secrets = Vec::new();
+    let (mut secrets, mut left_out) = (Vec::new(), Vec::new());
     for kind in kinds {
-        let is_secret = kind.group.is_empty() && kind.kind == "Secret";
-        let list = match is_secret {
-            // The past has no values of Secrets; these are read as they are.
-            true if passphrase.is_some() => cluster.get(&kind.path("", "")).await?,
-            true => continue,
-            false => cluster.get(&format!("{GROUP}/at/{revision}/{}", kind.path("", ""))).await?,
+        let confidential = confidential_fields(&kind.group, &kind.kind);
+        let list = match confidential {
+            None => cluster.get(&format!("{GROUP}/at/{revision}/{}", kind.path("", ""))).await?,
+            Some(ConfidentialFields::SecretData) if passphrase.is_none() => continue,
+            // History hides confidential values; these objects are read as they are.
+            Some(_) => cluster.get(&kind.path("", "")).await?,
         };
         for object in items(&list["items"]) {
             let mut object = object.clone();
             object["apiVersion"] = list["apiVersion"].clone();
             object["kind"] = json!(kind.kind);
-            match is_secret {
-                true => secrets.push(object),
-                false => {
+            match (is_secret(confidential, &object), passphrase) {
+                (false, _) => {
                     out.add(&json!({"object": object}))?;
                     objects += 1;
+                }
+                (true, Some(_)) => secrets.push(object),
+                (true, None) => {
+                    let (kind, metadata) = (&kind.kind, &object["metadata"]);
+                    let (namespace, name) = (text(&metadata["namespace"]), text(&metadata["name"]));
+                    left_out.push(format!("{kind} {namespace}/{name}"));
                 }
             }
         }
@@ -169,7 +181,14 @@ async fn fill(
         None => 0,
     };
     out.finish().context("could not write the export")?;
-    Ok(Counts { objects, sealed, changes })
+    Ok(Counts { objects, sealed, changes, left_out })
+}
+
+/// Returns whether an object is a Secret or has inline secrets.
+fn is_secret(confidential: Option<ConfidentialFields>, object: &Value) -> bool {
+    confidential.is_some_and(|fields| {
+        fields == ConfidentialFields::SecretData || redact::has_confidential_values(fields, object)
+    })
 }
 
 /// What people call a kind, so that a file can be asked without a cluster.

@@ -25,6 +25,7 @@ mod history;
 mod image;
 mod import;
 mod interrupted;
+mod keys;
 mod known;
 mod kubeconfig;
 mod kubectl;
@@ -170,6 +171,7 @@ commands! {
     paths::Paths,
     config::Config,
     kubeconfig::Kubeconfig,
+    keys::Keys,
     service::Service,
     version::Version,
     upgrade::Upgrade,

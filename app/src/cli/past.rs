@@ -95,7 +95,7 @@ impl Kind {
 
 /// A cluster that is asked.
 pub struct Cluster {
-    client: kube::Client,
+    pub client: kube::Client,
     pub namespace: String,
 }
 

@@ -47,7 +47,7 @@ impl Paths {
         let data = directories::data(self.data_dir.as_deref())?;
         context.output.print(&Report {
             kubeconfig: kubeconfig::in_data(&data),
-            log: data.join(super::up::LOG_NAME),
+            log: data.join(crate::log_file::NAME),
             config: config::usual_files(),
             state: directories::state()?,
             cache: directories::cache()?,

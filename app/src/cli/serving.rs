@@ -190,6 +190,7 @@ impl Place {
             loaded,
             components,
             databases: Databases::Never,
+            is_interactive: false,
             shutdown_delay: self.shutdown_delay,
             output,
         })

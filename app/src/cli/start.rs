@@ -42,7 +42,7 @@ impl Start {
         if self.detached {
             process::begin_session()?;
         }
-        let plan = self.serving.plan(context)?;
+        let plan = Plan { is_interactive: self.detached, ..self.serving.plan(context)? };
         // Spans are sent until the end of what follows.
         let _traces = serving::start_log(context, &plan.loaded)?;
         serve(plan)

@@ -9,7 +9,6 @@ use anyhow::Result;
 use clap::Args;
 use serde::Serialize;
 
-use super::up::LOG_NAME;
 use super::{Context, exit, small_runtime};
 use crate::census::Census;
 use crate::client;
@@ -17,6 +16,7 @@ use crate::directories;
 use crate::health;
 use crate::instance::Instance;
 use crate::kubeconfig;
+use crate::log_file;
 use crate::output;
 use crate::time;
 
@@ -58,8 +58,9 @@ impl Status {
         let census = told.as_ref().and_then(|told| told.census.clone());
         let is_well = health == "ok";
         let mut hints = hints(census.as_ref());
+        hints.extend(super::keys::expiry_hints(&data_dir));
         if !is_well || !unwell.is_empty() {
-            let log = data_dir.join(LOG_NAME);
+            let log = data_dir.join(log_file::NAME);
             hints.push(format!("{} has the log; `setpoint doctor` looks further", log.display()));
         }
         let code = if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE };

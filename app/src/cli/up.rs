@@ -5,9 +5,8 @@
 //! process that outlives the program may inherit its stdout or stderr.
 
 use std::fmt;
-use std::fs::{self, File, OpenOptions, TryLockError};
+use std::fs::{File, TryLockError};
 use std::io::{Read, Seek, SeekFrom};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitCode, ExitStatus, Stdio};
 use std::time::Duration;
@@ -27,15 +26,13 @@ use crate::config::LogLevel;
 use crate::health;
 use crate::instance::{self, Instance};
 use crate::kubeconfig::{self, Selection};
+use crate::log_file;
 use crate::output::{self, Marks};
 use crate::parts::Part;
 use crate::runtimes::PLAIN;
 use crate::server::Plan;
 use crate::time;
 
-pub const LOG_NAME: &str = "setpoint.log";
-/// A larger log is set aside when a program is started.
-const LOG_BYTES_MAX: u64 = 16 << 20;
 /// How much of the log is looked at, and how many lines of it shown, after a failure.
 const LOG_TAIL_BYTES_MAX: u64 = 64 << 10;
 const LOG_TAIL_LINES_MAX: usize = 20;
@@ -107,7 +104,7 @@ impl Up {
             return Ok(Outcome::already(plan, instance).await);
         }
         instance::make(&plan.data)?;
-        let path = plan.data.join(LOG_NAME);
+        let path = plan.data.join(log_file::NAME);
         let mut log = loop {
             if let Some(log) = lock_log(&path)? {
                 break log;
@@ -237,7 +234,7 @@ impl Report {
             url: instance.url(),
             kubeconfig: kubeconfig::in_data(&data_dir),
             context: kubeconfig::CONTEXT.to_owned(),
-            log: data_dir.join(LOG_NAME),
+            log: data_dir.join(log_file::NAME),
             census: None,
             kubeconfig_micros: None,
             current_context: None,
@@ -353,20 +350,16 @@ async fn ready(data: &Path, pid: u32) -> Option<Instance> {
 /// Opens the log to write at its end; `None` while another program has it.
 fn lock_log(path: &Path) -> Result<Option<File>> {
     let opening = || format!("could not open the log {}", path.display());
-    let open = || {
-        let mut options = OpenOptions::new();
-        options.create(true).append(true).read(true).mode(0o600).open(path)
-    };
-    let log = open().with_context(opening)?;
+    let log = log_file::open(path).with_context(opening)?;
     match log.try_lock() {
         Ok(()) => {}
         Err(TryLockError::WouldBlock) => return Ok(None),
         Err(TryLockError::Error(error)) => return Err(error).with_context(opening),
     }
-    if log.metadata().with_context(opening)?.len() <= LOG_BYTES_MAX {
+    if log.metadata().with_context(opening)?.len() <= log_file::BYTES_MAX {
         return Ok(Some(log));
     }
-    fs::rename(path, path.with_extension("log.1")).with_context(opening)?;
+    log_file::set_aside(path).with_context(opening)?;
     // The next round locks the file that takes its place.
     Ok(None)
 }

@@ -12,10 +12,13 @@ use clap::Args;
 use serde_json::{Value, json};
 
 use super::connect::Target;
+use super::evidence::Reader;
 use super::past::{self, Cluster, GROUP, Kind, Named, Printed, items, text};
 use super::plan::verdicts;
 use super::spans::{self, Span};
+use super::train::cluster::python_of;
 use super::{Context, small_runtime};
+use crate::python;
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -81,10 +84,32 @@ impl Why {
                 }
             };
             let is_failed = trace["state"] == "Failed";
-            let shown = told(&trace, if self.all { Detail::All } else { Detail::Short });
+            let mut shown = told(&trace, if self.all { Detail::All } else { Detail::Short });
+            if is_failed && let Some(hint) = self.import_hint(&cluster, &path).await {
+                shown += &format!("\n  hint: {hint}");
+            }
             context.output.print(&Printed::new(trace, shown))?;
             Ok(if is_failed { ExitCode::from(EXIT_FAILED) } else { ExitCode::SUCCESS })
         })
+    }
+}
+
+impl Why {
+    /// Returns what to do about a module that a failed container did not find.
+    async fn import_hint(&self, cluster: &Cluster, path: &str) -> Option<String> {
+        let object = cluster.get(path).await.ok()?;
+        let namespace = object["metadata"]["namespace"].as_str()?.to_owned();
+        let reader = Reader { client: &cluster.client, namespace: &namespace };
+        let observation = reader.observe(object).await;
+        let (_, lines) = reader.collect(&observation, None).await.output?;
+        let named = |pod: &Value| {
+            let command = &pod["spec"]["containers"][0]["command"][0];
+            command.as_str().filter(|it| it.starts_with('/')).map(str::to_owned)
+        };
+        let of_server = || python_of(&self.target).ok().flatten().map(|python| python.executable);
+        let python = observation.pods.iter().find_map(named);
+        let python = python.or_else(|| of_server().map(|it| it.display().to_string()));
+        python::import_hint(lines.iter().map(String::as_str), python.as_deref())
     }
 }
 

@@ -4,10 +4,15 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use apiserver::admission::external_ips::ExternalIps;
+use apiserver::admission::pod_security::Level;
 use apiserver::profile::Profile;
+use apiserver::webhooks::addresses::LoopbackWebhooks;
 use controllers::options::Match;
 use hypervisor::images::Reach;
 use node::network::DOMAIN;
+use node::network::services::MetadataAccess;
+use node::pressure::{Threshold, Thresholds};
 use reconcile::Tuning;
 
 use super::section::Section;
@@ -28,12 +33,42 @@ pub struct Cluster {
     pub heartbeat_interval: Duration,
     /// `network.domain`: of the names that DNS answers for.
     pub domain: String,
+    /// `network.external_ips`: policy for external addresses of Services.
+    pub external_ips: ExternalIps,
+    /// `pod_security.default`: level of namespaces without a label; by default the components
+    /// decide.
+    pub pod_security: Option<PodSecurityDefault>,
+    /// `webhooks.loopback`: policy for webhook URLs on this host; by default the command decides.
+    pub loopback_webhooks: Option<LoopbackWebhooks>,
+    /// `network.metadata`: access of pods and guests to the metadata service of a cloud.
+    pub metadata: MetadataAccess,
     /// `machines.images`: where images of machines may be read from.
     pub images: Reach,
     /// Every port that a container names is reached by some port of its machine.
     pub publish_container_ports: bool,
+    /// `eviction`: amounts of resources below which this node evicts pods.
+    pub eviction: Thresholds,
     /// `controllers`: what is said of each, by name.
     pub tunings: BTreeMap<&'static str, Tuning>,
+}
+
+/// Pod Security level of namespaces without a label of their own.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum PodSecurityDefault {
+    Privileged,
+    Baseline,
+    Restricted,
+}
+
+impl PodSecurityDefault {
+    /// Returns the level to enforce; `None` allows everything.
+    pub fn level(self) -> Option<Level> {
+        match self {
+            PodSecurityDefault::Privileged => None,
+            PodSecurityDefault::Baseline => Some(Level::Baseline),
+            PodSecurityDefault::Restricted => Some(Level::Restricted),
+        }
+    }
 }
 
 /// Which node a pod gets.
@@ -54,8 +89,13 @@ impl Default for Cluster {
             scheduler_policy: Policy::default(),
             heartbeat_interval: HEARTBEAT,
             domain: DOMAIN.to_owned(),
+            external_ips: ExternalIps::default(),
+            loopback_webhooks: None,
+            pod_security: None,
+            metadata: MetadataAccess::default(),
             images: Reach::default(),
             publish_container_ports: false,
+            eviction: Thresholds::default(),
             tunings: BTreeMap::new(),
         }
     }
@@ -88,16 +128,16 @@ impl Cluster {
             duration::parse(text).filter(|interval| !interval.is_zero())
         })?;
         let publish = root.flag("publish_container_ports")?;
-        let mut network = root.section("network")?;
-        let domain = network.read("domain", "a domain name, as cluster.local", |text| {
-            let is_label = |label: &str| {
-                let is_plain = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
-                let is_known = |it: char| is_plain(it) || it == '-';
-                label.len() < 64 && label.starts_with(is_plain) && label.chars().all(is_known)
-            };
-            (text.len() < 128 && text.split('.').all(is_label)).then(|| text.to_owned())
+        let network = Network::read(root.section("network")?, remarks)?;
+        let mut webhooks = root.section("webhooks")?;
+        let expected = "auto, allow or deny";
+        let loopback_webhooks = webhooks.read("loopback", expected, |text| match text {
+            "auto" => Some(None),
+            "allow" => Some(Some(LoopbackWebhooks::Allow)),
+            "deny" => Some(Some(LoopbackWebhooks::Deny)),
+            _ => None,
         })?;
-        network.finish(remarks);
+        webhooks.finish(remarks);
         let mut machines = root.section("machines")?;
         let images = machines.read("images", "others or everything", |text| match text {
             "others" => Some(Reach::Others),
@@ -105,6 +145,8 @@ impl Cluster {
             _ => None,
         })?;
         machines.finish(remarks);
+        let eviction = read_eviction(root.section("eviction")?, remarks)?;
+        let pod_security = read_pod_security(root.section("pod_security")?, remarks)?;
         let tunings = read_tunings(root.section("controllers")?, remarks)?;
         let by_profile = match profile {
             Profile::Kubernetes => Match::Owners,
@@ -116,12 +158,85 @@ impl Cluster {
             deployment_match: matching.unwrap_or(by_profile),
             scheduler_policy: policy.unwrap_or_default(),
             heartbeat_interval: heartbeat.unwrap_or(HEARTBEAT),
-            domain: domain.unwrap_or_else(|| DOMAIN.to_owned()),
+            domain: network.domain,
+            metadata: network.metadata,
+            external_ips: network.external_ips,
+            loopback_webhooks: loopback_webhooks.flatten(),
+            pod_security,
             images: images.unwrap_or_default(),
             publish_container_ports: publish.unwrap_or(false),
+            eviction,
             tunings,
         })
     }
+}
+
+fn read_eviction(mut section: Section<'_>, remarks: &mut Remarks) -> Result<Thresholds> {
+    let usual = Thresholds::default();
+    let mut read = |key, usual| {
+        let threshold = section.read(key, "an amount or a share, as 100Mi or 5%", Threshold::parse);
+        threshold.map(|threshold| threshold.unwrap_or(usual))
+    };
+    let thresholds = Thresholds {
+        memory: read("memory_available", usual.memory)?,
+        disk: read("disk_available", usual.disk)?,
+        inodes: read("inodes_free", usual.inodes)?,
+        pids: read("pids_available", usual.pids)?,
+    };
+    section.finish(remarks);
+    Ok(thresholds)
+}
+
+/// Settings of the section `network`.
+struct Network {
+    domain: String,
+    external_ips: ExternalIps,
+    metadata: MetadataAccess,
+}
+
+impl Network {
+    fn read(mut network: Section<'_>, remarks: &mut Remarks) -> Result<Network> {
+        let domain = network.read("domain", "a domain name, as cluster.local", |text| {
+            let is_label = |label: &str| {
+                let is_plain = |it: char| it.is_ascii_lowercase() || it.is_ascii_digit();
+                let is_known = |it: char| is_plain(it) || it == '-';
+                label.len() < 64 && label.starts_with(is_plain) && label.chars().all(is_known)
+            };
+            (text.len() < 128 && text.split('.').all(is_label)).then(|| text.to_owned())
+        })?;
+        let external_ips = network.read("external_ips", "deny or allow", |text| match text {
+            "deny" => Some(ExternalIps::Deny),
+            "allow" => Some(ExternalIps::Allow),
+            _ => None,
+        })?;
+        let metadata = network.read("metadata", "blocked or allowed", |text| match text {
+            "blocked" => Some(MetadataAccess::Blocked),
+            "allowed" => Some(MetadataAccess::Allowed),
+            _ => None,
+        })?;
+        network.finish(remarks);
+        Ok(Network {
+            domain: domain.unwrap_or_else(|| DOMAIN.to_owned()),
+            external_ips: external_ips.unwrap_or_default(),
+            metadata: metadata.unwrap_or_default(),
+        })
+    }
+}
+
+fn read_pod_security(
+    mut section: Section<'_>,
+    remarks: &mut Remarks,
+) -> Result<Option<PodSecurityDefault>> {
+    let expected = "auto, privileged, baseline or restricted";
+    let level = section.read("default", expected, |text| match text {
+        "auto" => Some(None),
+        "privileged" => Some(Some(PodSecurityDefault::Privileged)),
+        "baseline" => Some(Some(PodSecurityDefault::Baseline)),
+        "restricted" => Some(Some(PodSecurityDefault::Restricted)),
+        _ => None,
+    })?;
+    section.finish(remarks);
+    Ok(level.flatten())
 }
 
 fn read_tunings(

@@ -22,7 +22,7 @@ use std::path::Path;
 use anyhow::Result;
 
 pub use audit::Audit;
-pub use cluster::{Cluster, Policy};
+pub use cluster::{Cluster, PodSecurityDefault, Policy};
 pub use file::{Fallback, Source, usual_files};
 pub use pods::{Pods, is_name};
 pub use storage::{Etcd, Mysql, Storage, StoreKind};

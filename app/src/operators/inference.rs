@@ -6,8 +6,10 @@ use std::sync::{Arc, OnceLock, PoisonError, RwLock};
 use async_trait::async_trait;
 use inference::configuration::{Configuration, LeaderElection};
 use inference::kinds::{
-    ADAPTER, COMPONENT, CONTROLLER_REVISION, GRAPH, JOB, LEADER_WORKER_SET, MODEL, OPTIONAL,
-    PERSISTENT_VOLUME_CLAIM, POD_GROUP, REQUEST,
+    ADAPTER, CHECKPOINT, CLUSTER_ROLE, COMPONENT, CONFIG_MAP, CONTROLLER_REVISION, DEPLOYMENT,
+    ENDPOINT_SLICE, GRAPH, INGRESS, JOB, LEADER_WORKER_SET, MODEL, OPTIONAL,
+    PERSISTENT_VOLUME_CLAIM, POD, POD_CLIQUE, POD_CLIQUE_SCALING_GROUP, POD_GROUP, REQUEST, ROLE,
+    ROLE_BINDING, SECRET, SERVICE, STATEFUL_SET,
 };
 use inference::namespace_scope::{self, Marker};
 use inference::settings::{Gates, Settings};
@@ -76,8 +78,24 @@ impl Family for Inference {
                 metrics_prefix: "",
                 needs: &[GRAPH, COMPONENT, ADAPTER, MODEL, REQUEST],
                 uses: OPTIONAL,
-                // Of the rest that it makes it may find others' under the same names, and has to
-                // see what it then changes.
+                // Of these it may find another's under the same name, and has to see what it then
+                // changes.
+                reads: &[
+                    CHECKPOINT,
+                    CLUSTER_ROLE,
+                    CONFIG_MAP,
+                    DEPLOYMENT,
+                    ENDPOINT_SLICE,
+                    INGRESS,
+                    POD,
+                    POD_CLIQUE,
+                    POD_CLIQUE_SCALING_GROUP,
+                    ROLE,
+                    ROLE_BINDING,
+                    SECRET,
+                    SERVICE,
+                    inference::kinds::SERVICE_ACCOUNT,
+                ],
                 children: &[JOB, PERSISTENT_VOLUME_CLAIM],
                 groups: &[api::dynamo::GROUP],
             },
@@ -87,6 +105,7 @@ impl Family for Inference {
                 metrics_prefix: "",
                 needs: &[LEADER_WORKER_SET],
                 uses: &[POD_GROUP],
+                reads: &[POD, SERVICE, STATEFUL_SET],
                 children: &[CONTROLLER_REVISION],
                 groups: &[api::leader_worker_set::GROUP],
             },
@@ -140,7 +159,9 @@ impl Family for Inference {
     }
 
     fn configure(&self, told: &Told<'_>) -> Result<(), String> {
-        let mut chosen = Settings::default();
+        // Who works in one namespace reads no other.
+        let ssh_secret_namespace = told.only.unwrap_or(told.namespace).to_owned();
+        let mut chosen = Settings { ssh_secret_namespace, ..Settings::default() };
         if let Ok(exporter) = std::env::var("DCGM_METRICS_ENDPOINT_TEMPLATE") {
             chosen.exporter = exporter;
         }

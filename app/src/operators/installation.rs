@@ -170,6 +170,12 @@ impl Installation {
         if manifest["metadata"]["namespace"] == home.namespace {
             manifest["metadata"]["namespace"] = json!(self.namespace);
         }
+        let labels = manifest.pointer_mut("/metadata/labels").and_then(Value::as_object_mut);
+        for label in labels.into_iter().flat_map(|labels| labels.values_mut()) {
+            if *label == home.namespace {
+                *label = json!(self.namespace);
+            }
+        }
         let subjects = manifest.get_mut("subjects").and_then(Value::as_array_mut);
         for subject in subjects.into_iter().flatten() {
             if subject["kind"] == "ServiceAccount" && subject["name"] == home.account {

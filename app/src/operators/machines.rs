@@ -1,7 +1,10 @@
 //! The family of virtual machines: Wukong and its snapshots.
 
 use async_trait::async_trait;
-use machines::kinds::{CLAIM, WUKONG, WUKONG_SNAPSHOT};
+use machines::kinds::{
+    ATTACHMENT, CLAIM, DATA_VOLUME, INSTANCE, MACHINE, POLICY, RESTORE, SERVICE, SNAPSHOT,
+    STORAGE_CLASS, WUKONG, WUKONG_SNAPSHOT,
+};
 use machines::{
     Bridges, Enabled, NAMESPACE, Options, SERVICE_ACCOUNT, WEBHOOK_SERVICE, admission, manifests,
 };
@@ -41,7 +44,17 @@ impl Family for Machines {
             needs: &[WUKONG, WUKONG_SNAPSHOT],
             // It finds out itself what there is, and begins anew when there is more.
             uses: &[],
-            children: &[CLAIM],
+            reads: &[
+                ATTACHMENT,
+                DATA_VOLUME,
+                INSTANCE,
+                MACHINE,
+                POLICY,
+                RESTORE,
+                SNAPSHOT,
+                STORAGE_CLASS,
+            ],
+            children: &[CLAIM, SERVICE],
             groups: &[api::wukong::GROUP, api::add_ons::IMPORTER],
         }]
     }

@@ -42,6 +42,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
+use reconcile::caches::DeclaredReads;
 use reconcile::conversion::Convert;
 use reconcile::elsewhere::Namespaces;
 use reconcile::resource_metrics::Reviewed;
@@ -149,6 +150,8 @@ pub struct Told<'a> {
     pub file: Option<&'a str>,
     /// The user that it is.
     pub user: Option<&'a str>,
+    /// The namespace that its leases, certificates and keys are in.
+    pub namespace: &'a str,
     /// The namespace that it works in, if that is one.
     pub only: Option<&'a str>,
 }
@@ -166,11 +169,32 @@ pub struct Operator {
     pub needs: &'static [Kind],
     /// What it makes use of where the cluster knows it.
     pub uses: &'static [Kind],
-    /// What it makes of kinds that others make too. It looks into its own alone, so of the rest
-    /// nothing is held but who they are and whose.
+    /// Kinds besides these of which it reads any object in full, whoever made it.
+    pub reads: &'static [Kind],
+    /// Kinds that many controllers of a cluster create, of which it reads only its own objects.
+    /// Of the others a process that runs no other reader holds the identity alone.
     pub children: &'static [Kind],
     /// The groups whose objects control those.
     pub groups: &'static [&'static str],
+}
+
+impl Operator {
+    /// Everything that it reads through caches.
+    pub fn declared_reads(&self) -> DeclaredReads {
+        let full = [self.needs, self.uses, self.reads].concat();
+        DeclaredReads {
+            operator: self.name,
+            full: full.into_iter().collect(),
+            owned: self.children.iter().copied().collect(),
+            groups: self.groups.iter().copied().collect(),
+        }
+    }
+
+    /// A context in which the operator reads what it has declared.
+    pub fn reading(&self, context: Context) -> Context {
+        let caches = Arc::new(context.caches.declaring(self.declared_reads()));
+        Context { caches, ..context }
+    }
 }
 
 /// Where a family lives on a cluster.
@@ -252,5 +276,71 @@ fn reviewed<'a>(review: &'a Value, answered: &'a Value, took: Duration) -> Revie
         operation: request["operation"].as_str().unwrap_or_default(),
         took,
         refusal,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use reconcile::leader::Term;
+    use reconcile::{Caches, environment};
+
+    use super::*;
+
+    /// A context of a cluster that answers nothing.
+    fn context(reads: &[DeclaredReads]) -> Context {
+        let silent = tower::service_fn(|_: http::Request<kube::client::Body>| {
+            std::future::pending::<Result<http::Response<kube::client::Body>, std::io::Error>>()
+        });
+        let client = kube::Client::new(silent, "default");
+        let environment = Arc::new(environment::System);
+        Context {
+            caches: Arc::new(Caches::new(client.clone(), environment.clone()).for_operators(reads)),
+            client,
+            environment,
+            metrics: Arc::default(),
+            health: Arc::default(),
+            recorder: Arc::default(),
+            tuning: Default::default(),
+            elsewhere: Default::default(),
+            term: watch::channel(Term::Alone).1,
+            stop: watch::channel(false).1,
+        }
+    }
+
+    /// Every controller subscribes to what it reads before it waits for the first list.
+    #[tokio::test(start_paused = true)]
+    async fn every_operator_declares_what_its_controllers_read() {
+        for family in ALL {
+            for operator in family.operators() {
+                let reads = operator.declared_reads();
+                let both = reads.full.intersection(&reads.owned).count();
+                assert_eq!(both, 0, "{} declares a kind twice", operator.name);
+                for unknown in [Vec::new(), operator.uses.to_vec()] {
+                    let context = operator.reading(context(std::slice::from_ref(&reads)));
+                    let nodes = Nodes::Images;
+                    let around = Surroundings { nodes, entrance: None, unknown };
+                    let mut running = family.start(operator, &context, &around);
+                    tokio::time::sleep(Duration::from_secs(1)).await;
+                    running.shutdown().await;
+                    assert_eq!(context.caches.undeclared_reads(), [], "{}", operator.name);
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_kind_that_an_operator_reads_in_full_is_held_in_full_by_all_of_them() {
+        let all: Vec<&Operator> = ALL.iter().flat_map(|family| family.operators()).collect();
+        let full: BTreeSet<Kind> =
+            all.iter().flat_map(|operator| operator.declared_reads().full).collect();
+        for kind in [::inference::kinds::SERVICE, ::inference::kinds::SECRET] {
+            assert!(full.contains(&kind), "{kind}");
+        }
+        let reads: Vec<DeclaredReads> =
+            all.iter().map(|operator| operator.declared_reads()).collect();
+        let partial = reconcile::caches::partial_kinds(&reads);
+        assert!(partial.keys().all(|kind| !full.contains(kind)), "{partial:?}");
     }
 }

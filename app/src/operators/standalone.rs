@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result, anyhow};
-use reconcile::cache::Holds;
+use reconcile::caches::DeclaredReads;
 use reconcile::health::{Health, State};
 use reconcile::leader::{Candidate, Term, campaign, give_up};
 use reconcile::metrics::Metrics;
@@ -72,6 +72,15 @@ pub struct Plan {
     /// The one namespace to work in, if it is one.
     pub only: Option<Only>,
     pub output: Output,
+}
+
+impl Plan {
+    /// The namespace of leases, certificates and keys: the one that was chosen, that of this pod,
+    /// or the usual one.
+    fn home_namespace(&self, of_pod: Option<&str>) -> String {
+        let usual = self.choice.first().home().namespace;
+        self.namespace.as_deref().or(of_pod).unwrap_or(usual).to_owned()
+    }
 }
 
 /// Whether others may run the same.
@@ -142,8 +151,10 @@ pub async fn run(plan: Plan) -> Result<()> {
     let cluster = cluster::connect(&plan.access).await?;
     let user = cluster::user(&cluster.client).await;
     let only = plan.only.as_ref().map(|only| only.namespace.as_str());
+    let namespace = plan.home_namespace(cluster.own_namespace.as_deref());
     for (family, _) in plan.choice.families() {
-        let told = Knows { file: plan.file.as_deref(), user: user.as_deref(), only };
+        let file = plan.file.as_deref();
+        let told = Knows { file, user: user.as_deref(), namespace: &namespace, only };
         family.configure(&told).map_err(|why| anyhow!(why))?;
     }
     let listeners = Listeners::take(&plan.addresses).await?;
@@ -172,6 +183,7 @@ pub async fn run(plan: Plan) -> Result<()> {
     };
     for (family, operator) in shared.installation.choice.operators() {
         let context = shared.context(of(operator), operator.metrics_prefix);
+        let context = operator.reading(context);
         let context = Context { elsewhere: shared.elsewhere_of(family), ..context };
         let part = Part { family, operator, context, first_objects: plan.first_objects };
         tasks.spawn(operator.name, part.run(shared.clone(), served.clone()));
@@ -271,8 +283,7 @@ impl Shared {
         tasks: &Tasks,
     ) -> Shared {
         let is_within = own_namespace.is_some();
-        let usual = || plan.choice.first().home().namespace.to_owned();
-        let namespace = plan.namespace.clone().or(own_namespace).unwrap_or_else(usual);
+        let namespace = plan.home_namespace(own_namespace.as_deref());
         let reached = match (&plan.url, plan.install) {
             (Some(url), _) => Reached::Url(url.trim_end_matches('/').to_owned()),
             (None, Install::Here) if !is_within => {
@@ -287,6 +298,8 @@ impl Shared {
         let environment: Arc<dyn Environment> = Arc::new(environment::System);
         let identity = format!("{}_{:016x}", node_name::of_host(), environment.random());
         let caches = Caches::new(client.clone(), environment.clone());
+        let reads: Vec<DeclaredReads> =
+            plan.choice.operators().map(|(_, operator)| operator.declared_reads()).collect();
         let mut metrics: BTreeMap<&'static str, Arc<Metrics>> = BTreeMap::new();
         for (_, operator) in plan.choice.operators() {
             let prefix = operator.metrics_prefix;
@@ -300,7 +313,7 @@ impl Shared {
         Shared {
             caches: Arc::new(
                 caches
-                    .holding(holds(&plan.choice))
+                    .for_operators(&reads)
                     .packing()
                     .within(plan.only.as_ref().map(|only| only.namespace.as_str())),
             ),
@@ -393,21 +406,6 @@ impl Shared {
             stop: self.stop.clone(),
         }
     }
-}
-
-/// What is held of kinds that not only our operators use. What two of them make is held whole.
-fn holds(choice: &Choice) -> BTreeMap<Kind, Holds> {
-    let mut holds = BTreeMap::new();
-    for (_, operator) in choice.operators() {
-        for kind in operator.children {
-            let theirs = Holds::ControlledBy(operator.groups);
-            let held = holds.entry(*kind).or_insert(theirs);
-            if *held != theirs {
-                *held = Holds::Everything;
-            }
-        }
-    }
-    holds
 }
 
 /// One operator of this process.

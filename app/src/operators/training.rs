@@ -7,8 +7,9 @@ use serde_json::Value;
 use tokio::task::JoinSet;
 use training::admission::{self, webhooks};
 use training::kinds::{
-    CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, COSCHEDULING_GROUP, JOB, JOB_SET,
-    PERSISTENT_VOLUME_CLAIM, SECRET, SERVICE, TRAIN_JOB, TRAINING_RUNTIME, VOLCANO_GROUP,
+    CLUSTER_TRAINING_RUNTIME, CONFIG_MAP, COSCHEDULING_GROUP, JOB, JOB_SET, LIMIT_RANGE,
+    PERSISTENT_VOLUME_CLAIM, RUNTIME_CLASS, SECRET, SERVICE, TRAIN_JOB, TRAINING_RUNTIME,
+    VOLCANO_GROUP,
 };
 use training::plugin::{Groups, Settings, StatusServer};
 use training::runtimes::{self, Choice};
@@ -52,6 +53,7 @@ impl Family for Training {
                 metrics_prefix: "",
                 needs: &[TRAIN_JOB, TRAINING_RUNTIME, CLUSTER_TRAINING_RUNTIME, JOB_SET],
                 uses: &[COSCHEDULING_GROUP, VOLCANO_GROUP],
+                reads: &[LIMIT_RANGE, RUNTIME_CLASS],
                 children: &[CONFIG_MAP, SECRET],
                 groups: &[api::training::GROUP],
             },
@@ -61,6 +63,7 @@ impl Family for Training {
                 metrics_prefix: "",
                 needs: &[JOB_SET],
                 uses: &[],
+                reads: &[],
                 children: &[JOB, PERSISTENT_VOLUME_CLAIM, SERVICE],
                 groups: &[api::job_set::GROUP],
             },

@@ -20,6 +20,8 @@ use crate::served;
 
 /// How long a guest may take to boot on a slow machine that does other things too.
 const BOOT_MAX: Duration = Duration::from_secs(120);
+/// A password in the cloud-init data of the guest, which only the guest may see.
+const PASSWORD: &str = "booted-marker-7Kq2";
 /// Where the guest writes: behind its kernel.
 const BLOCK: u32 = 90_000;
 
@@ -153,7 +155,7 @@ pub fn manifests(sandbox: &Sandbox, url: &str) -> String {
     let wukong = json!({"apiVersion": "vm.novasphere.dev/v1alpha1", "kind": "Wukong",
         "metadata": {"name": "w"}, "spec": {
             "cpu": 1, "memory": "160Mi",
-            "cloudInitUser": {"name": "ada", "password": "x"},
+            "cloudInitUser": {"name": "ada", "password": PASSWORD},
             "sshKeySecret": "keys",
             "networks": [{"name": "default"}],
             "disks": [{"name": "root", "size": "64Mi", "boot": true, "image": url,
@@ -215,6 +217,32 @@ fn tells_of_itself_and_lets_in(machine: &Machine, pid: u64) {
     }
 }
 
+/// The password is in no file of the data directory, no history and no export.
+fn hides_its_password(machine: &Machine) {
+    let sandbox = &machine.sandbox;
+    let mut export = sandbox.command(&["export", "marked.setpoint"]);
+    let exported = export.env("SETPOINT_PASSPHRASE", "twelve words").output().expect("an export");
+    assert!(exported.status.success(), "{exported:?}");
+    let history = sandbox.run(&["history", "vm/w-vm", "-o", "json"]);
+    assert!(!history.stdout.contains(PASSWORD), "{history:?}");
+    let mut directories = vec![sandbox.data(), sandbox.work()];
+    let mut looked_at = 0;
+    while let Some(directory) = directories.pop() {
+        for entry in std::fs::read_dir(directory).into_iter().flatten().flatten() {
+            let (path, kind) = (entry.path(), entry.file_type().expect("a file has a type"));
+            if kind.is_dir() {
+                directories.push(path);
+            } else if kind.is_file() {
+                let bytes = std::fs::read(&path).unwrap_or_default();
+                let mut windows = bytes.windows(PASSWORD.len());
+                assert!(!windows.any(|it| it == PASSWORD.as_bytes()), "{}", path.display());
+                looked_at += 1;
+            }
+        }
+    }
+    assert!(looked_at > 5, "{looked_at} files");
+}
+
 /// Whether a guest is run by hardware that nobody but root is let in to.
 fn needs_root(pid: u64) -> bool {
     let line = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
@@ -244,7 +272,9 @@ fn a_machine_boots_answers_grows_outlives_the_program_and_is_brought_back() {
     assert!(volume.contains("Succeeded   100.0%"), "{volume}");
     let mut console = Console::open(machine, "w");
     let pid = processes(machine)[0];
-    assert!(console.run("cat /seed/user-data").contains("name: ada"));
+    let user_data = console.run("cat /seed/user-data");
+    assert!(user_data.contains("name: ada") && user_data.contains(PASSWORD), "{user_data}");
+    hides_its_password(machine);
     console.write_on_disk("before");
     tells_of_itself_and_lets_in(machine, pid);
     served::expose(machine, "w-vm");

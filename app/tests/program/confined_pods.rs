@@ -80,6 +80,7 @@ spec:
 #[test]
 fn a_mount_that_cannot_be_made_is_the_pods_trouble_and_not_the_nodes() {
     let machine = Machine::start();
+    machine.allow_privileged_pods();
     let pod = |name: &str, source: &str, target: &str| {
         let pod = UNWRITABLE.replace("NAME", name).replace("SOURCE", source);
         machine.kubectl(&["apply", "-f", "-"], &pod.replace("TARGET", target));

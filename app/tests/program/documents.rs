@@ -21,6 +21,9 @@ clusters: [{name: work, cluster: {server: 'https://127.0.0.1:1'}}]
 users: [{name: me, user: {token: none}}]
 contexts: [{name: work, context: {cluster: work, user: me}}]
 ";
+/// A user without privileges on any host.
+const NOBODY: u32 = 65_534;
+const PATH_OF_USERS: &str = "/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin";
 /// What would run these tests again.
 const NOT_TYPED: &str = "cargo xtask";
 
@@ -47,32 +50,63 @@ fn commands(page: &str) -> String {
 
 fn type_all(page: &str) {
     let text = fs::read_to_string(root().join(page)).expect("the page is there");
-    type_text(page, &text, "");
+    type_text(page, &text, "", None);
+}
+
+/// Types the commands of a page as a user who is not root.
+fn type_as_nobody(page: &str) {
+    let text = fs::read_to_string(root().join(page)).expect("the page is there");
+    type_text(page, &text, "", Some(NOBODY));
 }
 
 /// Types the commands of a page, in a directory with a configuration.
-fn type_text(page: &str, text: &str, configuration: &str) {
+fn type_text(page: &str, text: &str, configuration: &str, user: Option<u32>) {
     // What a page that fails has begun goes with it.
-    let host = Machine { sandbox: Sandbox::new(), started: None };
+    let sandbox = user.map_or_else(Sandbox::new, Sandbox::of_user);
+    let host = Machine { sandbox, started: None };
     let sandbox = &host.sandbox;
     if !configuration.is_empty() {
         sandbox.write(".config.yaml", configuration);
     }
     let programs = sandbox.work().join("../programs");
     fs::create_dir_all(&programs).expect("a directory");
-    symlink(env!("CARGO_BIN_EXE_setpoint"), programs.join("setpoint")).expect("a link");
-    // The pages speak of files as they are in the repository.
+    let program = match user {
+        Some(_) => sandbox.work().join("../setpoint"),
+        None => PathBuf::from(env!("CARGO_BIN_EXE_setpoint")),
+    };
+    symlink(program, programs.join("setpoint")).expect("a link");
+    // The pages speak of files as they are in the repository, which the user may not enter.
     let examples = root().join("examples").canonicalize().expect("there are examples");
-    symlink(examples, sandbox.work().join("examples")).expect("a link");
-    let path = std::env::var("PATH").unwrap_or_default();
+    let copy = Command::new("cp").arg("-r").arg(examples).arg(sandbox.work()).status();
+    assert!(copy.expect("cp runs").success());
+    let path = match user {
+        Some(_) => {
+            copy_program("kubectl", &programs);
+            PATH_OF_USERS.to_owned()
+        }
+        None => std::env::var("PATH").unwrap_or_default(),
+    };
     // Whoever tries us has a cluster of their own, which no page may write to.
     let home = sandbox.work().join("../home");
     fs::create_dir_all(home.join(".kube")).expect("a directory");
     fs::write(home.join(".kube/config"), OTHER_CLUSTER).expect("a kubeconfig");
     let script = format!("set -euo pipefail\nset -x\n{}", commands(text));
     sandbox.write("typed.sh", &script);
+    if let Some(user) = user {
+        let owner = format!("{user}:{user}");
+        let places = [sandbox.work(), home.clone()];
+        let given = Command::new("chown").args(["-R", &owner]).args(places).status();
+        assert!(given.expect("chown runs").success());
+    }
     let shell = |arguments: &[&str]| {
-        let mut shell = Command::new("timeout");
+        let mut shell = match user {
+            None => Command::new("timeout"),
+            Some(user) => {
+                let mut shell = sandbox.as_user(user);
+                shell.arg("timeout");
+                shell
+            }
+        };
         shell.args(["240", "bash"]).args(arguments).current_dir(sandbox.work()).env_clear();
         shell.env("HOME", &home);
         shell.env("PATH", format!("{}:{path}", programs.display()));
@@ -88,6 +122,20 @@ fn type_text(page: &str, text: &str, configuration: &str) {
     let left = fs::read_to_string(home.join(".kube/config")).expect("a kubeconfig");
     assert!(left.contains("current-context: work"), "{page} changed the user's context: {left}");
     assert!(!left.contains("name: setpoint"), "{page} left a context behind: {left}");
+}
+
+/// Copies a program to where another user finds it.
+fn copy_program(name: &str, to: &Path) {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let mut places = std::env::split_paths(&path).map(|directory| directory.join(name));
+    let found = places.find(|file| file.is_file()).expect("the program is on PATH");
+    fs::copy(found, to.join(name)).expect("it is copied");
+}
+
+#[test]
+fn an_ordinary_user_can_type_the_first_pages() {
+    type_as_nobody("docs/getting-started.md");
+    type_as_nobody("docs/training.md");
 }
 
 #[test]
@@ -138,7 +186,8 @@ fn machines_does_what_it_says() {
     let text = fs::read_to_string(root().join(page)).expect("the page is there");
     assert!(text.contains(image), "{text}");
     let url = serve(&servers::guest_image(&root().join("target")).expect("an image"));
-    type_text(page, &text.replace(image, &url), "machines: {images: everything}\n");
+    let settings = "machines: {images: everything}\n";
+    type_text(page, &text.replace(image, &url), settings, None);
 }
 
 #[test]

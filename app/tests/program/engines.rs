@@ -256,6 +256,7 @@ fn machine_is_podman(machine: &Machine) -> bool {
 
 /// A port of the machine leads to the pod that asks for it.
 pub fn ports(machine: &Machine) {
+    machine.allow_privileged_pods();
     let port = 21_000 + std::process::id() % 9_000;
     let serve = "mkdir /www; echo at-a-port > /www/index.html; exec httpd -f -p 8080 -h /www";
     let pod = pod("at-a-port", serve).replace(

@@ -11,13 +11,15 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use crate::node::Machine;
+use crate::operator::own_address;
 use crate::sandbox::Sandbox;
 
 /// Tells this test binary that it runs in a pod.
 const INSIDE: &str = "SETPOINT_TEST_INSIDE_A_POD";
 const NOBODY: u32 = 65_534;
 
-/// A server that counts its connections, and a user whose configuration leads to it.
+/// A server that counts its connections, and a user whose configuration leads to it. It listens at
+/// an address of the host that pods reach from their network.
 struct Poison {
     address: String,
     requests: Arc<AtomicUsize>,
@@ -25,8 +27,9 @@ struct Poison {
 
 impl Poison {
     fn start() -> Poison {
-        let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
-        let address = listener.local_addr().expect("an address").to_string();
+        let listener = TcpListener::bind("0.0.0.0:0").expect("a port");
+        let port = listener.local_addr().expect("an address").port();
+        let address = format!("{}:{port}", own_address());
         let requests = Arc::new(AtomicUsize::new(0));
         let counted = requests.clone();
         std::thread::spawn(move || {
@@ -76,6 +79,16 @@ impl Poison {
     #[track_caller]
     fn is_untouched(&self) {
         assert_eq!(self.requests.load(Ordering::Relaxed), 0, "requests reached the user's cluster");
+    }
+
+    /// Shows that no requests were counted because none were sent, not because none can arrive.
+    #[track_caller]
+    fn is_reachable_from(&self, machine: &Machine, pod: &str) {
+        let script = format!("import urllib.request as r; r.urlopen('http://{}')", self.address);
+        let line = ["exec", pod, "-c", "shell", "--", "python3", "-c", &script];
+        // The server closes the connection without an answer.
+        machine.run(&line, "");
+        assert_eq!(self.requests.load(Ordering::Relaxed), 1, "pods reach the user's cluster");
     }
 }
 
@@ -145,7 +158,9 @@ fn a_pod_sees_nothing_of_the_user_and_its_clients_find_its_own_cluster() {
         ("python", &[&python, "-c", PYTHON]),
         ("rust", &["env", &inside, &own, "--exact", test, "--nocapture"]),
     ];
-    apply(&machine, &pod("probe", &containers, ""));
+    let probe = "readinessProbe: {exec: {command: [sh, -c, 'env > $HOME/of-probe']}}";
+    let manifest = pod("probe", &containers, "");
+    apply(&machine, &manifest.replacen("name: shell,", &format!("name: shell, {probe},"), 1));
     let account = "system:serviceaccount:default:default";
     for (container, expected) in [
         ("kubectl", account),
@@ -157,7 +172,9 @@ fn a_pod_sees_nothing_of_the_user_and_its_clients_find_its_own_cluster() {
     }
     let log = machine.until("logs probe -c shell", |log| value(log, "HOME").is_some());
     let exec = machine.kubectl(&["exec", "probe", "-c", "shell", "--", "env"], "");
-    for environment in [&log, &exec] {
+    let line = "exec probe -c shell -- sh -c cat<$HOME/of-probe";
+    let of_probe = machine.until(line, |found| value(found, "HOME").is_some());
+    for environment in [&log, &exec, &of_probe] {
         for (name, _) in poison.variables() {
             assert_eq!(value(environment, name), None, "{environment}");
         }
@@ -174,8 +191,21 @@ fn a_pod_sees_nothing_of_the_user_and_its_clients_find_its_own_cluster() {
     let home = PathBuf::from(value(&log, "HOME").expect("a home"));
     assert!(home.starts_with(machine.sandbox.data()) && home.join("mine").exists(), "{home:?}");
     poison.is_untouched();
+    poison.is_reachable_from(&machine, "probe");
     machine.kubectl(&["delete", "pod", "probe"], "");
     assert!(!home.exists(), "{home:?}");
+    // A cache stays when its pods go, and goes with its namespace.
+    machine.kubectl(&["create", "namespace", "team"], "");
+    let cached = ["sh", "-c", "touch $XDG_CACHE_HOME/model"];
+    let cached = pod("cached", &[("main", &cached)], "");
+    machine.kubectl(&["apply", "-n", "team", "-f", "-"], &cached);
+    machine.until("get pod cached -n team -o jsonpath={.status.phase}", |it| it == "Succeeded");
+    let directory = machine.sandbox.data().join("node/caches/team");
+    machine.kubectl(&["delete", "pod", "cached", "-n", "team"], "");
+    assert!(directory.join("model").exists());
+    machine.kubectl(&["delete", "namespace", "team"], "");
+    machine.until("get namespaces", |_| !directory.exists());
+    assert!(machine.sandbox.data().join("node/caches/default").exists());
 }
 
 #[test]
@@ -194,9 +224,13 @@ fn the_demo_does_not_use_the_kubeconfig_of_the_user() {
     let poison = Poison::start();
     let mut sandbox = Sandbox::new();
     poison.spread(&mut sandbox);
-    sandbox.set("PATH", std::env::var("PATH").unwrap_or_default());
+    // With the frontend and a worker of Dynamo, which find their cluster by a kubeconfig.
+    let python = servers::python_dynamo(target()).expect("Dynamo");
+    let programs = python.parent().expect("a directory").display();
+    sandbox.set("PATH", format!("{programs}:{}", std::env::var("PATH").unwrap_or_default()));
     let ended = sandbox.run(&["demo", "--only", "training,inference", "-o", "json"]);
     assert_eq!(ended.code, Some(0), "{ended:?}");
+    assert!(ended.stdout.contains("Dynamo 1.6.1"), "{ended:?}");
     poison.is_untouched();
 }
 
@@ -269,7 +303,7 @@ fn the_configured_python_is_used_and_pip_does_not_change_it() {
         String::from_utf8_lossy(&find.expect("find runs").stdout).into_owned()
     };
     let script = format!(
-        "echo $VIRTUAL_ENV; command -v python3; pip install -q --no-index {}; \
+        "echo $VIRTUAL_ENV; command -v python3; echo $UV_PYTHON; pip install -q --no-index {}; \
          python3 -c 'import added; print(added.__file__)'",
         wheel.display()
     );
@@ -278,7 +312,8 @@ fn the_configured_python_is_used_and_pip_does_not_change_it() {
     let log = machine.kubectl(&["logs", "pip"], "");
     let lines: Vec<&str> = log.lines().filter(|line| line.starts_with('/')).collect();
     assert_eq!(lines[..2], [path.clone(), format!("{path}/bin/python3")], "{log}");
-    assert!(lines[2].contains("/own/main/python/lib/"), "{log}");
+    assert!(lines[2].ends_with("/own/main/python/bin/python3"), "{log}");
+    assert!(lines[3].contains("/own/main/python/lib/"), "{log}");
     assert_eq!(packages(), "");
     // It is deleted while the server runs.
     fs::remove_dir_all(&venv).expect("it is there");
@@ -308,4 +343,8 @@ fn a_job_gets_variables_and_a_missing_module_names_the_interpreter() {
     assert_ne!(failed.code, Some(0), "{failed:?}");
     assert!(failed.stderr.contains("/python3; install the module there"), "{failed:?}");
     assert!(failed.stderr.contains("setpoint up --python PATH"), "{failed:?}");
+    let jobs = machine.kubectl(&["get", "trainjobs", "-o", "name"], "");
+    let failed = jobs.lines().find(|job| job.contains("bad")).expect("the job is kept");
+    let why = machine.sandbox.run(&["why", failed]);
+    assert!(why.stdout.contains("/python3; install the module there"), "{why:?}");
 }

@@ -68,6 +68,7 @@ impl Dynamo {
              components:\n  - name: Frontend\n    type: frontend\n    podTemplate: {{spec: \
              {{containers: [{{name: main, image: 'local/dynamo:1.6.1', \
              command: [{python}, -m, dynamo.frontend], args: [--router-mode, round-robin], \
+             env: [{{name: DYN_MIGRATION_LIMIT, value: '3'}}], \
              readinessProbe: {{httpGet: {{path: /health, port: http}}, periodSeconds: 1}}}}]}}}}\n"
         )
     }

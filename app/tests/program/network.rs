@@ -3,8 +3,12 @@
 //! With privilege every pod has a network of its own. What a machine without it can do is tested
 //! beside it, as another user.
 
-use std::net::{SocketAddr, UdpSocket};
+use std::io;
+use std::net::{SocketAddr, TcpStream, UdpSocket};
 use std::process::Command;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::JoinHandle;
 use std::time::Duration;
 
 use crate::node::Machine;
@@ -245,6 +249,51 @@ print('good', good > 50, 'bad', bad, flush=True)";
     std::fs::write(&stop, "").expect("a file");
     let log = machine.until("logs load", |log| log.contains("good"));
     assert!(log.ends_with("good True bad 0"), "{log}");
+    // Without a preStop hook a server ends at once when it is told to: not before Services have
+    // stopped to send connections to it.
+    let without_hook =
+        r#"[{"op": "remove", "path": "/spec/template/spec/containers/0/lifecycle"}]"#;
+    let patch = ["patch", "deployment/web", "--type=json", "-p", without_hook];
+    machine.kubectl(&patch, "");
+    machine.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"], "");
+    machine.until(left, |pods| pods.lines().count() == 3);
+    let address = format!("{}:80", jsonpath(&machine, "service/web", "{.spec.clusterIP}"));
+    let connections = Connections::start(address.parse().expect("an address"));
+    machine.kubectl(&["rollout", "restart", "deployment/web"], "");
+    machine.kubectl(&["rollout", "status", "deployment/web", "--timeout=90s"], "");
+    machine.until(left, |pods| pods.lines().count() == 3);
+    let (made, failed) = connections.stop();
+    assert!(made > 50 && failed.is_empty(), "{made} connections, failed: {failed:?}");
+}
+
+/// Connects to a server again and again, until told to stop.
+struct Connections {
+    is_stopped: Arc<AtomicBool>,
+    thread: JoinHandle<(usize, Vec<io::Error>)>,
+}
+
+impl Connections {
+    fn start(address: SocketAddr) -> Connections {
+        const LIMIT: Duration = Duration::from_secs(5);
+        let is_stopped = Arc::new(AtomicBool::new(false));
+        let told = is_stopped.clone();
+        let thread = std::thread::spawn(move || {
+            let (mut made, mut failed) = (0, Vec::new());
+            while !told.load(Ordering::Relaxed) {
+                match TcpStream::connect_timeout(&address, LIMIT) {
+                    Ok(_) => made += 1,
+                    Err(error) => failed.push(error),
+                }
+            }
+            (made, failed)
+        });
+        Connections { is_stopped, thread }
+    }
+
+    fn stop(self) -> (usize, Vec<io::Error>) {
+        self.is_stopped.store(true, Ordering::Relaxed);
+        self.thread.join().expect("connections do not panic")
+    }
 }
 
 const PEERS: &str = "
@@ -334,6 +383,7 @@ subjects: [{kind: ServiceAccount, name: default, namespace: default}]
 #[test]
 fn a_pod_asks_the_server_as_itself_and_everybody_has_all_ports() {
     let machine = Machine::start();
+    machine.allow_privileged_pods();
     machine.kubectl(&["apply", "-f", "-"], READER);
     let asked = in_a_pod(
         &machine,

@@ -82,6 +82,12 @@ impl Machine {
         self.until("get nodes", |nodes| nodes.contains(" Ready "));
     }
 
+    /// Lets pods of the namespace `default` reach the host.
+    pub fn allow_privileged_pods(&self) {
+        let label = "pod-security.kubernetes.io/enforce=privileged";
+        self.kubectl(&["label", "namespace", "default", label, "--overwrite"], "");
+    }
+
     /// Where the API is served on this machine.
     pub fn api_port(&self) -> String {
         let started = self.started.as_ref().expect("it runs");

@@ -22,23 +22,23 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK: Duration = Duration::from_millis(50);
 
 const ENABLE: [&str; 2] = ["--enable", "trainer,jobset"];
-const NAMESPACE: &str = "kubeflow-system";
+pub const NAMESPACE: &str = "kubeflow-system";
 const SERVICE: &str = "kubeflow-trainer-controller-manager";
 const SECRET: &str = "kubeflow-trainer-webhook-cert";
 
 /// A server without operators, and how to ask it.
-struct Cluster {
-    sandbox: Sandbox,
+pub struct Cluster {
+    pub sandbox: Sandbox,
     server: Started,
 }
 
 /// One process of operators.
-struct Replica {
-    started: Started,
+pub struct Replica {
+    pub started: Started,
 }
 
 impl Cluster {
-    fn start() -> Cluster {
+    pub fn start() -> Cluster {
         let sandbox = Sandbox::new();
         let parts = ["--store", "memory", "--components", "api,controllers"];
         let server = sandbox.start(&parts);
@@ -60,7 +60,7 @@ impl Cluster {
         ended.stdout
     }
 
-    fn write_account(&self) {
+    pub fn write_account(&self) {
         let token = self.kubectl(&format!("-n {NAMESPACE} create token {SERVICE}"), "");
         let view = self.kubectl("config view --raw -o json", "");
         let mut config: Value = serde_json::from_str(&view).expect("a kubeconfig");
@@ -76,14 +76,14 @@ impl Cluster {
     }
 
     #[track_caller]
-    fn kubectl(&self, line: &str, manifest: &str) -> String {
+    pub fn kubectl(&self, line: &str, manifest: &str) -> String {
         let ended = self.run(line, manifest);
         assert_eq!(ended.code, Some(0), "kubectl {line}: {ended:?}");
         ended.stdout.trim_end().to_owned()
     }
 
     #[track_caller]
-    fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
+    pub fn until(&self, line: &str, holds: impl Fn(&str) -> bool) -> String {
         until(&format!("kubectl {line}"), || {
             let ended = self.run(line, "");
             let said = ended.stdout.trim_end().to_owned();
@@ -92,7 +92,7 @@ impl Cluster {
     }
 
     /// Starts a process of operators, as their account. Of several each has a number.
-    fn replica(&self, number: u16, more: &[&str]) -> Replica {
+    pub fn replica(&self, number: u16, more: &[&str]) -> Replica {
         let words = ["operator", "--kubeconfig", "account.json", "-o", "json"];
         let free = ["--health-address", "127.0.0.1:0", "--metrics-address", "127.0.0.1:0"];
         let webhooks = ["--webhook-address", "0.0.0.0:0"];
@@ -138,7 +138,7 @@ impl Cluster {
         self.run(&line, "").stdout
     }
 
-    fn secret(&self, key: &str) -> String {
+    pub fn secret(&self, key: &str) -> String {
         let line = format!("-n {NAMESPACE} get secret {SECRET} -o jsonpath={{.data.{key}}}");
         self.run(&line, "").stdout
     }
@@ -155,7 +155,7 @@ impl Replica {
     }
 
     #[track_caller]
-    fn until_ready(&self) {
+    pub fn until_ready(&self) {
         until("/readyz", || match self.health("/readyz") {
             (200, said) => Ok(said),
             other => Err(format!("{other:?}")),
@@ -163,7 +163,12 @@ impl Replica {
     }
 
     /// Asks over TLS; the certificate must hold for the name of the service.
-    fn secure(&self, what: &str, authority: &str, request: (&str, &str, &str)) -> (u16, String) {
+    pub fn secure(
+        &self,
+        what: &str,
+        authority: &str,
+        request: (&str, &str, &str),
+    ) -> (u16, String) {
         let mut roots = RootCertStore::empty();
         let authority = CertificateDer::from_pem_slice(authority.as_bytes()).expect("PEM");
         roots.add(authority).expect("an authority");
@@ -193,7 +198,7 @@ fn ask(mut stream: impl Read + Write, line: &str, headers: &str, body: &str) -> 
 }
 
 #[track_caller]
-fn until(what: &str, look: impl Fn() -> Result<String, String>) -> String {
+pub fn until(what: &str, mut look: impl FnMut() -> Result<String, String>) -> String {
     let began = Instant::now();
     loop {
         match look() {
@@ -219,7 +224,7 @@ fn job(name: &str, runtime: &str) -> String {
     .to_string()
 }
 
-fn decoded(base64: &str) -> String {
+pub fn decoded(base64: &str) -> String {
     use base64::Engine;
     let bytes = base64::engine::general_purpose::STANDARD.decode(base64).expect("base64");
     String::from_utf8(bytes).expect("text")

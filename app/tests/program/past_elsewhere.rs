@@ -1,9 +1,10 @@
 //! A cluster of others: one that keeps no past. It is played by our own behind a proxy that does
 //! not know the group of the history, as no other server does.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{Shutdown, TcpListener, TcpStream};
 use std::process::{Child, Command, Stdio};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -11,6 +12,8 @@ use crate::sandbox::{Ended, Sandbox, Started, text};
 
 /// How much of a request is read before it is passed on.
 const HEAD_BYTES_MAX: usize = 64 << 10;
+/// Time for a client to close its side of an answered connection.
+const CLOSE_MAX: Duration = Duration::from_secs(10);
 
 struct Foreign {
     sandbox: Sandbox,
@@ -64,31 +67,56 @@ impl Foreign {
     }
 }
 
-/// One request of a connection: refused as unknown, or passed on.
-fn pass_on(mut client: TcpStream, behind: &str) -> std::io::Result<()> {
+/// Serves one request of a connection: answers 404 itself, or passes the request on. The whole
+/// request is read first, as closing a connection with unread data resets it.
+fn pass_on(mut client: TcpStream, behind: &str) -> io::Result<()> {
+    let head = read_head(&mut client)?;
+    let mut body = vec![0; body_length(&head)?];
+    client.read_exact(&mut body)?;
+    if head.split(' ').nth(1).is_some_and(|path| path.contains("history.setpoint.dev")) {
+        let answer = "404 page not found\n";
+        let length = answer.len();
+        write!(
+            client,
+            "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nConnection: close\r\n\
+             Content-Length: {length}\r\n\r\n{answer}"
+        )?;
+        return close(client);
+    }
+    let mut server = TcpStream::connect(behind)?;
+    let (first, rest) = head.split_once("\r\n").unwrap_or((&head, ""));
+    write!(server, "{first}\r\nConnection: close\r\n{rest}")?;
+    server.write_all(&body)?;
+    io::copy(&mut server, &mut client)?;
+    close(client)
+}
+
+fn read_head(client: &mut TcpStream) -> io::Result<String> {
     let mut head = Vec::new();
     while !head.ends_with(b"\r\n\r\n") && head.len() < HEAD_BYTES_MAX {
         let mut byte = [0];
         client.read_exact(&mut byte)?;
         head.extend(byte);
     }
-    let head = String::from_utf8_lossy(&head).into_owned();
-    if head.split(' ').nth(1).is_some_and(|path| path.contains("history.setpoint.dev")) {
-        let answer = "404 page not found\n";
-        let length = answer.len();
-        return write!(
-            client,
-            "HTTP/1.1 404 Not Found\r\nContent-Type: text/plain\r\nConnection: close\r\n\
-             Content-Length: {length}\r\n\r\n{answer}"
-        );
-    }
-    let mut server = TcpStream::connect(behind)?;
-    let (first, rest) = head.split_once("\r\n").unwrap_or((&head, ""));
-    write!(server, "{first}\r\nConnection: close\r\n{rest}")?;
-    let (mut from, mut to) = (client.try_clone()?, server.try_clone()?);
-    std::thread::spawn(move || std::io::copy(&mut from, &mut to));
-    std::io::copy(&mut server, &mut client)?;
-    client.shutdown(std::net::Shutdown::Both)
+    Ok(String::from_utf8_lossy(&head).into_owned())
+}
+
+/// Returns the length of the body that follows a head.
+fn body_length(head: &str) -> io::Result<usize> {
+    let mut headers = head.lines().filter_map(|line| line.split_once(':'));
+    let found = headers.find_map(|(name, value)| match name.to_ascii_lowercase().as_str() {
+        "content-length" => Some(value.trim().parse().map_err(io::Error::other)),
+        "transfer-encoding" => Some(Err(io::ErrorKind::Unsupported.into())),
+        _ => None,
+    });
+    found.unwrap_or(Ok(0))
+}
+
+/// Ends the answer, and closes the connection when the client has read it.
+fn close(mut client: TcpStream) -> io::Result<()> {
+    client.shutdown(Shutdown::Write)?;
+    client.set_read_timeout(Some(CLOSE_MAX))?;
+    io::copy(&mut client, &mut io::sink()).map(|_| ())
 }
 
 const WEB: &str = "
@@ -117,7 +145,7 @@ fn a_cluster_of_others_says_why_by_events_and_owners_of_fields() {
         if waits(&why.stdout) {
             break;
         }
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        std::thread::sleep(Duration::from_millis(100));
         why = foreign.run(&["why", "deployment/web", "--all"]);
     }
     for told in [

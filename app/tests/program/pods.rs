@@ -252,6 +252,7 @@ fn probes_over_the_network_decide() {
 #[test]
 fn what_cannot_run_says_why_and_the_node_stays_well() {
     let machine = Machine::start();
+    machine.allow_privileged_pods();
     let node = machine.kubectl(&["get", "nodes", "-o", "jsonpath={.items[0].metadata.name}"], "");
     let here = format!(", nodeName: {node}");
     let many = "image: x, resources: {requests: {cpu: 4000}}";

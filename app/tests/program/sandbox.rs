@@ -24,6 +24,10 @@ use tokio::time::Instant;
 /// Long enough for a busy machine; nothing takes so long when all is well.
 pub const DEADLINE: Duration = Duration::from_secs(30);
 
+/// Runs a program where `/dev/net/tun` can be opened by everybody.
+const WITH_TUNNEL: &str = "mount -t tmpfs none \"$0\" && mknod -m 666 \"$0/tun\" c 10 200 && \
+                           mount --bind \"$0/tun\" /dev/net/tun && exec \"$@\"";
+
 const POLL: Duration = Duration::from_millis(2);
 
 /// A directory that is gone when the test has passed.
@@ -70,7 +74,7 @@ impl Sandbox {
         let name = sandbox.root.file_name().expect("it has a name").to_owned();
         let _ = fs::remove_dir_all(&sandbox.root);
         sandbox.root = std::env::temp_dir().join(name);
-        for directory in ["home", "work"] {
+        for directory in ["home", "work", "devices"] {
             fs::create_dir_all(sandbox.root.join(directory)).expect("the sandbox must be made");
         }
         let copy = sandbox.root.join("setpoint");
@@ -122,13 +126,23 @@ impl Sandbox {
         fs::write(path, text).expect("the file must be written");
     }
 
+    /// Returns a command that runs what is added to it as a user. Its tunnel device can be opened
+    /// by everybody, as on most systems.
+    pub fn as_user(&self, user: u32) -> Command {
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "slave", "sh", "-c", WITH_TUNNEL]);
+        command.arg(self.root.join("devices")).arg("setpriv");
+        command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);
+        command.args(["--clear-groups", "--"]);
+        command
+    }
+
     pub fn command(&self, arguments: &[&str]) -> Command {
         let mut command = match self.user {
             None => Command::new(env!("CARGO_BIN_EXE_setpoint")),
             Some(user) => {
-                let mut command = Command::new("setpriv");
-                command.args(["--reuid", &user.to_string(), "--regid", &user.to_string()]);
-                command.args(["--clear-groups", "--"]).arg(self.root.join("setpoint"));
+                let mut command = self.as_user(user);
+                command.arg(self.root.join("setpoint"));
                 command
             }
         };

@@ -348,6 +348,8 @@ fn the_python_client_runs_programs_and_forwards_ports() {
 #[test]
 fn a_container_is_added_to_look_into_a_pod() {
     let machine = Machine::start();
+    // kubectl gives such containers the right to trace others.
+    machine.allow_privileged_pods();
     start(&machine, &pod("sick", "sleep 1000"), "sick");
     let debug = ["debug", "sick", "--image=x", "-c", "look", "--", "sh", "-c", "echo here; exit 3"];
     machine.kubectl(&debug, "");

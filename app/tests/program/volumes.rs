@@ -80,6 +80,7 @@ stringData: {word: open}
 #[test]
 fn directories_are_what_they_are_said_to_be() {
     let machine = Machine::start();
+    machine.allow_privileged_pods();
     let work = machine.sandbox.work();
     std::fs::create_dir_all(work.join("host")).expect("a directory");
     std::fs::write(work.join("file"), "").expect("a file");
@@ -143,6 +144,7 @@ fn directories_are_what_they_are_said_to_be() {
 #[test]
 fn the_containers_of_a_pod_share_memory_with_nobody_else() {
     let machine = Machine::start();
+    machine.allow_privileged_pods();
     let container = |name: &str, script: &str| {
         format!("{{name: {name}, image: of-{name}, command: [sh, -c, {script:?}]}}")
     };
@@ -206,7 +208,7 @@ fn claims_become_directories_that_go_with_them() {
     let named = "{name: v, persistentVolumeClaim: {claimName: data}}";
     apply(&machine, &pod("writer", "echo kept >/tmp/v/f; stat -c %a /tmp/v", here, named));
     machine.phase("writer", "Succeeded");
-    assert_eq!(machine.kubectl(&["logs", "writer"], ""), "777");
+    assert_eq!(machine.kubectl(&["logs", "writer"], ""), "770");
     apply(&machine, &pod("reader", "cat /tmp/v/f", here, named));
     machine.phase("reader", "Succeeded");
     assert_eq!(machine.kubectl(&["logs", "reader"], ""), "kept");

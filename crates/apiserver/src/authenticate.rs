@@ -13,7 +13,7 @@ use http::header::{AUTHORIZATION, SEC_WEBSOCKET_PROTOCOL};
 
 use crate::console::sessions::is_session;
 use crate::identity::User;
-use crate::identity::impersonation;
+use crate::identity::impersonation::{self, Impersonation};
 use crate::identity::token_requests::Bearer;
 use crate::identity::tokens::{Live, Verified};
 use crate::object;
@@ -63,13 +63,16 @@ pub fn authenticate(
                 false => Arc::new(verify(&token)?.user),
             }
         }
+        // A scheme that is not known is a credential that is not believed.
+        None if headers.contains_key(AUTHORIZATION) => return Err(Error::unauthorized()),
         None => certificate.unwrap_or_else(|| Arc::new(User::anonymous())),
     };
     let user = impersonate(server, headers, holder.clone())?;
     Ok(Identified { holder, user })
 }
 
-/// Whose session of the console it is, while the credential that began it still holds.
+/// Whose session of the console it is, while the credential that began it still holds, and the
+/// right to impersonate its user.
 fn of_session(
     server: &Server,
     token: &str,
@@ -78,6 +81,11 @@ fn of_session(
     let holder = server.sessions.find(token, server.now()).ok_or_else(Error::unauthorized)?;
     if let Some(token) = &holder.token {
         verify(token)?;
+    }
+    if let Some(impersonator) = &holder.impersonator {
+        for needed in Impersonation::of_user(&holder.user).needs() {
+            server.decide(impersonator, &needed).map_err(|_| Error::unauthorized())?;
+        }
     }
     Ok(holder.user)
 }

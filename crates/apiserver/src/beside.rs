@@ -4,21 +4,32 @@
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, PoisonError, RwLock};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
 use http::Method;
 use http::header::AUTHORIZATION;
 use http::request::Parts;
+use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde_json::Value;
+use tokio::time::timeout;
 
 use crate::answer::Answer;
+use crate::authenticate::bearer_token;
 use crate::console::Pages;
 use crate::extension::Extend;
 use crate::history::foresight::Foresee;
 use crate::request::trace::JoinTraces;
+use crate::server::Server;
 use crate::status::Error;
 use crate::tasks::Task;
+use crate::traffic::REQUEST_MAX;
+
+/// Largest body of a request to a component.
+const BODY_BYTES_MAX: usize = 128 << 10;
+/// Time in which such a body must arrive.
+const BODY_MAX: Duration = Duration::from_secs(10);
 
 /// Told by whoever runs the other components.
 pub trait Report: Send + Sync {
@@ -53,6 +64,7 @@ pub struct Beside {
     documentation: Arc<OnceLock<Box<dyn Pages>>>,
     traces: Arc<OnceLock<Box<dyn JoinTraces>>>,
     is_leaving: Arc<AtomicBool>,
+    running: Arc<OnceLock<Vec<&'static str>>>,
 }
 
 impl Beside {
@@ -64,6 +76,16 @@ impl Beside {
 
     pub fn is_leaving(&self) -> bool {
         self.is_leaving.load(Ordering::Relaxed)
+    }
+
+    /// Sets the components that this process runs. Later calls are ignored.
+    pub fn set_running_components(&self, components: Vec<&'static str>) {
+        let _ = self.running.set(components);
+    }
+
+    /// The components that this process runs: `controllers`, `node`, `machines`.
+    pub fn running_components(&self) -> &[&'static str] {
+        self.running.get().map_or(&[], Vec::as_slice)
     }
 
     /// Adds one that answers for a group.
@@ -148,13 +170,32 @@ impl Beside {
     }
 }
 
-/// Has a component answer a request.
-pub async fn ask(responder: &dyn Respond, parts: &Parts, body: Result<Bytes, Error>) -> Answer {
-    let body = match body {
-        Ok(body) => body,
-        Err(error) => return Answer::failure(&error),
+/// Has a component answer a request. The body is read only if the request has a token that this
+/// server signed; whether it is for this request, the component decides.
+pub async fn ask<B>(server: &Server, responder: &dyn Respond, parts: &Parts, body: B) -> Answer
+where
+    B: http_body::Body<Data = Bytes>,
+    B::Error: Into<Box<dyn std::error::Error + Send + Sync>>,
+{
+    let is_signed = bearer_token(&parts.headers).is_some_and(|it| server.tokens.has_signed(&it));
+    if !is_signed {
+        return Answer::failure(&Error::not_permitted());
+    }
+    let body = match timeout(BODY_MAX, Limited::new(body, BODY_BYTES_MAX).collect()).await {
+        Ok(Ok(body)) => body.to_bytes(),
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            return Answer::failure(&Error::too_large(BODY_BYTES_MAX));
+        }
+        Ok(Err(error)) => {
+            let error = Error::bad_request(format!("could not read the body: {error}"));
+            return Answer::failure(&error);
+        }
+        Err(_) => return Answer::failure(&Error::timeout("the body did not arrive in time", 0)),
     };
     let authorization = parts.headers.get(AUTHORIZATION).and_then(|value| value.to_str().ok());
-    let (code, value) = responder.answer(parts.uri.path(), authorization, body).await;
-    Answer::value(code, &value)
+    let answer = responder.answer(parts.uri.path(), authorization, body);
+    match timeout(REQUEST_MAX, answer).await {
+        Ok((code, value)) => Answer::value(code, &value),
+        Err(_) => Answer::failure(&Error::timeout("the component did not answer in time", 0)),
+    }
 }

@@ -17,6 +17,7 @@ use store::{
 
 use crate::first_objects::{self, Care, Cluster, First};
 use crate::rbac::{self, Authorizer};
+use crate::registry::edit;
 use crate::registry::strategy::{Context, begin_create};
 use crate::resources::{Registry, Resource};
 use crate::status::Error;
@@ -83,7 +84,12 @@ async fn missing(
                     Care::Always => renewed(&found, object),
                     Care::Restored => rbac::reconcile::reconciled(&found, object),
                 };
-                let Some(wanted) = wanted else { continue };
+                let wanted = wanted.or_else(|| has_void_status(&found).then(|| found.clone()));
+                let Some(mut wanted) = wanted else { continue };
+                if has_void_status(&wanted) {
+                    edit::remove(&mut wanted, "status");
+                    object::remove_meta(&mut wanted, "resourceVersion");
+                }
                 (wanted, Precondition::At(entry.modified))
             }
         };
@@ -92,6 +98,12 @@ async fn missing(
         operations.push(Operation { key, mutation, when });
     }
     Ok(operations)
+}
+
+/// Reports whether an object has the status that an earlier version wrote to objects of all kinds.
+/// Kinds without a status cannot be applied with it.
+fn has_void_status(object: &Value) -> bool {
+    object.get("status") == Some(&json!({"conditions": null}))
 }
 
 /// The object that was found with what it should say, if it says something else.
@@ -157,12 +169,12 @@ fn born(resource: &Resource, mut object: Value, environment: &dyn Environment) -
     let now = time::rfc3339(environment.now());
     object::set_meta(&mut object, "uid", ids::uuid(environment));
     object::set_meta(&mut object, "creationTimestamp", now.as_str());
-    let conditions = object["status"]["conditions"].take();
+    let conditions = object.pointer_mut("/status/conditions").map(Value::take);
     let strategy = resource.strategy();
     strategy.default(&mut object);
     let context = Context { user: ACTOR, now: &now, ..Default::default() };
     begin_create(strategy, &mut object, &context);
-    if let Value::Array(mut conditions) = conditions {
+    if let Some(Value::Array(mut conditions)) = conditions {
         conditions.iter_mut().for_each(|it| it["lastTransitionTime"] = json!(now));
         object["status"]["conditions"] = Value::Array(conditions);
     }

@@ -14,6 +14,7 @@ use store::{Environment, Store};
 use tokio::sync::watch;
 use tracing::{Instrument, debug, error};
 
+use crate::admission::connection;
 use crate::admission::policies::Policies;
 use crate::admission::resource_quota::Turns;
 use crate::admission::webhooks::Webhooks;
@@ -30,15 +31,14 @@ use crate::endpoints::{self, Request, Warnings, discovery};
 use crate::extension;
 use crate::finish::{Wishes, finish};
 use crate::handover::{Carried, Offers};
-use crate::health::{self, Checked};
 use crate::history;
 use crate::history::moment::Moments;
 use crate::identity::User;
+use crate::identity::rotation::KeyState;
 use crate::identity::static_tokens::StaticTokens;
 use crate::identity::tokens::Tokens;
 use crate::local::Local;
 use crate::metrics::{Counted, Metrics, Subject};
-use crate::open_metrics;
 use crate::openapi::Documents;
 use crate::profile::Profile;
 use crate::rbac::{self, Attributes, Authorizer, Decision, denial};
@@ -54,13 +54,14 @@ use crate::selectors::fields;
 use crate::status::Error;
 use crate::streams::handshake::Upgrade;
 use crate::traffic::{REQUEST_MAX, Traffic, WRITE_MAX, is_long_running};
+use crate::webhooks::addresses::LoopbackWebhooks;
 use crate::webhooks::client::Client;
-use crate::{ids, subresources, tasks, time, version};
+use crate::{admission, ids, subresources, time};
 
 /// The largest body of a request.
 pub const BODY_BYTES_MAX: usize = 3 << 20;
 /// What is said of a path that nobody serves.
-const NO_PAGE: &str = "404 page not found\n";
+pub(crate) const NO_PAGE: &str = "404 page not found\n";
 /// The longest URL.
 const URL_BYTES_MAX: usize = 8 << 10;
 /// Subresources whose bodies are the whole object, of which the strategy takes a part.
@@ -80,15 +81,19 @@ pub struct Server {
     pub environment: Arc<dyn Environment>,
     pub documents: Documents,
     pub tokens: Tokens,
+    /// Revocations and expiry of keys.
+    pub keys: Arc<KeyState>,
     /// Tokens that are known beforehand.
     pub known_tokens: StaticTokens,
     /// Who is signed in to the console.
-    pub sessions: Sessions,
+    pub sessions: Arc<Sessions>,
     pub quota_turns: Turns,
     /// Who is asked about writes besides the plugins.
     pub webhooks: Arc<Webhooks>,
     pub policies: Arc<Policies>,
     pub webhook_client: Client,
+    pub admission: admission::Settings,
+    pub loopback_webhooks: LoopbackWebhooks,
     pub traffic: Traffic,
     pub metrics: Metrics,
     /// Where it is written who asked for what.
@@ -150,7 +155,7 @@ impl Server {
             return finish(answer, wishes).await.into_response();
         }
         if let Some(responder) = self.beside.responder(&parts.method, parts.uri.path()) {
-            let answer = beside::ask(&*responder, &parts, read_body(body).await).await;
+            let answer = beside::ask(self, &*responder, &parts, body).await;
             counted.end(answer.code);
             return finish(answer, wishes).await.into_response();
         }
@@ -257,6 +262,7 @@ impl Server {
                 discovery::of(self, group.as_deref(), version.as_deref(), representation)
             }
             Path::Resource(target) if target.group == history::GROUP => {
+                history::require_user(&asked.user, &target)?;
                 let place = self.traffic.enter("get", &asked.user)?;
                 let asked = asked.with(read_body(body).await?);
                 let asked = asked.of_the_past(options);
@@ -281,6 +287,7 @@ impl Server {
                     return Ok(Answer::text(404, NO_PAGE));
                 }
                 if target.is_proxied() {
+                    self.admit_proxied(&parts, &target, (options, asked)).await?;
                     return subresources::proxy::answer(self, parts, body, &target).await;
                 }
                 let asked = asked.with(read_body(body).await?);
@@ -293,48 +300,6 @@ impl Server {
                     self.definitions.catch_up(self).await?;
                 }
                 Ok(answer)
-            }
-        }
-    }
-
-    /// Paths that are about no resource.
-    fn answer_other(&self, parts: &Parts, asked: &Asked) -> Result<Answer, Error> {
-        self.authorize_path(&asked.user, parts)?;
-        if let Some(answer) = self.documents.answer(&self.registry.now(), parts, self.now()) {
-            return answer;
-        }
-        let is_stopping = *self.stop.borrow() || self.beside.is_leaving();
-        let checked = Checked { store: &*self.store, is_stopping, beside: &self.beside };
-        let (path, query) = (parts.uri.path(), parts.uri.query().unwrap_or_default());
-        if path == "/metrics" {
-            let mut text = self.metrics.text(&self.traffic, &*self.store, &self.beside);
-            text.push_str(&self.audit.metrics());
-            return Ok(open_metrics::answer(&parts.headers, text));
-        }
-        if path == tasks::PATH {
-            return Ok(tasks::answer(&parts.headers, &self.traffic, &self.beside));
-        }
-        if let Some(answer) = health::answer(&checked, path, query) {
-            return Ok(answer);
-        }
-        match path {
-            "/version" | "/version/" => Ok(Answer::value(200, &version::told())),
-            "/" => Ok(Answer::value(200, &json!({"paths": discovery::paths(self)}))),
-            _ => Ok(Answer::text(404, NO_PAGE)),
-        }
-    }
-
-    fn is_discovered(&self, group: Option<&str>, version: Option<&str>) -> bool {
-        if let Some(part) = group.and_then(|group| self.beside.extension(group)) {
-            return version.is_none_or(|version| version == part.version());
-        }
-        match (group, version) {
-            (None | Some(""), None) => true,
-            (Some(group), None) => {
-                self.registry.now().groups().iter().any(|(name, _)| name == group)
-            }
-            (group, Some(version)) => {
-                self.registry.now().has_group_version(group.unwrap_or_default(), version)
             }
         }
     }
@@ -368,8 +333,12 @@ impl Server {
         }
     }
 
-    fn authorize_path(&self, user: &User, parts: &Parts) -> Result<(), Error> {
-        let verb = parts.method.as_str().to_ascii_lowercase();
+    pub(crate) fn authorize_path(&self, user: &User, parts: &Parts) -> Result<(), Error> {
+        // A HEAD is a GET without the body.
+        let verb = match parts.method {
+            Method::HEAD => "get".to_owned(),
+            ref method => method.as_str().to_ascii_lowercase(),
+        };
         let path = Some(parts.uri.path());
         self.decide(user, &Attributes { verb: &verb, path, ..Default::default() })
     }
@@ -410,10 +379,41 @@ impl Server {
             user: asked.user,
             id: asked.id,
             cause: Cause::read(&parts.headers)?,
+            annotations: asked.heard.map(|heard| heard.annotations()).unwrap_or_default(),
             warnings: asked.warnings,
             carried: asked.carried,
             upgrade: Upgrade::of(parts),
         })
+    }
+
+    /// Admits a request that is passed on. Its body is not read.
+    async fn admit_proxied(
+        &self,
+        parts: &Parts,
+        target: &Target,
+        (options, asked): (Options, Asked),
+    ) -> Result<(), Error> {
+        if !connection::is_judged(self) {
+            return Ok(());
+        }
+        let mut request = Request {
+            resource: self.registry.lookup(target).ok_or_else(Error::no_such_resource)?,
+            target: target.clone(),
+            options,
+            // What the client accepts concerns the server behind this one.
+            representation: negotiate("", Offer::Plain)?,
+            content_type: String::new(),
+            user_agent: header(&parts.headers, USER_AGENT).to_owned(),
+            body: Bytes::new(),
+            user: asked.user,
+            id: asked.id,
+            cause: Cause::read(&parts.headers)?,
+            annotations: asked.heard.map(|heard| heard.annotations()).unwrap_or_default(),
+            warnings: asked.warnings,
+            carried: asked.carried,
+            upgrade: None,
+        };
+        connection::admit(self, &mut request).await
     }
 
     async fn dispatch_subresource(

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use rustls::ServerConfig;
 use rustls::time_provider::DefaultTimeProvider;
-use store::{Environment, Store};
+use store::{Environment, Store, Timestamp};
 use tokio::sync::watch;
 use tracing::{info, warn};
 
@@ -23,6 +23,7 @@ use crate::identity::certificates::{Authority, ClientRequest, Issued};
 use crate::identity::key_files::Directory;
 use crate::identity::kubeconfig::{Credential, Entry, Selection};
 use crate::identity::peers::Peers;
+use crate::identity::rotation::KeyState;
 use crate::identity::tls::{self, Serving};
 use crate::identity::tokens::Tokens;
 use crate::identity::{self, AlternativeName, GROUP_MASTERS, User};
@@ -32,23 +33,26 @@ use crate::resources::{Registry, Served};
 use crate::secrets_at_rest::store::SealedStore;
 use crate::secrets_at_rest::{self, Sealer};
 use crate::server::Server;
-use crate::{status, time};
+use crate::webhooks::addresses::LoopbackWebhooks;
+use crate::{admission, status, time};
 
 /// Where services get their addresses from when nobody says.
 /// Of the names of a cluster that says nothing else.
 const DOMAIN: &str = "cluster.local";
 const SERVICE_RANGE: &str = "10.96.0.0/16";
-const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
+pub(crate) const ISSUER: &str = "https://kubernetes.default.svc.cluster.local";
 /// Addresses that are only for examples.
 const ELSEWHERE: Ipv4Addr = Ipv4Addr::new(192, 0, 2, 1);
 const ELSEWHERE_V6: Ipv6Addr = Ipv6Addr::new(0x2001, 0xdb8, 0, 0, 0, 0, 0, 1);
-const ADMIN_NAME: &str = "setpoint-admin";
+pub(crate) const ADMIN_NAME: &str = "setpoint-admin";
 const ADMIN_SECONDS: i64 = 365 * 86_400;
 /// When two thirds of the life of a credential are over.
 const ADMIN_RENEWAL_SECONDS: i64 = ADMIN_SECONDS / 3 * 2;
 /// How often to look whether the serving certificate is old. The clock may jump, so nobody sleeps
 /// until the day itself.
 const RENEWAL_CHECK: Duration = Duration::from_secs(3_600);
+/// Interval at which revocations are read.
+const REVOCATION_CHECK: Duration = Duration::from_secs(2);
 
 /// What a server needs to be told.
 pub struct Options {
@@ -78,6 +82,8 @@ pub struct Settings {
     pub is_advertised: bool,
     /// Whether other processes on the same store may have nodes.
     pub is_shared: bool,
+    pub admission: admission::Settings,
+    pub loopback_webhooks: LoopbackWebhooks,
 }
 
 impl Default for Settings {
@@ -90,6 +96,8 @@ impl Default for Settings {
             profile: Profile::default(),
             is_advertised: true,
             is_shared: false,
+            admission: admission::Settings::default(),
+            loopback_webhooks: LoopbackWebhooks::default(),
         }
     }
 }
@@ -144,7 +152,7 @@ pub async fn start_with(
 ) -> Result<Handle, Error> {
     let (keys, tokens, tls) = prepare(&options, &settings, &environment)
         .map_err(|source| Error::Keys { directory: options.directory.clone(), source })?;
-    let store = seal_secrets(&options, store).await?;
+    let store = seal_secrets(&options, store, environment.now()).await?;
     let registry = Registry::builtin();
     let address = || SocketAddr::new(advertised(options.listen.ip()), options.listen.port());
     let cluster = Cluster {
@@ -173,12 +181,15 @@ pub async fn start_with(
         environment,
         documents: Default::default(),
         tokens,
+        keys: keys.state.clone(),
         known_tokens: Default::default(),
-        sessions: Sessions::load(Directory { path: options.directory.clone() }),
+        sessions: keys.sessions.clone(),
         quota_turns: Default::default(),
         webhooks: configurations.webhooks(),
         policies: configurations.policies(),
         webhook_client: Default::default(),
+        admission: settings.admission,
+        loopback_webhooks: settings.loopback_webhooks,
         traffic: Default::default(),
         metrics: Default::default(),
         audit: Default::default(),
@@ -218,8 +229,13 @@ fn advertised(listen: IpAddr) -> IpAddr {
     }
 }
 
-/// The store with its Secrets sealed. Never makes a key where another one sealed what is there.
-async fn seal_secrets(options: &Options, store: Arc<dyn Store>) -> Result<Arc<dyn Store>, Error> {
+/// Returns the store with objects of confidential kinds encrypted, those included that were written
+/// before their kind was. Never makes a key where another one encrypted what is there.
+async fn seal_secrets(
+    options: &Options,
+    store: Arc<dyn Store>,
+    now: Timestamp,
+) -> Result<Arc<dyn Store>, Error> {
     let directory = options.directory.clone();
     let files = Directory { path: directory.clone() };
     let keys = |source| Error::Keys { directory: directory.clone(), source };
@@ -235,6 +251,11 @@ async fn seal_secrets(options: &Options, store: Arc<dyn Store>) -> Result<Arc<dy
     };
     let store = SealedStore::new(store, sealer);
     store.probe().await.map_err(|error| Error::Secrets { why: error.to_string() })?;
+    let resealed = store.reseal(now).await;
+    match resealed.map_err(|error| Error::Secrets { why: error.to_string() })? {
+        0 => {}
+        objects => info!(objects, "encrypted objects with the newest key"),
+    }
     Ok(Arc::new(store))
 }
 
@@ -260,7 +281,20 @@ fn prepare(
     })?;
     let environment = environment.clone();
     let admin_renewal = now + ADMIN_RENEWAL_SECONDS;
-    let keys = Keys { files, authority, names, issued, serving, admin_renewal, environment };
+    let state = Arc::new(KeyState::default());
+    state.reload_revocations(&files)?;
+    state.reload_inventory(&files, now)?;
+    let keys = Keys {
+        files,
+        authority,
+        names,
+        issued,
+        serving,
+        admin_renewal,
+        environment,
+        state,
+        sessions: Arc::new(Sessions::load(Directory { path: options.directory.clone() })),
+    };
     Ok((keys, tokens, tls))
 }
 
@@ -299,6 +333,9 @@ pub struct Keys {
     /// When the administrator is to get another credential.
     admin_renewal: i64,
     environment: Arc<dyn Environment>,
+    state: Arc<KeyState>,
+    /// Sessions of the console, which end when administrators' certificates are revoked.
+    sessions: Arc<Sessions>,
 }
 
 impl Keys {
@@ -308,7 +345,7 @@ impl Keys {
         let request = ClientRequest { user: &user, lifetime_seconds: ADMIN_SECONDS };
         let issued = self
             .authority
-            .issue_client(request, self.now())
+            .issue_client(request, self.now().max(self.state.admin_accepted_from()))
             .map_err(|source| Error::Keys { directory: self.files.path.clone(), source })?;
         Ok(Admin {
             authority_pem: self.authority.bundle_pem(),
@@ -326,9 +363,35 @@ impl Keys {
     /// credential of the administrator before the one of the start ends; never returns. Whoever
     /// publishes says whether it worked; if not, it is tried again.
     pub async fn renew_and_publish(mut self, publish: impl Fn(&Admin) -> bool) {
+        let mut checked = tokio::time::Instant::now();
         loop {
-            tokio::time::sleep(RENEWAL_CHECK).await;
+            tokio::time::sleep(REVOCATION_CHECK).await;
+            self.follow_revocations(&publish);
+            if checked.elapsed() < RENEWAL_CHECK {
+                continue;
+            }
+            checked = tokio::time::Instant::now();
             self.renew_if_due(&publish);
+            if let Err(error) = self.state.reload_inventory(&self.files, self.now()) {
+                warn!(%error, "the inventory of keys could not be read");
+            }
+        }
+    }
+
+    /// Ends what revoked certificates began, and hands out another one.
+    fn follow_revocations(&self, publish: &impl Fn(&Admin) -> bool) {
+        match self.state.reload_revocations(&self.files) {
+            Ok(false) => return,
+            Ok(true) => info!("revoked certificates of administrators"),
+            Err(error) => return warn!(%error, "revocations could not be read"),
+        }
+        if let Err(error) = self.sessions.end_all() {
+            warn!(%error, "sessions of the console were not ended");
+        }
+        match self.admin() {
+            Ok(admin) if publish(&admin) => info!("replaced the administrator's certificate"),
+            Ok(_) => warn!("the administrator's certificate could not be handed out"),
+            Err(error) => warn!(%error, "the administrator's certificate could not be replaced"),
         }
     }
 

@@ -148,6 +148,11 @@ impl Error {
         Error::new(401, "Unauthorized", "Unauthorized")
     }
 
+    /// Refuses a request whose credential is not for it, without details.
+    pub fn not_permitted() -> Error {
+        Error::new(403, "Forbidden", "Forbidden")
+    }
+
     /// A denial by admission: `pods "x" is forbidden: why`.
     pub fn forbidden(about: About<'_>, name: &str, why: &str) -> Error {
         let subject = match name {

@@ -12,8 +12,8 @@ use crate::qemu::accelerator::Accelerator;
 use crate::qemu::arguments::fingerprint;
 
 /// Users of machines: where neither people, services nor containers have theirs.
-const USERS_FROM: u32 = 0x7000_0000;
-const USERS: u32 = 1 << 24;
+pub const USERS_FROM: u32 = 0x7000_0000;
+pub const USERS: u32 = 1 << 24;
 const KVM: &str = "/dev/kvm";
 /// Of the capabilities of Linux: to own files for others, to read theirs, and to become them.
 const NEEDED: [u32; 4] = [0, 1, 6, 7];

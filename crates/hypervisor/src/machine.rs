@@ -36,7 +36,7 @@ pub struct Machine {
     pub processors_max: u32,
     pub memory_bytes: u64,
     pub disks: Vec<Disk>,
-    /// What the guest is told when it first starts.
+    /// Cloud-init data of the guest. Only its presence is written to disk.
     pub seed: Option<Seed>,
     pub interfaces: Vec<Interface>,
     pub has_screen: bool,

@@ -4,7 +4,8 @@
 //! The format is ISO 9660 with the names of Joliet: every system reads it, and what we need of it
 //! are nine blocks before the files.
 
-use serde::{Deserialize, Serialize};
+use serde::ser::SerializeStruct as _;
+use serde::{Deserialize, Serialize, Serializer};
 
 use crate::error::Error;
 
@@ -22,11 +23,26 @@ const FIRST_FILE: usize = 25;
 const PATHS_BYTES: u32 = 10;
 
 /// The files.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(default)]
 pub struct Seed {
     pub meta_data: String,
     pub user_data: String,
     pub network_config: Option<String>,
+}
+
+/// Writes none of the texts: they can hold passwords, and records are on disk.
+impl Serialize for Seed {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_struct("Seed", 0)?.end()
+    }
+}
+
+/// Shows none of the texts.
+impl std::fmt::Debug for Seed {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.debug_struct("Seed").finish_non_exhaustive()
+    }
 }
 
 /// A file, where it is.

@@ -3,6 +3,7 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
+use std::net::{IpAddr, Ipv4Addr};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::process::CommandExt;
@@ -125,6 +126,19 @@ pub fn let_wait(file: &File) -> io::Result<()> {
     }
 }
 
+/// Returns an open file that is in memory only, to be read.
+pub fn memory_file(name: &str, contents: &[u8]) -> io::Result<File> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: the name ends with a zero; the call answers with a descriptor that is ours, or -1.
+    let made = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    check(made)?;
+    // SAFETY: it was just opened and nobody else has it.
+    let mut file = unsafe { File::from_raw_fd(made) };
+    file.write_all(contents)?;
+    // QEMU takes a descriptor only if it is open for exactly what a disk needs.
+    File::open(format!("/proc/self/fd/{}", file.as_raw_fd()))
+}
+
 /// Has what was written so far go to the disk while more is being written. Whether it does, nobody
 /// waits for here: whoever must know syncs the file.
 pub fn begin_to_write_back(file: &File) {
@@ -212,6 +226,83 @@ pub fn inherit(command: &mut Command, descriptors: Vec<RawFd>) {
     };
     // SAFETY: the closure allocates nothing.
     unsafe { command.pre_exec(before) };
+}
+
+/// Limits of a program that reads images of users.
+pub struct ToolLimits {
+    /// The user that it becomes, where processes can be given one.
+    pub user: Option<User>,
+    pub memory_bytes: u64,
+    pub processor_seconds: u64,
+}
+
+/// Confines a program that reads images of users: it has no network, bounded memory and time, a
+/// user that owns nothing where we may give it one, and gains no privileges.
+pub fn confine_tool(command: &mut Command, limits: ToolLimits) {
+    let before = move || {
+        set_limit(libc::RLIMIT_AS, limits.memory_bytes)?;
+        set_limit(libc::RLIMIT_CPU, limits.processor_seconds)?;
+        set_limit(libc::RLIMIT_CORE, 0)?;
+        // SAFETY: the calls take numbers only.
+        unsafe {
+            if libc::unshare(libc::CLONE_NEWNET) == -1 {
+                // An ordinary user needs a user namespace for it. Where there are none, the other
+                // limits hold.
+                let _ = libc::unshare(libc::CLONE_NEWUSER | libc::CLONE_NEWNET);
+            }
+        }
+        limits.user.as_ref().map_or(Ok(()), become_user)?;
+        // SAFETY: the calls take numbers only. A change of users clears the signal of the parent's
+        // death, so that it is set last.
+        unsafe {
+            check(libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0))?;
+            check(libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL))
+        }
+    };
+    // SAFETY: the closure allocates nothing and calls what is allowed between fork and exec.
+    unsafe { command.pre_exec(before) };
+}
+
+fn set_limit(resource: libc::__rlimit_resource_t, value: u64) -> io::Result<()> {
+    let limit = libc::rlimit { rlim_cur: value, rlim_max: value };
+    // SAFETY: the structure lives until the call returns.
+    check(unsafe { libc::setrlimit(resource, &raw const limit) })
+}
+
+/// Gives an open file to a user and its group.
+pub fn give_file(file: &File, user: u32, group: u32) -> io::Result<()> {
+    // SAFETY: the descriptor is open, and the others are numbers.
+    check(unsafe { libc::fchown(file.as_raw_fd(), user, group) })
+}
+
+/// Returns the addresses of all interfaces of this machine.
+pub fn own_addresses() -> io::Result<Vec<IpAddr>> {
+    let mut first: *mut libc::ifaddrs = std::ptr::null_mut();
+    // SAFETY: the call fills in the pointer, or fails.
+    check(unsafe { libc::getifaddrs(&raw mut first) })?;
+    let mut addresses = Vec::new();
+    let mut next = first;
+    // SAFETY: the list ends with null, and each address is as long as its family says.
+    unsafe {
+        while let Some(interface) = next.as_ref() {
+            next = interface.ifa_next;
+            let Some(address) = interface.ifa_addr.as_ref() else { continue };
+            match i32::from(address.sa_family) {
+                libc::AF_INET => {
+                    let found = interface.ifa_addr.cast::<libc::sockaddr_in>().read_unaligned();
+                    let bits = u32::from_be(found.sin_addr.s_addr);
+                    addresses.push(IpAddr::V4(Ipv4Addr::from_bits(bits)));
+                }
+                libc::AF_INET6 => {
+                    let found = interface.ifa_addr.cast::<libc::sockaddr_in6>().read_unaligned();
+                    addresses.push(IpAddr::V6(found.sin6_addr.s6_addr.into()));
+                }
+                _ => {}
+            }
+        }
+        libc::freeifaddrs(first);
+    }
+    Ok(addresses)
 }
 
 /// The program dies with the thread that started it.
@@ -394,4 +485,38 @@ pub fn make_node(path: &Path, number: &str) -> io::Result<()> {
     let path = std::ffi::CString::new(path.as_os_str().as_bytes()).map_err(|_| wrong())?;
     // SAFETY: the path ends with a zero, and lives until the call returns.
     check(unsafe { libc::mknod(path.as_ptr(), libc::S_IFCHR | 0o600, libc::makedev(major, minor)) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::confinement;
+    use crate::qemu::accelerator::Accelerator;
+
+    #[test]
+    fn a_tool_has_no_network_and_bounded_memory_and_time() {
+        let mut command = Command::new("sh");
+        let say = "ulimit -v; ulimit -t; wc -l < /proc/net/dev; id -u; \
+            grep NoNewPrivs /proc/self/status";
+        command.args(["-c", say]);
+        let user = confinement::user("a tool", Accelerator::Software);
+        let number = user.as_ref().map(|user| user.number.to_string());
+        let limits = ToolLimits { user, memory_bytes: 1 << 30, processor_seconds: 7 };
+        confine_tool(&mut command, limits);
+        let output = command.output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout).into_owned();
+        let lines: Vec<&str> = said.lines().map(str::trim).collect();
+        assert_eq!(lines[..2], ["1048576", "7"], "{said}");
+        assert_eq!(lines[4], "NoNewPrivs:\t1", "{said}");
+        if let Some(number) = number {
+            // Two lines of a head, and the loopback of a namespace of its own.
+            assert_eq!(lines[2..4], ["3", number.as_str()], "{said}");
+        }
+    }
+
+    #[test]
+    fn addresses_of_this_machine_are_known() {
+        let all = own_addresses().unwrap();
+        assert!(all.contains(&IpAddr::V4(Ipv4Addr::LOCALHOST)), "{all:?}");
+    }
 }

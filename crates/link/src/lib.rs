@@ -2,10 +2,12 @@
 //! beside them, connections to their ports, and what is asked of virtual machines. The two know
 //! each other by nothing else.
 //!
+//! `destination.rs` lists the addresses that nobody reaches through either of them.
 //! `wire.rs` carries the same over a connection, for a node of another process: `answer.rs` is the
 //! node's side of it, `remote.rs` the server's.
 
 pub mod answer;
+pub mod destination;
 pub mod dial;
 pub mod remote;
 mod wire;

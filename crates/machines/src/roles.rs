@@ -174,6 +174,8 @@ fn operator_rules() -> Value {
         rule("", &["events"], &TELL),
         rule("storage.k8s.io", &["storageclasses"], &["list", "watch"]),
         rule("apiextensions.k8s.io", &["customresourcedefinitions"], &["get"]),
+        // The webhook checks what the writer of a Wukong may do to the network of nodes.
+        rule("authorization.k8s.io", &["subjectaccessreviews"], &["create"]),
     ])
 }
 

@@ -17,15 +17,17 @@ use crate::devices::Devices;
 use crate::image::Garbage;
 use crate::network::Connected;
 use crate::pod::admission::Ledger;
+use crate::pod::cache_directories;
 use crate::pod::follow::Followers;
 use crate::pod::host_environment::HostEnvironment;
 use crate::pod::images;
 use crate::pod::prepare;
 use crate::pod::worker::{self, Rest, Shared};
+use crate::pressure::{self, Pressure};
 use crate::register::{self, Heartbeat};
 use crate::runtime::PodRuntime;
 use crate::simulated::{NODE, POD};
-use crate::volumes::reclaim;
+use crate::volumes::{local_path, reclaim};
 
 pub const NAME: &str = "node";
 pub const SERVICE: Kind = Kind::namespaced("", "v1", "Service", "services");
@@ -63,6 +65,9 @@ pub struct Options {
     pub publish_container_ports: bool,
     /// Environment of containers that run as processes.
     pub environment: Arc<HostEnvironment>,
+    pub pressure: Arc<Pressure>,
+    /// Directories of the server that no `hostPath` volume may name.
+    pub private: Vec<PathBuf>,
 }
 
 /// The workers there are, and the pods that need one.
@@ -124,6 +129,9 @@ pub async fn run(context: Context, options: Options) {
     let Some(runtime) = options.runtime.clone() else {
         return register::beat(&context, &options).await;
     };
+    if let Err(error) = prepare::make_private(&options.directory) {
+        tracing::warn!(%error, "directory of volumes not restricted to its owner");
+    }
     let workers = Arc::new(Workers::default());
     let told = workers.clone();
     runtime.listen(Arc::new(move |pod| told.wake(pod)));
@@ -144,7 +152,11 @@ pub async fn run(context: Context, options: Options) {
     };
     let pods = look_after_pods(&shared, &workers);
     let garbage = images::collect_garbage(&shared);
-    tokio::join!(register::beat(&context, &options), pods, network, garbage);
+    let pressure = pressure::monitor(&shared, |uid| workers.wake(uid));
+    let volumes = local_path::restrict_existing(&context, &options.node);
+    let caches = cache_directories::follow(&context, &options.directory);
+    let beat = register::beat(&context, &options);
+    tokio::join!(beat, pods, network, garbage, pressure, volumes, caches);
 }
 
 async fn look_after_pods(shared: &Arc<Shared>, workers: &Arc<Workers>) {

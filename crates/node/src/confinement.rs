@@ -1,6 +1,8 @@
 //! What a container may use and what it may do. How that is enforced is the runtime's matter;
 //! how it follows from a pod is `pod/confinement.rs`.
 
+use std::path::PathBuf;
+
 use serde::{Deserialize, Serialize};
 
 /// What a container may use.
@@ -64,6 +66,22 @@ pub struct Security {
     pub host_ipc: bool,
     /// What the machine is called; `None` for what it is called outside.
     pub hostname: Option<String>,
+    /// Isolation of a container without an image from the host.
+    pub isolation: Isolation,
+}
+
+/// Isolation of a container without an image from the host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Isolation {
+    /// The root of the host, but for what is always hidden.
+    #[default]
+    Host,
+    /// Programs and settings of the host, read-only, and memory elsewhere. As root, user ids of its
+    /// own.
+    Isolated {
+        /// Paths of the host that can be read besides.
+        readable: Vec<PathBuf>,
+    },
 }
 
 /// Which calls of the kernel are refused.

@@ -4,6 +4,7 @@
 //! Programs are scripts of a shell. A runtime that runs nothing is told in `BEHAVIOUR` what the
 //! script does.
 
+use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -14,6 +15,7 @@ use crate::confinement::{Limits, Security};
 use crate::runtime::{
     ContainerId, ContainerSpec, Exit, Input, PodRuntime, START_ERROR, SandboxSpec, State,
 };
+use crate::runtimes::process::system::is_root;
 
 pub const PATIENCE: Duration = Duration::from_secs(30);
 /// The variable that says in words what a script does, for who cannot run it: `says`, `complains`,
@@ -29,6 +31,18 @@ pub type Open<'a> = &'a (dyn Fn() -> BoxFuture<'a, Arc<dyn PodRuntime>> + Sync);
 /// Opens one that is opened at once.
 pub fn at_once(runtime: Arc<dyn PodRuntime>) -> BoxFuture<'static, Arc<dyn PodRuntime>> {
     Box::pin(std::future::ready(runtime))
+}
+
+/// Whether the calling test cannot check anything because this process is not root. Reports that
+/// past the test harness, which shows no output of tests that pass.
+pub fn lacks_root() -> bool {
+    if is_root() {
+        return false;
+    }
+    let thread = std::thread::current();
+    let test = thread.name().unwrap_or_default();
+    let _ = writeln!(std::io::stderr(), "skipped: {test}: needs root");
+    true
 }
 
 pub async fn check(open: Open<'_>) {

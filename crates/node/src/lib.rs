@@ -16,6 +16,7 @@ pub mod machine;
 pub mod machines;
 pub mod network;
 pub mod pod;
+pub mod pressure;
 pub mod python;
 pub mod register;
 pub mod runtime;

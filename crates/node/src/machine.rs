@@ -10,6 +10,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::image::Usage;
+use crate::pressure::Amount;
 
 /// Pods at once.
 pub const PODS_MAX: u32 = 110;
@@ -158,6 +159,17 @@ pub fn usage(directory: &Path) -> Option<Usage> {
 pub fn free_bytes(directory: &Path) -> Option<u64> {
     let told = file_system(directory)?;
     told.f_bavail.checked_mul(told.f_frsize)
+}
+
+/// Returns the bytes of the file system of a directory.
+pub fn disk_space(directory: &Path) -> Option<Amount> {
+    Some(Amount { available: free_bytes(directory)?, capacity: disk_bytes(directory)? })
+}
+
+/// Returns the inodes of the file system of a directory, if it has a fixed number.
+pub fn inodes(directory: &Path) -> Option<Amount> {
+    let found = file_system(directory).filter(|found| found.f_files > 0)?;
+    Some(Amount { available: found.f_favail, capacity: found.f_files })
 }
 
 #[expect(unsafe_code, reason = "std does not tell how large a file system is")]

@@ -15,6 +15,7 @@ use std::sync::{Mutex, PoisonError};
 use std::time::Duration;
 
 use crate::runtimes::process::shim;
+use crate::runtimes::process::system::is_root;
 
 /// Time in which an interpreter must describe itself.
 const INSPECT_MAX: Duration = Duration::from_secs(10);
@@ -76,6 +77,33 @@ pub fn is_interpreter(program: &str) -> bool {
     let version = name.strip_prefix("python");
     program.starts_with('/')
         && version.is_some_and(|it| it.chars().all(|one| one.is_ascii_digit() || one == '.'))
+}
+
+/// Returns whether root may run an executable that a pod names: the path may be that of a file that
+/// a pod has written. Without root, pods run as the user of this process anyway.
+pub fn is_trusted(path: &Path, private: &[PathBuf]) -> bool {
+    !is_root() || is_written_by_owner(path, private)
+}
+
+/// Returns whether only the user of this process and root can have written a file.
+fn is_written_by_owner(path: &Path, private: &[PathBuf]) -> bool {
+    let Ok(real) = fs::canonicalize(path) else { return false };
+    let is_private = |directory: &PathBuf| {
+        fs::canonicalize(directory).is_ok_and(|directory| real.starts_with(directory))
+    };
+    if private.iter().any(is_private) {
+        return false;
+    }
+    let Ok(own) = fs::metadata("/proc/self").map(|found| found.uid()) else { return false };
+    real.ancestors().all(|part| {
+        fs::metadata(part).is_ok_and(|found| {
+            let is_ours = found.uid() == 0 || found.uid() == own;
+            // In a directory with the sticky bit others cannot replace a file.
+            let is_closed =
+                found.mode() & 0o022 == 0 || found.is_dir() && found.mode() & 0o1000 != 0;
+            is_ours && is_closed
+        })
+    })
 }
 
 /// Interpreters that were inspected, until their file changes.
@@ -159,6 +187,14 @@ impl Interpreter {
         of_environment.chain(self.user_packages.clone()).collect()
     }
 
+    /// Directories that it reads: its installation, its virtual environment and the packages of the
+    /// user.
+    pub fn readable(&self) -> Vec<PathBuf> {
+        let base = std::iter::once(self.base.clone());
+        let paths = base.chain(self.environment.clone()).chain(self.user_packages.clone());
+        paths.filter(|path| path.is_dir()).collect()
+    }
+
     /// Value of `PYTHONPATH` by which every interpreter of this version finds what was installed
     /// into an environment that `make_environment` made.
     pub fn search_path(&self, environment: &Path) -> String {
@@ -229,6 +265,8 @@ fn link(target: &Path, at: &Path) -> io::Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use std::os::unix::fs::PermissionsExt;
+
     use super::*;
 
     fn directory(name: &str) -> PathBuf {
@@ -343,5 +381,27 @@ with zipfile.ZipFile(sys.argv[1], 'w') as wheel:
         let version = "import sys; print('.'.join(map(str, sys.version_info[:3])))";
         assert_eq!(run(&directory.join("bin/python3"), &["-c", version], &[]), other.version);
         fs::remove_dir_all(directory).unwrap();
+    }
+
+    #[test]
+    fn an_interpreter_that_others_can_write_is_not_run() {
+        let directory = crate::runtimes::process::tests::directory("trusted");
+        let (open, closed) = (directory.0.join("open"), directory.0.join("closed"));
+        for place in [&open, &closed] {
+            fs::create_dir_all(place).unwrap();
+            fs::write(place.join("python3"), "").unwrap();
+            fs::set_permissions(place.join("python3"), fs::Permissions::from_mode(0o755)).unwrap();
+            fs::set_permissions(place, fs::Permissions::from_mode(0o755)).unwrap();
+        }
+        assert!(is_written_by_owner(&closed.join("python3"), &[]));
+        assert!(!is_written_by_owner(&closed.join("python3"), std::slice::from_ref(&directory.0)));
+        assert!(!is_written_by_owner(&closed.join("missing"), &[]));
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(!is_written_by_owner(&open.join("python3"), &[]));
+        // As a link from elsewhere.
+        std::os::unix::fs::symlink(open.join("python3"), closed.join("link")).unwrap();
+        assert!(!is_written_by_owner(&closed.join("link"), &[]));
+        fs::set_permissions(closed.join("python3"), fs::Permissions::from_mode(0o775)).unwrap();
+        assert!(!is_written_by_owner(&closed.join("python3"), &[]));
     }
 }

@@ -12,6 +12,7 @@ use tokio::time::Instant;
 use crate::absence;
 use crate::agent::Options;
 use crate::machine;
+use crate::pressure::Resource;
 use crate::runtime::Image;
 use crate::simulated::NODE;
 
@@ -62,7 +63,10 @@ pub async fn beat(context: &Context, options: &Options) {
             }
             Heartbeat::Status(interval) => (interval, interval),
         };
-        tokio::time::sleep(pause).await;
+        tokio::select! {
+            () = tokio::time::sleep(pause) => {}
+            () = options.pressure.changed() => {}
+        }
         let is_due = reported.elapsed() >= longest;
         let write = if is_due { Write::Always } else { Write::Changes };
         match report(context, options, write).await {
@@ -176,21 +180,11 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
         Some(why) => (Truth::False, "KubeletNotReady", why.as_str()),
     };
     let mut list = node.value["status"]["conditions"].as_array().cloned().unwrap_or_default();
-    for (kind, (status, reason, message)) in [
-        (
-            "MemoryPressure",
-            (Truth::False, "KubeletHasSufficientMemory", "kubelet has sufficient memory available"),
-        ),
-        (
-            "DiskPressure",
-            (Truth::False, "KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
-        ),
-        (
-            "PIDPressure",
-            (Truth::False, "KubeletHasSufficientPID", "kubelet has sufficient PID available"),
-        ),
-        ("Ready", ready),
-    ] {
+    let pressures = Resource::ALL.map(|resource| {
+        let is_under = options.pressure.is_under(resource, now);
+        (resource.condition(), pressure_condition(resource, is_under))
+    });
+    for (kind, (status, reason, message)) in pressures.into_iter().chain([("Ready", ready)]) {
         let condition = Condition { kind, status, reason, message, observed_generation: None };
         conditions::set(&mut list, &condition, now);
         if let Some(set) = list.iter_mut().find(|one| one["type"] == kind) {
@@ -211,6 +205,27 @@ fn status(node: &Object, options: &Options, context: &Context) -> Value {
         "nodeInfo": machine::info(&runtime),
         "images": images(options.runtime.as_ref().map(|it| it.images()).unwrap_or_default()),
     })
+}
+
+/// Returns status, reason and message of a condition, as the kubelet has them.
+fn pressure_condition(resource: Resource, is_under: bool) -> (Truth, &'static str, &'static str) {
+    let (reason, message) = match (resource, is_under) {
+        (Resource::Memory, true) => {
+            ("KubeletHasInsufficientMemory", "kubelet has insufficient memory available")
+        }
+        (Resource::Memory, false) => {
+            ("KubeletHasSufficientMemory", "kubelet has sufficient memory available")
+        }
+        (Resource::Disk, true) => ("KubeletHasDiskPressure", "kubelet has disk pressure"),
+        (Resource::Disk, false) => ("KubeletHasNoDiskPressure", "kubelet has no disk pressure"),
+        (Resource::Pids, true) => {
+            ("KubeletHasInsufficientPID", "kubelet has insufficient PID available")
+        }
+        (Resource::Pids, false) => {
+            ("KubeletHasSufficientPID", "kubelet has sufficient PID available")
+        }
+    };
+    (if is_under { Truth::True } else { Truth::False }, reason, message)
 }
 
 /// What containers can be started from, the largest first, as the scheduler looks for it.

@@ -278,6 +278,11 @@ pub trait PodRuntime: Send + Sync + 'static {
         None
     }
 
+    /// Returns the resources that the processes of a pod use, if the runtime can measure them.
+    fn usage(&self, _pod: &str) -> Option<PodUsage> {
+        None
+    }
+
     /// What containers can be started from without pulling, as far as that is known.
     fn images(&self) -> Vec<Image> {
         let containers = self.containers().into_values().flatten();
@@ -318,6 +323,14 @@ pub trait PodRuntime: Send + Sync + 'static {
         let _ = (pod, address, port);
         Err(Refusal::unable("connect to ports of pods"))
     }
+}
+
+/// Resources that the processes of a pod use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PodUsage {
+    /// Without the page cache that the kernel can give up at once.
+    pub memory_bytes: u64,
+    pub processes: u64,
 }
 
 /// What came of a program that was run beside a container.

@@ -42,6 +42,8 @@ async fn start_with(runtime: Fake) -> (Cluster, Context, Arc<Fake>, std::path::P
         network: None,
         publish_container_ports: false,
         environment: Arc::default(),
+        pressure: Arc::default(),
+        private: Vec::new(),
     };
     cluster.run(agent::run(own, options));
     until(&admin, NODE, |nodes| {

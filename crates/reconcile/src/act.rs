@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use serde_json::{Map, Value, json};
 
 use crate::Error;
-use crate::caches::Caches;
+use crate::caches::{Caches, Lookup};
 use crate::defects::{Defect, is_planted};
 use crate::kind::Kind;
 use crate::object::{Name, Object};
@@ -148,9 +148,12 @@ async fn perform_one(requests: &Requests, caches: &Caches, step: &Step) -> Resul
 /// meant, it is behind or the server refused for another reason: then somebody has to look again,
 /// for no change may come that says so.
 fn is_replaced(caches: &Caches, target: &Target) -> bool {
-    let cache = caches.held(target.kind).filter(|_| target.revision.is_none());
-    let is_other = |found: &Object| found.uid != target.uid;
-    cache.is_some_and(|cache| cache.get(&target.name).is_none_or(|found| is_other(&found)))
+    let is_other = match caches.lookup(target.kind, &target.name) {
+        Lookup::KindNotHeld => false,
+        Lookup::Absent => true,
+        Lookup::Present(found) => found.uid() != target.uid,
+    };
+    target.revision.is_none() && is_other
 }
 
 /// Makes an object. If there is one of the name, it must be the one we meant to make; few roles
@@ -168,15 +171,14 @@ async fn create(
         Err(error) => return Err(error),
     };
     let wanted = Object::new(object.clone());
-    let found = caches.held(kind).and_then(|cache| cache.get(&wanted.name));
-    match found {
-        Some(found) if found.controller() == wanted.controller() => {
-            Ok(Done::At(kind, found.revision))
+    match caches.lookup(kind, &wanted.name) {
+        Lookup::Present(found) if found.controller() == wanted.controller() => {
+            Ok(Done::At(kind, found.revision()))
         }
-        Some(_) => Err(Error::Other {
+        Lookup::Present(_) => Err(Error::Other {
             reason: format!("{kind} {} exists and belongs to another owner", wanted.name),
         }),
-        None => Err(error),
+        Lookup::Absent | Lookup::KindNotHeld => Err(error),
     }
 }
 

@@ -7,7 +7,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, RwLock, RwLockReadGuard};
 
-use serde_json::{Value, json};
+use serde_json::Value;
 use tokio::sync::watch;
 
 use crate::defects::{Defect, is_planted};
@@ -15,7 +15,6 @@ use crate::kind::Kind;
 use crate::labelled::Labelled;
 use crate::name_set::NameSet;
 use crate::object::{Name, Object};
-use crate::owners;
 use crate::packed::{Held, Models, Packed, whole};
 use crate::selecting::{Selecting, selects};
 use crate::selector::Selector;
@@ -43,48 +42,9 @@ const PACKED_MAX: usize = 16;
 
 type Subscriber = Box<dyn Fn(&Change) + Send + Sync>;
 
-/// Which objects are held whole; of the others only who they are, and whose.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Holds {
-    #[default]
-    Everything,
-    /// What something of one of these groups controls.
-    ControlledBy(&'static [&'static str]),
-}
-
-/// What is held of an object that is not held whole.
-const WHO: [&str; 8] = [
-    "namespace",
-    "name",
-    "uid",
-    "resourceVersion",
-    "generation",
-    "creationTimestamp",
-    "deletionTimestamp",
-    "ownerReferences",
-];
-
-impl Holds {
-    fn cut(self, object: Object) -> Object {
-        let Holds::ControlledBy(groups) = self else { return object };
-        if owners::controller_group(&object).is_some_and(|group| groups.contains(&group)) {
-            return object;
-        }
-        let mut cut = json!({"apiVersion": object.value["apiVersion"],
-            "kind": object.value["kind"], "metadata": {}});
-        for field in WHO {
-            if let Some(value) = object.value["metadata"].get(field) {
-                cut["metadata"][field] = value.clone();
-            }
-        }
-        Object::shared(Arc::new(cut), object.revision)
-    }
-}
-
 /// The objects of one kind.
 pub struct Cache {
     pub kind: Kind,
-    holds: Holds,
     /// The namespace that it is of, if it is of one.
     pub(crate) within: Option<Arc<str>>,
     is_packing: bool,
@@ -112,16 +72,11 @@ struct State {
 
 impl Cache {
     pub fn new(kind: Kind) -> Cache {
-        Cache::holding(kind, Holds::default())
-    }
-
-    /// One that does not hold everything whole.
-    pub fn holding(kind: Kind, holds: Holds) -> Cache {
         let state = RwLock::new(State::default());
         let (seen, _) = watch::channel(0);
         let (within, is_packing, models) = (None, false, Mutex::default());
         let subscribers = RwLock::default();
-        Cache { kind, holds, within, is_packing, models, state, subscribers, seen }
+        Cache { kind, within, is_packing, models, state, subscribers, seen }
     }
 
     /// The same, which packs what nobody has changed for a while.
@@ -325,7 +280,7 @@ impl Cache {
     }
 
     fn replace(&self, object: Object) {
-        let object = Arc::new(self.holds.cut(object));
+        let object = Arc::new(object);
         let old = {
             let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
             let old = state.objects.get(&object.name);
@@ -447,6 +402,8 @@ impl State {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
 
     const PODS: Kind = Kind::namespaced("", "v1", "Pod", "pods");
@@ -540,27 +497,6 @@ mod tests {
         assert_eq!((names("web"), names("db")), (vec!["x".into()], vec!["y".into()]));
         cache.remove(&service("x", 4, "web"));
         assert!(names("web").is_empty() && cache.selecting("b", &json!({"app": "db"})).is_empty());
-    }
-
-    #[test]
-    fn what_others_control_is_held_without_its_content() {
-        let map = |name: &str, owner: &str| {
-            Object::new(json!({"apiVersion": "v1", "kind": "ConfigMap", "metadata": {
-                "namespace": "a", "name": name, "uid": "u", "resourceVersion": "5",
-                "labels": {"a": "b"}, "ownerReferences": [
-                    {"apiVersion": owner, "kind": "X", "uid": "o", "controller": true}]},
-                "data": {"large": "text"}}))
-        };
-        let cache = Cache::holding(PODS, Holds::ControlledBy(&["ours.io"]));
-        cache.put(map("ours", "ours.io/v1"));
-        cache.put(map("theirs", "apps/v1"));
-        let get = |name: &str| cache.get(&Name::new("a", name)).expect("it is held");
-        assert_eq!(get("ours").value["data"]["large"], "text");
-        let theirs = get("theirs");
-        assert_eq!((theirs.uid.as_str(), theirs.revision), ("u", 5));
-        assert!(theirs.value.get("data").is_none());
-        assert!(theirs.value["metadata"].get("labels").is_none());
-        assert_eq!(cache.owned_by("o").len(), 2);
     }
 
     #[test]

@@ -16,6 +16,7 @@ use crate::leader::Term;
 use crate::metrics::Metrics;
 use crate::notices::Recorder;
 use crate::object::{Name, Object};
+use crate::owned_cache::OwnedCache;
 use crate::requests::{Origin, Requests};
 use crate::tuning::Tuning;
 
@@ -39,8 +40,14 @@ pub struct Context {
 }
 
 impl Context {
+    /// The cache of a kind that the controller reads in full.
     pub fn cache(&self, kind: Kind) -> Arc<Cache> {
         self.caches.of(kind)
+    }
+
+    /// The cache of a kind of which the controller reads only the objects of its own in full.
+    pub fn owned_cache(&self, kind: Kind) -> Arc<OwnedCache> {
+        self.caches.owned(kind)
     }
 
     /// An object as the server has it now, past the cache: for decisions that cannot be undone.

@@ -122,17 +122,30 @@ impl Default for Settings {
     }
 }
 
-type Waker = Box<dyn Fn(&Change) -> Vec<Name> + Send + Sync>;
+/// Names the objects that a change of an object of another kind wakes.
+pub(crate) type Waker = Box<dyn Fn(&Change) -> Vec<Name> + Send + Sync>;
+/// Names the objects that the deletion of an object of another kind wakes.
+pub(crate) type RemovalWaker = Box<dyn Fn(&Name) -> Vec<Name> + Send + Sync>;
+
+/// One feed of a controller's queue.
+pub(crate) enum Feed {
+    /// Changes of any object of the kind.
+    Full(Kind, Waker),
+    /// Changes of objects that the controller's own objects control.
+    Owned(Kind, Waker),
+    /// Deletions of any object of the kind, of which only the name is known.
+    Removals(Kind, RemovalWaker),
+}
 
 /// Which changes wake which objects.
 pub struct Watches {
-    pub(crate) wakers: Vec<(Kind, Waker)>,
+    pub(crate) feeds: Vec<Feed>,
     caches: Arc<Caches>,
 }
 
 impl Watches {
     pub(crate) fn new(caches: Arc<Caches>) -> Watches {
-        Watches { wakers: Vec::new(), caches }
+        Watches { feeds: Vec::new(), caches }
     }
 
     /// A cache, for wakers that have to look who is concerned. It is whole before the first
@@ -145,19 +158,47 @@ impl Watches {
     /// A change of an object of this kind wakes its controlling owner, the one it had and the one
     /// it has. The owner is found by its kind and name.
     pub fn owned(&mut self, kind: Kind, owner: Kind) {
-        self.by(kind, move |change| {
-            let sides = [&change.old, &change.new].into_iter().flatten();
-            sides.filter_map(|object| crate::owners::controller_name(object, owner)).collect()
-        });
+        self.by(kind, move |change| owners_of(change, owner));
+    }
+
+    /// The same for a kind that is read through [`Context::owned_cache`].
+    pub fn children(&mut self, kind: Kind, owner: Kind) {
+        self.children_by(kind, move |change| owners_of(change, owner));
     }
 
     /// A change of an object of this kind wakes what the function says.
     pub fn by(&mut self, kind: Kind, waker: impl Fn(&Change) -> Vec<Name> + Send + Sync + 'static) {
-        self.wakers.push((kind, Box::new(waker)));
+        self.feeds.push(Feed::Full(kind, Box::new(waker)));
+    }
+
+    /// The same for objects of a kind that is read through [`Context::owned_cache`], as far as
+    /// they are held in full.
+    pub fn children_by(
+        &mut self,
+        kind: Kind,
+        waker: impl Fn(&Change) -> Vec<Name> + Send + Sync + 'static,
+    ) {
+        self.feeds.push(Feed::Owned(kind, Box::new(waker)));
+    }
+
+    /// The deletion of an object of a kind that is read through [`Context::owned_cache`], whoever
+    /// controls it, wakes what the function says.
+    pub fn removals(
+        &mut self,
+        kind: Kind,
+        waker: impl Fn(&Name) -> Vec<Name> + Send + Sync + 'static,
+    ) {
+        self.feeds.push(Feed::Removals(kind, Box::new(waker)));
     }
 
     /// The controller reads this kind but is not woken by it; its cache is there from the start.
     pub fn reads(&mut self, kind: Kind) {
         self.by(kind, |_| Vec::new());
     }
+}
+
+/// The controlling owners of this kind that an object had and has.
+fn owners_of(change: &Change, owner: Kind) -> Vec<Name> {
+    let sides = [&change.old, &change.new].into_iter().flatten();
+    sides.filter_map(|object| crate::owners::controller_name(object, owner)).collect()
 }

@@ -3,7 +3,7 @@
 use std::any::Any;
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use futures::FutureExt;
@@ -16,6 +16,7 @@ use tracing::Instrument;
 use crate::Error;
 use crate::act::{self, Written};
 use crate::cache::{Cache, Change};
+use crate::caches::ShownWrite;
 use crate::context::Context;
 use crate::defects::{Defect, is_planted};
 use crate::handover::Place;
@@ -25,7 +26,7 @@ use crate::leader::Term;
 use crate::lines::{Look, Subject};
 use crate::object::{Name, Object};
 use crate::plan::{Notice, Plan, Repeat, Wake};
-use crate::reconciler::{Reconciler, Settings, Watches};
+use crate::reconciler::{Feed, Reconciler, Settings, Waker, Watches};
 use crate::requests::{Origin, Requests};
 use crate::resource_metrics::Ended;
 use crate::tuning::Pace;
@@ -96,8 +97,10 @@ impl Shared {
             if urgency == Urgency::AtOnce {
                 waiting.queue.end_rest(&name);
             }
-            let newest = waiting.causes.entry(name.clone()).or_default();
-            *newest = (*newest).max(cause);
+            if cause > 0 {
+                let newest = waiting.causes.entry(name.clone()).or_default();
+                *newest = (*newest).max(cause);
+            }
             waiting.queue.add(name, Instant::now());
         }
         drop(waiting);
@@ -142,26 +145,51 @@ fn subscribe<R: Reconciler>(
     });
     reconciler.watches(&mut watches);
     let mut caches = Vec::new();
-    for (kind, waker) in watches.wakers {
-        let cache = context.cache(kind);
+    for feed in watches.feeds {
         // A controller that ended is not told any more.
         let shared = Arc::downgrade(shared);
-        let tell = move |change: &Change| {
-            let Some(shared) = shared.upgrade() else { return };
-            // A waker that panics must not end the feed of everybody else.
-            match catch_unwind(AssertUnwindSafe(|| waker(change))) {
-                Ok(names) if names.is_empty() => {}
-                Ok(names) => {
-                    let urgency = urgency(kind, R::KIND, change);
-                    shared.wake(names, change.object().revision, urgency);
-                }
-                Err(_) => tracing::error!(controller = R::NAME, %kind, "a waker panicked"),
+        match feed {
+            Feed::Full(kind, waker) => {
+                let cache = context.cache(kind);
+                cache.subscribe(move |change| wake_by::<R>(&shared, (kind, &waker), change));
+                caches.push(cache);
             }
-        };
-        cache.subscribe(tell);
-        caches.push(cache);
+            Feed::Owned(kind, waker) => {
+                let cache = context.owned_cache(kind).full_objects().clone();
+                cache.subscribe(move |change| wake_by::<R>(&shared, (kind, &waker), change));
+                caches.push(cache);
+            }
+            Feed::Removals(kind, waker) => {
+                let cache = context.owned_cache(kind);
+                caches.push(cache.full_objects().clone());
+                cache.subscribe_to_removals(move |name| {
+                    let Some(shared) = shared.upgrade() else { return };
+                    let names = call_waker::<R>(kind, || waker(name));
+                    if !names.is_empty() {
+                        shared.wake(names, 0, Urgency::AfterRest);
+                    }
+                });
+            }
+        }
     }
     caches
+}
+
+/// Puts the objects that a change concerns into the queue.
+fn wake_by<R: Reconciler>(shared: &Weak<Shared>, (kind, waker): (Kind, &Waker), change: &Change) {
+    let Some(shared) = shared.upgrade() else { return };
+    let names = call_waker::<R>(kind, || waker(change));
+    if !names.is_empty() {
+        shared.wake(names, change.object().revision, urgency(kind, R::KIND, change));
+    }
+}
+
+/// A waker that panics must not end the feed of other controllers.
+fn call_waker<R: Reconciler>(kind: Kind, waker: impl FnOnce() -> Vec<Name>) -> Vec<Name> {
+    catch_unwind(AssertUnwindSafe(waker)).unwrap_or_else(|_| {
+        tracing::error!(controller = R::NAME, %kind, "a waker panicked");
+        Vec::new()
+    })
 }
 
 impl<R: Reconciler> Runner<R> {
@@ -441,9 +469,10 @@ impl<R: Reconciler> Runner<R> {
     /// next try tells; what we found wrong ourselves may have been a race as well, and is believed
     /// when it is found again.
     fn is_told(&self, name: &Name, error: &Error) -> bool {
-        let is_ours = matches!(error, Error::Other { .. });
+        // What is not found, such as a namespace, may have been deleted a moment ago as well.
+        let may_be_race = matches!(error, Error::Other { .. }) || error.is_not_found();
         let is_again = || self.shared.lock().queue.failures(name) > 0;
-        error.is_refusal() || error.is_terminal() || (is_ours && is_again())
+        error.is_refusal() || error.is_terminal() || (may_be_race && is_again())
     }
 
     fn remember(&self, name: &Name, written: Written) {
@@ -463,12 +492,13 @@ impl<R: Reconciler> Runner<R> {
         if is_planted(Defect::NoReadYourWrites) {
             return Ok(());
         }
+        let caches = &self.context.caches;
         let wait = async {
             for (kind, revision) in &written.revisions {
-                self.context.cache(*kind).reaches(*revision).await;
+                caches.show(*kind, &ShownWrite::Revision(*revision)).await;
             }
             for (kind, name, uid) in &written.lost {
-                self.context.cache(*kind).loses(name, uid).await;
+                caches.show(*kind, &ShownWrite::Deletion { name, uid }).await;
             }
         };
         let limit = Duration::from_secs(CATCH_UP_SECONDS_MAX);

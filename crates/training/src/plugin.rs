@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use reconcile::{Kind, Object, Watches};
+use reconcile::{CachedObject, Kind, Object, Watches};
 use serde_json::{Value, json};
 
 use crate::blueprint::Blueprint;
@@ -40,7 +40,7 @@ pub struct StatusServer {
 }
 
 /// What there is of the names that plugins make.
-pub type Found = BTreeMap<(Kind, String), Arc<Object>>;
+pub type Found = BTreeMap<(Kind, String), CachedObject>;
 
 /// What becomes part of pods when they are made, though no template says it.
 #[derive(Clone, Debug, Default)]

@@ -4,15 +4,38 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use serde_json::Value;
 
-use super::Cache;
+use super::{Cache, output};
 
 /// Pinned versions. Those of PyTorch on PyPI bring libraries for GPUs: 5.4 GB on disk.
-const PACKAGES: [&str; 4] =
-    ["torch==2.15.0", "transformers==5.23.0", "accelerate==1.15.0", "kubeflow==0.5.0"];
+const PACKAGES: [&str; 5] = [
+    "torch==2.15.0",
+    "transformers==5.23.0",
+    "accelerate==1.15.0",
+    "kubeflow==0.5.0",
+    "uv==0.13.8",
+];
+/// Modules that jobs install for themselves, by the SDK and by uv.
+const ADDED: [&str; 2] = ["einops", "added"];
+/// Installs a package with uv, from a wheel of its own, and imports it.
+const UV: &str = r"
+import os, subprocess, zipfile
+path = os.path.join(os.environ['HOME'], 'added-1.0-py3-none-any.whl')
+info = 'added-1.0.dist-info/'
+with zipfile.ZipFile(path, 'w') as wheel:
+    wheel.writestr('added.py', '')
+    wheel.writestr(info + 'METADATA', 'Metadata-Version: 2.1\nName: added\nVersion: 1.0\n')
+    wheel.writestr(info + 'WHEEL', 'Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n')
+    wheel.writestr(info + 'RECORD', '')
+subprocess.check_call(['uv', 'pip', 'install', '--no-index', path])
+import added
+print('Epoch 1/1 loss=0.5')
+";
 const EXAMPLES: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../examples/training");
+/// Directory of the module `setpoint`.
+const MODULE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../python");
 /// Trains as users of the SDK do. The function is sent as it stands.
 const SDK: &str = "
 import os, sys
@@ -20,6 +43,7 @@ from kubeflow.trainer import CustomTrainer, TrainerClient
 
 def learn():
     import time
+    import einops
     import torch
     weight = torch.zeros(1, requires_grad=True)
     optimizer = torch.optim.SGD([weight], lr=0.1)
@@ -33,7 +57,7 @@ def learn():
 
 client = TrainerClient()
 path = os.path.dirname(sys.executable) + ':' + os.environ['PATH']
-trainer = CustomTrainer(func=learn, num_nodes=2, env={'PATH': path})
+trainer = CustomTrainer(func=learn, num_nodes=2, packages_to_install=['einops'], env={'PATH': path})
 name = client.train(trainer=trainer, runtime='torch-local')
 job = client.wait_for_job_status(name, timeout=280, polling_interval=1)
 assert job.status == 'Complete', job.status
@@ -47,6 +71,8 @@ pub fn run(cache: &Cache) -> Result<()> {
     cluster.check_progress("ddp", "loss")?;
     cluster.train("huggingface", &["huggingface.py"])?;
     cluster.check_progress("huggingface", "loss")?;
+    cluster.train_with_callback()?;
+    cluster.check_progress("callback", "loss")?;
     let mut sdk = cluster.command(&python);
     let kubeconfig = cluster.data.join("kubeconfig");
     // The SDK reads the source of the function from its file.
@@ -54,7 +80,15 @@ pub fn run(cache: &Cache) -> Result<()> {
     fs::write(&script, SDK)?;
     let printed = output(sdk.arg(&script).env("KUBECONFIG", kubeconfig))?;
     let name = printed.lines().last().unwrap_or_default();
-    cluster.check_progress(name, "loss")
+    cluster.check_progress(name, "loss")?;
+    fs::write(cluster.data.join("uv.py"), UV)?;
+    cluster.train("uv", &[&cluster.data.join("uv.py").display().to_string()])?;
+    for module in ADDED {
+        let find = format!("import importlib.util as u; print(u.find_spec('{module}'))");
+        let found = output(cluster.command(&python).args(["-c", &find]))?;
+        ensure!(found.trim() == "None", "{module} is in the user's environment: {found}");
+    }
+    Ok(())
 }
 
 /// Makes a virtual environment with the packages, once per set of versions.
@@ -110,6 +144,20 @@ impl Cluster {
         output(train.args(["--name", name, "--watch", "--timeout", "5m"])).map(|_| ())
     }
 
+    /// Trains with the callback of the Python module, and prints nothing that could be read.
+    fn train_with_callback(&self) -> Result<()> {
+        let example = fs::read_to_string(Path::new(EXAMPLES).join("huggingface.py"))?;
+        let silent = "import os, sys; sys.stdout = sys.stderr = open(os.devnull, 'w')";
+        let callback = "callbacks=[setpoint.callback()], train_dataset=";
+        let script = example.replacen("train_dataset=", callback, 1);
+        let script = script.replacen("import tempfile", "import setpoint, tempfile", 1);
+        let script = script.replacen("def main():", &format!("{silent}\n\ndef main():"), 1);
+        let file = self.data.join("callback.py");
+        fs::write(&file, script)?;
+        let module = format!("PYTHONPATH={MODULE}");
+        self.train("callback", &[&file.display().to_string(), "-e", &module])
+    }
+
     /// Fails unless `train show` has progress and a metric.
     fn check_progress(&self, name: &str, metric: &str) -> Result<()> {
         let shown = output(self.setpoint().args(["train", "-o", "json", "show", name]))?;
@@ -129,14 +177,4 @@ impl Drop for Cluster {
         }
         drop(fs::remove_dir_all(&self.data));
     }
-}
-
-/// Runs a command, and returns what it printed.
-fn output(command: &mut Command) -> Result<String> {
-    let ended = command.output().with_context(|| format!("could not run {command:?}"))?;
-    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-    if !ended.status.success() {
-        bail!("{command:?}: {}\n{}{}", ended.status, text(&ended.stdout), text(&ended.stderr));
-    }
-    Ok(text(&ended.stdout))
 }

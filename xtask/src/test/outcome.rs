@@ -4,6 +4,11 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::ExitStatus;
 use std::time::Duration;
 
+/// Begins the line by which a simulation marks the output of its test.
+const SIMULATION: &str = "simulation: ";
+/// Begins the line that a test writes past the harness if it cannot check anything.
+const SKIPPED: &str = "skipped: ";
+
 /// Result of one run of a suite.
 #[derive(Debug, Default, PartialEq)]
 pub struct Outcome {
@@ -12,6 +17,10 @@ pub struct Outcome {
     pub failed: u64,
     /// Names of the tests that failed.
     pub failures: Vec<String>,
+    /// Those of them that ran a simulation.
+    pub simulations: Vec<String>,
+    /// Reasons of tests that checked nothing, such as missing privileges.
+    pub skipped: Vec<String>,
     /// Output of the failed tests, as the harness prints it.
     pub details: String,
     /// Reason why the suite did not finish, such as a signal.
@@ -54,8 +63,10 @@ pub fn read_output(suite: &str, text: &str, status: ExitStatus, took: Duration) 
         }
         outcome.failures.extend(read_failure(line).map(str::to_owned));
         outcome.times.extend(read_time(line));
+        outcome.skipped.extend(line.strip_prefix(SKIPPED).map(str::to_owned));
     }
     outcome.details = read_details(text);
+    outcome.simulations = read_simulations(&outcome.details);
     outcome.aborted = match (status.signal(), status.success()) {
         (Some(signal), _) => Some(format!("killed by signal {signal}")),
         (None, true) if has_result => None,
@@ -70,6 +81,21 @@ pub fn read_output(suite: &str, text: &str, status: ExitStatus, took: Duration) 
         outcome.details += &last.join("\n");
     }
     outcome
+}
+
+/// Returns the failed tests whose output has the mark of a simulation.
+fn read_simulations(details: &str) -> Vec<String> {
+    let (mut test, mut found) = (None, Vec::new());
+    for line in details.lines() {
+        if let Some(name) =
+            line.strip_prefix("---- ").and_then(|it| it.strip_suffix(" stdout ----"))
+        {
+            test = Some(name);
+        } else if line.starts_with(SIMULATION) {
+            found.extend(test.take().map(str::to_owned));
+        }
+    }
+    found
 }
 
 /// The counts in a line such as `test result: ok. 3 passed; 0 failed; 0 ignored`.
@@ -123,6 +149,16 @@ mod tests {
         assert_eq!(outcome.times, [("some::place".to_owned(), 0.1), ("other".to_owned(), 2.5)]);
         assert_eq!(outcome.aborted, None);
         assert!(!outcome.is_success());
+    }
+
+    #[test]
+    fn simulations_and_skipped_tests_are_known_by_their_marks() {
+        let text = "skipped: mounts: needs root\n\nfailures:\n\n---- a stdout ----\n\
+            simulation: job, seed 7\nsimulation: job, seed 8\n\n---- b stdout ----\nit broke\n\n\
+            failures:\n    a\n    b\n\ntest result: FAILED. 0 passed; 2 failed; 0 ignored\n";
+        let outcome = read(text, 101 << 8);
+        assert_eq!(outcome.simulations, ["a"]);
+        assert_eq!(outcome.skipped, ["mounts: needs root"]);
     }
 
     #[test]

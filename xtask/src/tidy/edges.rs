@@ -24,7 +24,7 @@ const CRATES: &[(&str, Allowed)] = &[
     ("reconcile", Allowed::Only(&[])),
     ("controllers", Allowed::Only(&["reconcile", "amounts"])),
     ("scheduler", Allowed::Only(&["reconcile", "amounts"])),
-    ("hypervisor", Allowed::Only(&[])),
+    ("hypervisor", Allowed::Only(&["link"])),
     ("node", Allowed::Only(&["reconcile", "amounts", "hypervisor", "link"])),
     ("training", Allowed::Only(&["reconcile", "api", "amounts"])),
     ("inference", Allowed::Only(&["reconcile", "api", "amounts"])),

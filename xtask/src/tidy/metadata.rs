@@ -26,6 +26,8 @@ pub struct Package {
     pub origin: Origin,
     /// What the resolver chose: the ids, and how each is used.
     pub resolved: Vec<(String, Use)>,
+    /// Has a build script or is a procedural macro, so that its code runs while we build.
+    pub has_build_code: bool,
 }
 
 #[derive(Debug, Default)]
@@ -126,6 +128,7 @@ fn parse(json: &str, manifest: impl Fn(&str) -> (String, String)) -> Result<Grap
             licence: value["license"].as_str().map(str::to_owned),
             origin,
             resolved: Vec::new(),
+            has_build_code: has_build_code(value),
         };
         graph.packages.insert(id, package);
     }
@@ -153,6 +156,11 @@ fn parse(json: &str, manifest: impl Fn(&str) -> (String, String)) -> Result<Grap
         }
     }
     Ok(graph)
+}
+
+fn has_build_code(package: &Value) -> bool {
+    let kinds = list(&package["targets"]).flat_map(|target| list(&target["kind"]));
+    kinds.filter_map(Value::as_str).any(|kind| kind == "custom-build" || kind == "proc-macro")
 }
 
 /// Whether a package builds with a dependency of its own.
@@ -240,7 +248,7 @@ mod tests {
              "dependencies": [{"name": "serde", "kind": null, "optional": true},
                               {"name": "most", "rename": "m", "kind": null, "optional": true},
                               {"name": "more", "kind": null, "optional": true}]},
-            {"id": "s", "name": "serde"}, {"id": "m", "name": "more"}, {"id": "x", "name": "most"},
+            {"id": "s", "name": "serde", "targets": [{"kind": ["lib"]}, {"kind": ["custom-build"]}]}, {"id": "m", "name": "more"}, {"id": "x", "name": "most"},
             {"id": "r", "name": "rand", "version": "1.0.0", "license": "MIT"}
         ],
         "resolve": {"nodes": [
@@ -274,5 +282,12 @@ mod tests {
     fn what_ships_is_neither_for_tests_only_nor_mentioned_only_weakly() {
         let graph = parse(JSON, |path| (path.to_owned(), TOML.to_owned())).unwrap();
         assert_eq!(graph.shipped().into_iter().collect::<Vec<_>>(), ["b", "m", "ours", "x"]);
+    }
+
+    #[test]
+    fn build_scripts_are_code_that_runs_while_we_build() {
+        let graph = parse(JSON, |path| (path.to_owned(), TOML.to_owned())).unwrap();
+        let has = graph.packages.iter().filter(|(_, package)| package.has_build_code);
+        assert_eq!(has.map(|(id, _)| id.as_str()).collect::<Vec<_>>(), ["s"]);
     }
 }

@@ -3,6 +3,7 @@
 //! Every check is a function from text to findings; this file reads the text and prints what
 //! they found.
 
+mod audits;
 mod bans;
 mod console;
 mod edges;
@@ -115,5 +116,8 @@ fn check_packages(root: &Path) -> Result<Vec<Finding>> {
     findings.extend(bans::check_deny_file(&deny));
     findings.extend(licences::check(&graph));
     findings.extend(versions::check(&graph));
+    let record = fs::read_to_string(root.join(audits::RECORD_PATH))
+        .with_context(|| format!("could not read {}", audits::RECORD_PATH))?;
+    findings.extend(audits::check(&graph, &record));
     Ok(findings)
 }

@@ -29,6 +29,8 @@ use crate::output;
 const NAME_BYTES_MAX: usize = 40;
 /// The version of what runs, where the image does not say.
 const VERSION: &str = "1.6.1";
+/// Retries of a request on another worker when its worker goes away, as by an update.
+const MIGRATIONS_MAX: &str = "3";
 /// The same kind in the version that older files are written in.
 const OLDER: Kind =
     Kind::namespaced("nvidia.com", "v1alpha1", "DynamoGraphDeployment", "dynamographdeployments");
@@ -279,13 +281,15 @@ fn of_model(asked: &Submit, model: &str) -> Value {
             "runtimeVersionOverride": VERSION,
             "podTemplate": {"spec": {"containers": [container]}}})
     };
-    let round_robin = ["--router-mode".to_owned(), "round-robin".to_owned()];
+    let mut frontend =
+        container("frontend", &["--router-mode".to_owned(), "round-robin".to_owned()]);
+    frontend["env"] = json!([{"name": "DYN_MIGRATION_LIMIT", "value": MIGRATIONS_MAX}]);
     json!({
         "apiVersion": GRAPH.api_version(),
         "kind": GRAPH.kind,
         "metadata": {"name": name},
         "spec": {"components": [
-            part("Frontend", "frontend", 1, container("frontend", &round_robin)),
+            part("Frontend", "frontend", 1, frontend),
             part("Worker", "worker", asked.replicas, container(&asked.engine, &args)),
         ]},
     })
@@ -349,6 +353,9 @@ mod tests {
             let asked = Line::try_parse_from(words).expect("understood").submit;
             let graph = of_model(&asked, "org/Tiny-1");
             assert_eq!(graph["metadata"]["name"], "tiny-1");
+            let main = &graph["spec"]["components"][0]["podTemplate"]["spec"]["containers"][0];
+            let retries = json!([{"name": "DYN_MIGRATION_LIMIT", "value": "3"}]);
+            assert_eq!(main["env"], retries, "requests of a worker that goes move to another");
             let main = &graph["spec"]["components"][1]["podTemplate"]["spec"]["containers"][0];
             let image = text(&main["image"]).rsplit('/').next().unwrap_or_default().to_owned();
             (image, text(&main["args"][0]).to_owned())

@@ -1,7 +1,6 @@
 //! Requests of the training commands to a cluster.
 
 use std::fmt;
-use std::path::Path;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -48,10 +47,8 @@ pub struct Cluster {
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
-        let (is_local, python) = match target.choose()? {
-            Chosen::Local(kubeconfig) => (true, python_of(&kubeconfig)),
-            _ => (false, None),
-        };
+        let is_local = matches!(target.choose()?, Chosen::Local(_));
+        let python = python_of(target)?;
         let namespace = target.namespace(&requests.client);
         let cluster = Cluster { requests, is_local, namespace, python };
         cluster.until_served().await?;
@@ -200,9 +197,11 @@ impl Cluster {
     }
 }
 
-/// Returns the Python of the server whose kubeconfig is in its data directory.
-fn python_of(kubeconfig: &Path) -> Option<Python> {
-    Instance::running(kubeconfig.parent()?).ok().flatten()?.python
+/// Returns the Python of pods of a cluster whose server runs on this host.
+pub fn python_of(target: &Target) -> Result<Option<Python>> {
+    let Chosen::Local(kubeconfig) = target.choose()? else { return Ok(None) };
+    let instance = kubeconfig.parent().and_then(|data| Instance::running(data).ok().flatten());
+    Ok(instance.and_then(|instance| instance.python))
 }
 
 #[derive(Serialize)]

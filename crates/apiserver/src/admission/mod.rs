@@ -8,9 +8,12 @@
 //! Upstream: plugin/pkg/admission, pkg/kubeapiserver/options/plugins.go
 
 pub mod certificates;
+pub mod connection;
 pub mod default_class;
 pub mod default_toleration_seconds;
+pub mod external_ips;
 pub mod follow;
+pub mod isolation;
 pub mod limit_ranger;
 pub(crate) mod lookup;
 pub mod namespace_lifecycle;
@@ -22,6 +25,7 @@ pub mod role_escalation;
 pub mod runtime_class;
 pub mod service_account;
 pub mod storage_in_use_protection;
+pub mod support_warnings;
 pub mod taint_new_nodes;
 pub mod volume_claim_resize;
 pub mod webhooks;
@@ -38,12 +42,13 @@ use crate::server::Server;
 use crate::status::Error;
 
 /// The plugins in upstream's order. All of them mutate, then all of them validate.
-static CHAIN: [&dyn Plugin; 14] = [
+static CHAIN: [&dyn Plugin; 17] = [
     &namespace_lifecycle::NamespaceLifecycle,
     &limit_ranger::LimitRanger,
     &service_account::ServiceAccount,
     &taint_new_nodes::TaintNewNodes,
     &pod_security::PodSecurity,
+    &isolation::Isolation,
     &priority::Priority,
     &default_toleration_seconds::DefaultTolerationSeconds,
     &default_class::DefaultClass,
@@ -53,7 +58,16 @@ static CHAIN: [&dyn Plugin; 14] = [
     &certificates::Approval,
     &certificates::Signing,
     &role_escalation::RoleEscalation,
+    &external_ips::DenyServiceExternalIps,
+    &support_warnings::SupportWarnings,
 ];
+
+/// Admission rules that the administrator of a cluster may change.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Settings {
+    pub external_ips: external_ips::ExternalIps,
+    pub pod_security: pod_security::Defaults,
+}
 
 /// Why an object is refused.
 pub type Refusal = String;

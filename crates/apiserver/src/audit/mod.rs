@@ -8,8 +8,9 @@
 
 mod log;
 
+use std::collections::BTreeMap;
 use std::net::IpAddr;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use bytes::Bytes;
 use http::header::USER_AGENT;
@@ -24,13 +25,14 @@ use crate::authenticate::Identified;
 use crate::identity::User;
 use crate::request::path::{Path, Target};
 use crate::request::route::Route;
+use crate::secrets_at_rest::kinds::is_confidential_resource;
 use crate::status::Error;
 use crate::timestamp;
 
 /// A larger body is left out, and that is said.
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// Where bodies hold what nobody may read later.
-const CONFIDENTIAL: [&str; 3] = ["secrets", "tokenreviews", "selfsubjectreviews"];
+/// Resources beside the confidential kinds whose bodies are not written.
+const CONFIDENTIAL: [&str; 2] = ["tokenreviews", "selfsubjectreviews"];
 const CONFIDENTIAL_SUBRESOURCE: &str = "token";
 const DECISION: &str = "authorization.k8s.io/decision";
 const OMITTED: &str = "audit.setpoint.dev/omitted";
@@ -82,6 +84,23 @@ pub struct Heard {
     peer: Option<IpAddr>,
     identified: OnceLock<Identified>,
     body: OnceLock<Bytes>,
+    annotations: Annotations,
+}
+
+/// Annotations that admission adds to the audit event of a request.
+#[derive(Clone, Debug, Default)]
+pub struct Annotations(Arc<Mutex<BTreeMap<&'static str, String>>>);
+
+impl Annotations {
+    /// Adds an annotation. Later values of the same name are ignored, as upstream has it.
+    pub fn add(&self, name: &'static str, value: impl Into<String>) {
+        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        all.entry(name).or_insert_with(|| value.into());
+    }
+
+    fn all(&self) -> BTreeMap<&'static str, String> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// How a request ended.
@@ -126,6 +145,7 @@ impl Audit {
             peer: parts.extensions.get::<Peer>().map(|peer| peer.0),
             identified: OnceLock::new(),
             body: OnceLock::new(),
+            annotations: Annotations::default(),
         }))
     }
 
@@ -158,6 +178,10 @@ impl Heard {
         let _ = self.identified.set(identified.clone());
     }
 
+    pub fn annotations(&self) -> Annotations {
+        self.annotations.clone()
+    }
+
     /// What was sent, where it will be written.
     pub fn note_body(&self, body: &Bytes) {
         if self.level == Level::Request && !body.is_empty() && !self.is_confidential() {
@@ -168,6 +192,7 @@ impl Heard {
     fn is_confidential(&self) -> bool {
         self.target.as_ref().is_some_and(|target| {
             CONFIDENTIAL.contains(&target.resource.as_str())
+                || is_confidential_resource(&target.group, &target.resource)
                 || target.subresource == CONFIDENTIAL_SUBRESOURCE
         })
     }
@@ -210,6 +235,9 @@ impl Heard {
                 }
             },
             None => {}
+        }
+        for (name, value) in self.annotations.all() {
+            annotations.insert(name.to_owned(), value.into());
         }
         event["annotations"] = annotations.into();
         event
@@ -321,6 +349,8 @@ mod tests {
         for uri in ["secrets", "serviceaccounts/a/token"] {
             assert!(!written(&format!("/api/v1/namespaces/n/{uri}"), EVERYTHING), "{uri}");
         }
+        let machines = "/apis/kubevirt.io/v1/namespaces/n/virtualmachines";
+        assert!(!written(machines, EVERYTHING), "cloud-init can be inline");
         let large = heard("POST", "/api/v1/namespaces/n/pods", EVERYTHING).unwrap();
         large.note_body(&vec![b' '; BODY_BYTES_MAX + 1].into());
         let told = event(&large, 201, None);

@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 use tokio::time::timeout;
 
 use crate::answer::Answer;
-use crate::authenticate::{authenticate, bearer_token};
+use crate::authenticate::{Identified, authenticate, bearer_token};
 use crate::identity::User;
 use crate::server::Server;
 use crate::status::Error;
@@ -91,12 +91,13 @@ fn code(server: &Server, parts: &Parts, user: Option<Arc<User>>) -> Result<Answe
     if token.as_deref().is_some_and(is_session) {
         return Err(Error::bad_request("a session of the console cannot begin another one"));
     }
-    let user = authenticate(server, &parts.headers, user)?.user;
+    let Identified { holder, user } = authenticate(server, &parts.headers, user)?;
     if user.is_anonymous() {
         return Err(Error::unauthorized());
     }
     let name = user.name.clone();
-    let code = server.sessions.new_code(Holder { user, token }, server.now())?;
+    let impersonator = (!Arc::ptr_eq(&holder, &user)).then_some(holder);
+    let code = server.sessions.new_code(Holder { user, impersonator, token }, server.now())?;
     Ok(Answer::value(201, &json!({"code": code, "seconds": CODE_SECONDS, "user": &*name})))
 }
 

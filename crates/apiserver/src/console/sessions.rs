@@ -31,6 +31,8 @@ pub const CODE_SECONDS: i64 = 300;
 pub const SESSION_SECONDS: i64 = 12 * 3_600;
 /// Maximum number of codes and of sessions; the oldest are dropped.
 const CODES_MAX: usize = 64;
+/// Maximum number of codes of one user, who drops codes of their own first.
+const CODES_PER_USER_MAX: usize = 8;
 const SESSIONS_MAX: usize = 1_024;
 /// Prefix of session tokens; other tokens have dots and no such prefix.
 const PREFIX: &str = "setpoint-console-";
@@ -44,8 +46,17 @@ const KEY_CONTEXT: &[u8] = b"setpoint console session\0";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Holder {
     pub user: Arc<User>,
+    /// The user who impersonates `user`, if so; the session ends when that right does.
+    pub impersonator: Option<Arc<User>>,
     /// The token by which the user signed in; the session ends when that token does.
     pub token: Option<String>,
+}
+
+impl Holder {
+    /// Returns the user whose credential began the session.
+    fn owner(&self) -> &str {
+        &self.impersonator.as_ref().unwrap_or(&self.user).name
+    }
 }
 
 struct Code {
@@ -68,7 +79,17 @@ struct Record {
     uid: String,
     groups: Vec<String>,
     extra: BTreeMap<String, Vec<String>>,
+    #[serde(default)]
+    impersonator: Option<ImpersonatorRecord>,
     token: Option<String>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct ImpersonatorRecord {
+    name: String,
+    uid: String,
+    groups: Vec<String>,
+    extra: BTreeMap<String, Vec<String>>,
 }
 
 type Hash = [u8; 32];
@@ -114,7 +135,12 @@ impl Sessions {
         let mut tables = self.tables();
         let codes = &mut tables.codes;
         codes.retain(|_, one| now < one.ends);
-        drop_oldest(codes, CODES_MAX, |one| one.ends);
+        drop_oldest_of(codes, holder.owner(), CODES_PER_USER_MAX);
+        if codes.len() >= CODES_MAX
+            && let Some(owner) = heaviest_owner(codes)
+        {
+            drop_oldest_of(codes, &owner, 0);
+        }
         codes.insert(hash(&code), Code { holder, ends: now + CODE_SECONDS });
         Ok(code)
     }
@@ -156,6 +182,12 @@ impl Sessions {
         Ok(existed)
     }
 
+    /// Ends all sessions and codes.
+    pub fn end_all(&self) -> std::io::Result<()> {
+        self.tables().codes.clear();
+        self.change(BTreeMap::clear)
+    }
+
     fn tables(&self) -> MutexGuard<'_, Tables> {
         self.tables.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -173,6 +205,27 @@ impl Sessions {
             None => Ok(()),
         }
     }
+}
+
+/// Removes the oldest code of a user who has at least `max` of them.
+fn drop_oldest_of(codes: &mut BTreeMap<Hash, Code>, owner: &str, max: usize) {
+    let own = || codes.iter().filter(|(_, code)| code.holder.owner() == owner);
+    if own().count() < max {
+        return;
+    }
+    let first = own().min_by_key(|(_, code)| code.ends).map(|(key, _)| *key);
+    if let Some(key) = first {
+        codes.remove(&key);
+    }
+}
+
+/// Returns the user with the most codes.
+fn heaviest_owner(codes: &BTreeMap<Hash, Code>) -> Option<String> {
+    let mut counts: BTreeMap<&str, usize> = BTreeMap::new();
+    for code in codes.values() {
+        *counts.entry(code.holder.owner()).or_default() += 1;
+    }
+    counts.into_iter().max_by_key(|(_, count)| *count).map(|(owner, _)| owner.to_owned())
 }
 
 /// Removes the entry that ends first if there is no space for another one.
@@ -213,6 +266,12 @@ fn seal(token: &str, holder: &Holder) -> Result<String, Error> {
         uid: uid.clone(),
         groups: groups.iter().map(|group| group.to_string()).collect(),
         extra: extra.clone(),
+        impersonator: holder.impersonator.as_ref().map(|user| ImpersonatorRecord {
+            name: user.name.to_string(),
+            uid: user.uid.clone(),
+            groups: user.groups.iter().map(|group| group.to_string()).collect(),
+            extra: user.extra.clone(),
+        }),
         token: holder.token.clone(),
     };
     let failed = |_| Error::internal("could not encrypt the session");
@@ -229,10 +288,15 @@ fn open(token: &str, sealed: &str) -> Option<Holder> {
     let mut bytes = BASE64_URL_SAFE_NO_PAD.decode(sealed).ok()?;
     let nonce = Nonce::assume_unique_for_key([0; NONCE_LEN]);
     let plain = cipher(token).ok()?.open_in_place(nonce, Aad::empty(), &mut bytes).ok()?;
-    let Record { name, uid, groups, extra, token } = serde_json::from_slice(plain).ok()?;
-    let groups = groups.iter().map(|group| group.as_str().into()).collect();
-    let user = User { name: name.as_str().into(), uid, groups, extra };
-    Some(Holder { user: Arc::new(user), token })
+    let Record { name, uid, groups: own, extra, impersonator, token } =
+        serde_json::from_slice(plain).ok()?;
+    let groups = |groups: &[String]| groups.iter().map(|group| group.as_str().into()).collect();
+    let user = User { name: name.as_str().into(), uid, groups: groups(&own), extra };
+    let impersonator = impersonator.map(|record| {
+        let ImpersonatorRecord { name, uid, groups: own, extra } = record;
+        Arc::new(User { name: name.as_str().into(), uid, groups: groups(&own), extra })
+    });
+    Some(Holder { user: Arc::new(user), impersonator, token })
 }
 
 fn cipher(token: &str) -> Result<LessSafeKey, aws_lc_rs::error::Unspecified> {
@@ -260,7 +324,8 @@ mod tests {
     use crate::identity::key_files::tests::Scratch;
 
     fn holder(name: &str) -> Holder {
-        Holder { user: Arc::new(User::authenticated(name, ["team"])), token: None }
+        let user = Arc::new(User::authenticated(name, ["team"]));
+        Holder { user, impersonator: None, token: None }
     }
 
     #[test]
@@ -282,13 +347,33 @@ mod tests {
     }
 
     #[test]
-    fn codes_are_bounded_and_the_oldest_gives_way() {
+    fn one_user_does_not_take_the_codes_of_others() {
         let sessions = Sessions::default();
         let first = sessions.new_code(holder("a"), 0).unwrap();
-        let others: Vec<String> =
-            (0..CODES_MAX).map(|_| sessions.new_code(holder("b"), 1).unwrap()).collect();
-        assert!(sessions.exchange(&first, 1).unwrap().is_none());
-        assert!(sessions.exchange(&others[0], 1).unwrap().is_some());
+        let own: Vec<String> = (0..CODES_MAX)
+            .map(|at| sessions.new_code(holder("b"), 1 + at as i64).unwrap())
+            .collect();
+        assert!(sessions.exchange(&own[0], 70).unwrap().is_none(), "the oldest gives way");
+        assert!(sessions.exchange(&own[CODES_MAX - 1], 70).unwrap().is_some());
+        // The names that one user impersonates do not make more of them.
+        let admin = Arc::new(User::authenticated("admin", [""; 0]));
+        for at in 0..CODES_MAX {
+            let as_other =
+                Holder { impersonator: Some(admin.clone()), ..holder(&format!("u{at}")) };
+            sessions.new_code(as_other, 70).unwrap();
+        }
+        assert!(sessions.exchange(&first, 70).unwrap().is_some());
+    }
+
+    #[test]
+    fn codes_of_many_users_are_bounded() {
+        let sessions = Sessions::default();
+        let first = sessions.new_code(holder("a"), 0).unwrap();
+        for at in 0..CODES_MAX * 2 {
+            sessions.new_code(holder(&format!("u{}", at / CODES_PER_USER_MAX)), 1).unwrap();
+        }
+        assert!(sessions.tables().codes.len() <= CODES_MAX);
+        assert!(sessions.exchange(&first, 1).unwrap().is_some(), "the heaviest user gives way");
     }
 
     #[test]
@@ -298,7 +383,9 @@ mod tests {
         let mut user = User::authenticated("ada", ["team"]);
         user.uid = "7".to_owned();
         user.extra.insert("scope".to_owned(), vec!["all".to_owned()]);
-        let ada = Holder { user: Arc::new(user), token: Some("bearer-of-ada".to_owned()) };
+        let impersonator = Some(Arc::new(User::authenticated("root", ["system:masters"])));
+        let token = Some("bearer-of-ada".to_owned());
+        let ada = Holder { user: Arc::new(user), impersonator, token };
 
         let first = Sessions::load(files());
         let code = first.new_code(ada.clone(), 100).unwrap();

@@ -22,6 +22,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
 
+use crate::audit::Annotations;
 use crate::handover::Carried;
 use crate::identity::User;
 use crate::request::cause::Cause;
@@ -49,6 +50,8 @@ pub struct Request {
     pub cause: Cause,
     /// What the client is told besides the answer.
     pub warnings: Warnings,
+    /// Annotations of the audit event.
+    pub annotations: Annotations,
     /// What a part of this program brought beside it.
     pub carried: Carried,
     /// Set if the client wants to leave HTTP.

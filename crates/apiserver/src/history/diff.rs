@@ -2,8 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
-use super::redact::{self, HIDDEN};
+use super::redact::{self, HIDDEN, Masks};
 use crate::resources::Resource;
+use crate::secrets_at_rest::kinds::ConfidentialFields;
 
 /// Differences that are told of one change.
 const CHANGES_MAX: usize = 500;
@@ -40,15 +41,30 @@ impl Change {
     }
 }
 
-/// The differences of an object of a resource, secrets hidden.
+/// The differences of an object of a resource, confidential values hidden.
 pub fn of(resource: &Resource, before: &Value, after: &Value) -> Vec<Change> {
+    match redact::fields(resource) {
+        None => between(before, after),
+        Some(ConfidentialFields::SecretData) => between_secrets(before, after),
+        Some(ConfidentialFields::InlineCloudInit) => {
+            let mut masks = Masks::default();
+            let (before, after) = (masks.mask(before), masks.mask(after));
+            let mut changes = between(&before, &after);
+            for change in &mut changes {
+                masks.unmask(&mut change.from);
+                masks.unmask(&mut change.to);
+            }
+            changes
+        }
+    }
+}
+
+fn between_secrets(before: &Value, after: &Value) -> Vec<Change> {
     let mut changes = between(before, after);
-    if redact::is_secret(resource) {
-        for change in changes.iter_mut().filter(|change| redact::is_hidden(&change.path)) {
-            for value in [&mut change.from, &mut change.to] {
-                if !value.is_null() {
-                    *value = json!(HIDDEN);
-                }
+    for change in changes.iter_mut().filter(|change| redact::is_hidden(&change.path)) {
+        for value in [&mut change.from, &mut change.to] {
+            if !value.is_null() {
+                *value = json!(HIDDEN);
             }
         }
     }

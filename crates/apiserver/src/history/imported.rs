@@ -11,7 +11,7 @@ use store::{
 };
 
 use super::place::Place;
-use super::redact::{self, HIDDEN};
+use super::redact;
 use super::{Asked, GROUP, VERSION};
 use crate::answer::Answer;
 use crate::object;
@@ -103,7 +103,7 @@ async fn orphans(server: &Server, but: &Key) -> Result<Vec<Operation>, Error> {
 fn read(place: &Place, told: &Value) -> Result<Vec<Value>, Error> {
     let wrong = |what: &str| Error::bad_request(format!("the imported history {what}"));
     let items = told["items"].as_array().ok_or_else(|| wrong("has no list of items"))?;
-    let is_secret = redact::is_secret(&place.resource);
+    let fields = redact::fields(&place.resource);
     let mut kept = Vec::new();
     let mut bytes = 0;
     for item in items.iter().take(ITEMS_MAX) {
@@ -120,11 +120,10 @@ fn read(place: &Place, told: &Value) -> Result<Vec<Value>, Error> {
         let changes = item["changes"].as_array().into_iter().flatten();
         let changes = changes.map(|change| {
             let path = change["path"].as_str().unwrap_or_default();
-            // The file is told without values of Secrets; who made it otherwise tells none here.
-            match is_secret && redact::is_hidden(path) {
-                true => json!({"path": path, "from": HIDDEN, "to": HIDDEN}),
-                false => json!({"path": path, "from": change["from"], "to": change["to"]}),
-            }
+            // Exports have no confidential values; a file that was edited may.
+            let (mut from, mut to) = (change["from"].clone(), change["to"].clone());
+            redact::hide_change(fields, path, [&mut from, &mut to]);
+            json!({"path": path, "from": from, "to": to})
         });
         one.insert("changes".to_owned(), changes.collect());
         let one = Value::Object(one);

@@ -45,6 +45,8 @@ use store::Revision;
 use crate::answer::Answer;
 use crate::endpoints::Warnings;
 use crate::identity::User;
+use crate::rbac::{Attributes, denial};
+use crate::request::path::Target;
 use crate::resources::Listed;
 use crate::server::Server;
 use crate::status::Error;
@@ -105,6 +107,20 @@ impl Asked {
         let wrong = || Error::bad_request(format!("{name} is {text:?}; expected a number"));
         text.parse().map(Some).map_err(|_| wrong())
     }
+}
+
+/// Refuses anonymous clients, whatever is behind the path: not even when objects changed is public.
+pub fn require_user(user: &User, target: &Target) -> Result<(), Error> {
+    if !user.is_anonymous() {
+        return Ok(());
+    }
+    let attributes = Attributes {
+        verb: "get",
+        group: GROUP,
+        resource: &target.resource,
+        ..Attributes::default()
+    };
+    Err(denial(user, &attributes, ""))
 }
 
 /// Answers a request for the group.

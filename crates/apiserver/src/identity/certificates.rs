@@ -19,7 +19,7 @@ const DAY: i64 = 86_400;
 const AUTHORITY_SECONDS: i64 = 3650 * DAY;
 const SERVING_SECONDS: i64 = 365 * DAY;
 /// A certificate holds from a little before it was made: clocks differ.
-const BACKDATED_SECONDS: i64 = 300;
+pub(super) const BACKDATED_SECONDS: i64 = 300;
 /// Authorities of the past that are still believed.
 const AUTHORITIES_MAX: usize = 4;
 /// Octets of a key's hash that name it.
@@ -140,7 +140,8 @@ impl Authority {
     }
 
     /// The server's certificate: the stored one, or another if that one is old, cannot be read, is
-    /// not signed by this authority, or lacks a name. Nothing is lost with a serving certificate.
+    /// not signed by an authority of the bundle, or lacks a name. Nothing is lost with a serving
+    /// certificate.
     pub fn serving(
         &self,
         files: &dyn KeyFiles,
@@ -150,7 +151,7 @@ impl Authority {
         if let Some(bytes) = key_files::read(files, SERVING_FILE)?
             && let Some(stored) = read_pair(&bytes)
             && !stored.needs_renewal(now)
-            && self.vouches_for(&stored, names)
+            && self.accepts(&stored, names)
         {
             return Ok(stored);
         }
@@ -158,6 +159,31 @@ impl Authority {
         let text = format!("{}{}", issued.key_pem(), issued.certificate_pem());
         key_files::write_private(files, SERVING_FILE, text.as_bytes())?;
         Ok(issued)
+    }
+
+    /// Signs the stored serving certificate again, for the same names and a full life.
+    pub(super) fn renew_serving(&self, files: &dyn KeyFiles, now: i64) -> Result<(), Error> {
+        let stored = key_files::read(files, SERVING_FILE)?;
+        let Some(stored) = stored.and_then(|bytes| read_pair(&bytes)) else { return Ok(()) };
+        let Some(summary) = x509::summary(&stored.certificate) else { return Ok(()) };
+        let issued = self.issue_serving(&summary.alternative_names, now)?;
+        let text = format!("{}{}", issued.key_pem(), issued.certificate_pem());
+        key_files::write_private(files, SERVING_FILE, text.as_bytes())
+    }
+
+    /// Whether a certificate is signed by this authority or a former one, and for all of the names.
+    fn accepts(&self, issued: &Issued, names: &[AlternativeName]) -> bool {
+        let id = |certificate: &CertificateDer<'_>| {
+            // An authority has signed itself.
+            x509::summary(certificate).map(|summary| summary.authority_key_id)
+        };
+        let by = id(&issued.certificate);
+        let is_former = by.is_some() && self.former.iter().any(|former| id(former) == by);
+        let has = |summary: x509::Summary| {
+            names.iter().all(|name| summary.alternative_names.contains(name))
+        };
+        self.vouches_for(issued, names)
+            || (is_former && x509::summary(&issued.certificate).is_some_and(has))
     }
 
     /// Whether a certificate is signed by this authority, and for all of the names.
@@ -372,8 +398,10 @@ mod tests {
         assert_ne!(renamed.certificate, renewed.certificate);
 
         let rotated = authority.rotate(&files, NOW + 245 * DAY).unwrap();
-        let resigned = rotated.serving(&files, &more, NOW + 245 * DAY).unwrap();
-        assert_ne!(resigned.certificate, renamed.certificate);
+        let kept = rotated.serving(&files, &more, NOW + 245 * DAY).unwrap();
+        assert_eq!(kept.certificate, renamed.certificate, "clients of the former one go on");
+        let resigned = rotated.serving(&files, &more, NOW + 490 * DAY).unwrap();
+        assert!(rotated.vouches_for(&resigned, &more), "the overlap ends");
         let mut stored = files.files.lock().unwrap();
         stored.insert(SERVING_FILE.to_owned(), (b"junk".to_vec(), Privacy::Private));
         drop(stored);

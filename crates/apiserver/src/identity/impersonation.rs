@@ -52,6 +52,25 @@ pub fn requested<'a>(
 }
 
 impl Impersonation {
+    /// The impersonation that made a user, without the groups that every such user has.
+    pub fn of_user(user: &User) -> Impersonation {
+        let implied: Vec<String> = match split_service_account(&user.name) {
+            Some((namespace, _)) => service_account_groups(namespace).into_iter().collect(),
+            None => Vec::new(),
+        };
+        let is_implied = |group: &&str| {
+            [GROUP_AUTHENTICATED, GROUP_UNAUTHENTICATED].contains(group)
+                || implied.iter().any(|implied| implied == group)
+        };
+        let groups = user.groups.iter().map(|group| &**group);
+        Impersonation {
+            user: user.name.to_string(),
+            uid: user.uid.clone(),
+            groups: groups.filter(|group| !is_implied(group)).map(str::to_owned).collect(),
+            extra: user.extra.clone(),
+        }
+    }
+
     /// Everything the real user must be allowed.
     pub fn needs(&self) -> Vec<Attributes<'_>> {
         let impersonate = Attributes { verb: "impersonate", ..Attributes::default() };

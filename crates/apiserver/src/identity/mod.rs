@@ -6,6 +6,7 @@
 //! | `tls.rs` | how the server speaks TLS, and the user of a client's certificate |
 //! | `x509.rs`, `der.rs`, `pem.rs` | certificates as bytes |
 //! | `key_files.rs` | where keys are kept |
+//! | `rotation.rs` | inventory, rotation and revocation of keys |
 //! | `tokens.rs`, `claims.rs` | tokens of service accounts |
 //! | `token_requests.rs` | TokenRequest and TokenReview |
 //! | `static_tokens.rs` | tokens known beforehand |
@@ -21,8 +22,10 @@ mod error;
 pub mod impersonation;
 pub mod key_files;
 pub mod kubeconfig;
+pub mod openid;
 pub mod peers;
 mod pem;
+pub mod rotation;
 pub mod static_tokens;
 pub mod tls;
 pub mod token_requests;

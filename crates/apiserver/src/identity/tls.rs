@@ -142,6 +142,14 @@ impl Holder {
         Some(Holder { user: Arc::new(user), not_before, not_after })
     }
 
+    pub(super) fn name(&self) -> &str {
+        &self.user.name
+    }
+
+    pub(super) fn not_before(&self) -> i64 {
+        self.not_before
+    }
+
     /// The user, while the certificate holds. The time is looked at again for each request,
     /// because connections and session tickets outlive certificates.
     pub fn user(&self, now: i64) -> Option<Arc<User>> {

@@ -21,10 +21,12 @@ use super::error::cryptography;
 use super::key_files::{self, KeyFiles};
 use super::{Error, User, pem, x509};
 
-const KEY_FILE: &str = "service-accounts.pem";
+pub(super) const KEY_FILE: &str = "service-accounts.pem";
 const ALGORITHM: &str = "ES256";
 /// Longer than any token of ours; what is longer is not looked at.
 const TOKEN_BYTES_MAX: usize = 16 * 1024;
+/// Tolerated difference between the clocks of servers that share keys.
+pub const LEEWAY_SECONDS: i64 = 60;
 /// Keys of the past whose tokens are still believed.
 const FORMER_KEYS_MAX: usize = 4;
 /// Signatures that need not be checked again.
@@ -102,6 +104,11 @@ impl Tokens {
         Tokens::create(files, &self.issuer, former)
     }
 
+    /// Returns the ids of all keys, the signing one first.
+    pub fn ids(&self) -> Vec<String> {
+        self.order.clone()
+    }
+
     /// Signs a token.
     pub fn issue(&self, claims: &Claims) -> Result<String, Error> {
         let header = json!({"alg": ALGORITHM, "kid": self.signer_id});
@@ -127,10 +134,10 @@ impl Tokens {
         if claims.issuer != self.issuer {
             return Err(Refusal::Issuer(claims.issuer.clone()));
         }
-        if now < claims.not_before || now < claims.issued_at {
+        if now + LEEWAY_SECONDS < claims.not_before || now + LEEWAY_SECONDS < claims.issued_at {
             return Err(Refusal::NotYetValid);
         }
-        if now >= claims.expires_at {
+        if now - LEEWAY_SECONDS > claims.expires_at {
             return Err(Refusal::Expired);
         }
         let common: Vec<String> =
@@ -142,6 +149,11 @@ impl Tokens {
             return Err(Refusal::Invalidated);
         }
         Ok(Verified { user: claims.user(), audiences: common })
+    }
+
+    /// Reports whether one of our keys signed a token, whatever the token is for.
+    pub fn has_signed(&self, token: &str) -> bool {
+        self.signed_claims(token).is_ok_and(|claims| claims.issuer == self.issuer)
     }
 
     /// The public keys, as others verify our tokens with them.

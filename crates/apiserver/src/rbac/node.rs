@@ -30,6 +30,7 @@ pub async fn allows(server: &Server, user: &User, attributes: &Attributes<'_>) -
         // A name that is not in the path is in the object, which only this program's own agent
         // is known to fill in honestly; it can only make what does not exist.
         ("", "nodes") => !is_write || verb == "create" || name == node,
+        ("storage.k8s.io", "csinodes") => verb == "create" || name == node,
         ("coordination.k8s.io", "leases") => {
             namespace == LEASES && (verb == "create" || name == node)
         }

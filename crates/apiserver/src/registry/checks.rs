@@ -1,7 +1,5 @@
 //! Checks that many kinds share.
 
-use std::net::IpAddr;
-
 use serde_json::Value;
 
 use super::edit;
@@ -14,18 +12,6 @@ pub type Errors = Vec<FieldError>;
 pub const NEGATIVE: &str = "must be greater than or equal to 0";
 pub const NOT_POSITIVE: &str = "must be greater than zero";
 pub const IMMUTABLE: &str = "field is immutable";
-
-/// Whether pods of nodes without privilege have such addresses: a part of the loopback in which the
-/// machine's own programs do not listen, unless they listen everywhere.
-pub fn is_of_pods(address: IpAddr) -> bool {
-    match address {
-        IpAddr::V4(address) => {
-            let [first, second, ..] = address.octets();
-            first == 127 && second & 0xc0 == 64
-        }
-        IpAddr::V6(_) => false,
-    }
-}
 
 /// A text that must be one of a few.
 pub fn one_of(field: &Field<'_>, supported: &[&str], errors: &mut Errors) {

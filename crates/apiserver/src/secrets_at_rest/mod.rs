@@ -7,6 +7,7 @@
 //! magic | key id (8) | nonce (12) | wrapped data key (32 + 16) | nonce (12) | value (n + 16)
 //! ```
 
+pub mod kinds;
 pub mod store;
 
 use aws_lc_rs::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
@@ -112,6 +113,12 @@ impl Sealer {
     pub fn retire(&self, files: &dyn KeyFiles) -> Result<Sealer, KeyError> {
         let newest: Vec<_> = self.keys.iter().take(1).map(|key| key.octets).collect();
         Sealer::save(files, &newest)
+    }
+
+    /// Returns the ids of all keys, the encrypting one first.
+    pub fn ids(&self) -> Vec<String> {
+        let hex = |id: &[u8]| id.iter().map(|byte| format!("{byte:02x}")).collect();
+        self.keys.iter().map(|key| hex(&key.id)).collect()
     }
 
     /// Whether the value was not sealed with the newest key, and is to be written again.

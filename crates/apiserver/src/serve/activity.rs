@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use http::Response;
-use http_body::{Frame, SizeHint};
+use http_body::{Body as _, Frame, SizeHint};
 use http_body_util::BodyExt;
 use tokio::sync::Notify;
 use tokio::time::sleep;
@@ -85,7 +85,9 @@ impl Activity {
 
 impl Open {
     /// Counts the request as open until its answer is sent.
-    pub fn until_sent(self, response: Response<Body>) -> Response<Body> {
+    pub fn until_sent(mut self, response: Response<Body>) -> Response<Body> {
+        // Nobody asks an empty body for a frame.
+        self.is_sent = response.body().is_end_stream();
         response.map(|body| Watched { body, open: self }.boxed_unsync())
     }
 }

@@ -6,13 +6,17 @@
 
 mod activity;
 mod listen;
+mod places;
 
 use std::convert::Infallible;
 use std::future::Future;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{Request, Response};
+use http::header::CONTENT_LENGTH;
+use http::{Method, Request, Response};
+use http_body::Body as _;
+use http_body_util::{BodyExt, Empty};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -20,7 +24,7 @@ use hyper_util::server::conn::auto;
 use rustls::ServerConfig;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Semaphore, watch};
+use tokio::sync::watch;
 use tokio::task::JoinSet;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
@@ -34,9 +38,19 @@ use crate::server::Server;
 use crate::status::Error;
 use activity::Activity;
 pub use listen::Listen;
+pub use places::Source;
+use places::{Place, Places};
 
-/// Connections at once; the next one waits in the system's queue.
+/// Connections at once; the next one waits for a place.
 pub const CONNECTIONS_MAX: usize = 4_096;
+/// Connections of one source at once.
+pub const PER_SOURCE_MAX: usize = CONNECTIONS_MAX / 2;
+/// Connections of this host that are served when all other places are taken.
+pub const LOCAL_RESERVE: usize = 64;
+/// Time for which a connection waits for a place.
+const WAIT_MAX: Duration = Duration::from_secs(10);
+/// File descriptors that connections leave to the store and to pods.
+const DESCRIPTORS_RESERVED: usize = 512;
 /// Streams of one HTTP/2 connection; clients open hundreds of watches on one.
 pub const STREAMS_MAX: u32 = 250;
 /// How long a handshake may take.
@@ -71,6 +85,9 @@ const ACCEPT_PAUSE: Duration = Duration::from_millis(50);
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     pub connections_max: usize,
+    pub per_source_max: usize,
+    pub local_reserve: usize,
+    pub wait_max: Duration,
     pub handshake_max: Duration,
     pub head_max: Duration,
     pub rest_max: Duration,
@@ -82,6 +99,9 @@ impl Default for Limits {
     fn default() -> Limits {
         Limits {
             connections_max: CONNECTIONS_MAX,
+            per_source_max: PER_SOURCE_MAX,
+            local_reserve: LOCAL_RESERVE,
+            wait_max: WAIT_MAX,
             handshake_max: HANDSHAKE_MAX,
             head_max: HEAD_MAX,
             rest_max: REST_MAX,
@@ -91,9 +111,26 @@ impl Default for Limits {
     }
 }
 
+impl Limits {
+    /// Returns the limits that fit the file descriptors of this process.
+    pub fn for_process() -> Limits {
+        let limits = std::fs::read_to_string("/proc/self/limits").unwrap_or_default();
+        let Some(descriptors) = descriptors_max(&limits) else { return Limits::default() };
+        let free = descriptors.saturating_sub(DESCRIPTORS_RESERVED).max(descriptors / 2);
+        let connections_max = free.min(CONNECTIONS_MAX);
+        Limits { connections_max, per_source_max: connections_max / 2, ..Limits::default() }
+    }
+}
+
+/// Returns the soft limit of open files from the text of `/proc/self/limits`.
+fn descriptors_max(limits: &str) -> Option<usize> {
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
 /// Serves the API over TLS until the server is told to stop.
 pub async fn serve(server: Arc<Server>, listener: TcpListener, config: Arc<ServerConfig>) {
-    serve_within(server, listener, config, Limits::default()).await;
+    serve_within(server, listener, config, Limits::for_process()).await;
 }
 
 pub async fn serve_within(
@@ -117,7 +154,10 @@ pub async fn serve_within(
                 if let Some(peer) = peer {
                     request.extensions_mut().insert(peer);
                 }
-                let user = holder.as_ref().map(|holder| holder.user(server.now()));
+                let user = holder.as_ref().map(|holder| match server.keys.is_revoked(holder) {
+                    true => None,
+                    false => holder.user(server.now()),
+                });
                 let server = server.clone();
                 async move {
                     match user {
@@ -189,18 +229,14 @@ async fn accept<L, C, O, I, A, F>(
     A: Fn(Request<Incoming>) -> F + Send + Sync + 'static,
     F: Future<Output = Response<Body>> + Send + 'static,
 {
-    let room = Arc::new(Semaphore::new(limits.connections_max));
+    let places = Places::new(limits);
     let mut connections = JoinSet::new();
     let mut stopping = stop.clone();
     loop {
-        let next = async {
-            let permit = room.clone().acquire_owned().await;
-            listener.accept().await.map(|stream| (stream, permit))
-        };
-        let (stream, permit) = tokio::select! {
+        let (stream, source) = tokio::select! {
             () = stopped(&mut stopping) => break,
             Some(_) = connections.join_next() => continue,
-            accepted = next => match accepted {
+            accepted = listener.accept() => match accepted {
                 Ok(accepted) => accepted,
                 Err(error) => {
                     warn!(%error, "could not accept a connection");
@@ -209,16 +245,27 @@ async fn accept<L, C, O, I, A, F>(
                 }
             },
         };
+        let Some(mut place) = places.enter(source) else {
+            debug!(?source, "closed a connection: its source has too many");
+            continue;
+        };
         let opened = connect(stream);
         let mut stop = stop.clone();
         connections.spawn(async move {
-            let _permit = permit;
+            let has_place = tokio::select! {
+                has_place = place.take() => has_place,
+                () = stopped(&mut stop) => false,
+            };
+            if !has_place {
+                return;
+            }
             let opened = tokio::select! {
                 opened = opened => opened,
-                () = stopped(&mut stop) => return,
+                () = place.evicted() => None,
+                () = stopped(&mut stop) => None,
             };
             if let Some((stream, answer)) = opened {
-                serve_connection(stream, answer, stop, limits).await;
+                serve_connection(stream, answer, place, (stop, limits)).await;
             }
         });
     }
@@ -244,8 +291,8 @@ async fn shake_hands(
 async fn serve_connection<I, A, F>(
     stream: I,
     answer: A,
-    mut stop: watch::Receiver<bool>,
-    limits: Limits,
+    place: Place,
+    (mut stop, limits): (watch::Receiver<bool>, Limits),
 ) where
     I: AsyncRead + AsyncWrite + Unpin + Send + 'static,
     A: Fn(Request<Incoming>) -> F,
@@ -254,9 +301,12 @@ async fn serve_connection<I, A, F>(
     let activity = Arc::new(Activity::new(limits));
     let service = service_fn(|request| {
         let open = activity.open();
+        place.speak();
+        let is_head = request.method() == Method::HEAD;
         let answer = answer(request);
         async move {
             let response = answer.await;
+            let response = if is_head { without_body(response) } else { response };
             Ok::<_, Infallible>(open.until_sent(response))
         }
     });
@@ -268,6 +318,7 @@ async fn serve_connection<I, A, F>(
         () = activity.is_abused() => return debug!("a connection cancelled too many requests"),
         // What it has sent of its first request is not waited for.
         () = activity.is_silent() => return debug!("a connection asked for nothing"),
+        () = place.evicted() => return debug!("closed a silent connection for a newer one"),
         () = activity.is_idle() => {
             connection.as_mut().graceful_shutdown();
             connection.await
@@ -280,6 +331,15 @@ async fn serve_connection<I, A, F>(
     if let Err(error) = served {
         debug!(%error, "a connection ended early");
     }
+}
+
+/// Returns the answer to a HEAD request: the headers of a GET, with the length of its body.
+fn without_body(response: Response<Body>) -> Response<Body> {
+    let (mut parts, body) = response.into_parts();
+    if let Some(length) = body.size_hint().exact() {
+        parts.headers.entry(CONTENT_LENGTH).or_insert_with(|| length.into());
+    }
+    Response::from_parts(parts, Empty::new().boxed_unsync())
 }
 
 /// Returns when it is time to stop; whoever could say so being gone means the same.

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::{log, stream};
+use crate::admission::connection;
 use crate::answer::Answer;
 use crate::endpoints::Request;
 use crate::endpoints::write::read;
@@ -21,6 +22,12 @@ use crate::status::Error;
 pub const NAMES: [&str; 5] = ["attach", "exec", "log", "portforward", "proxy"];
 
 pub async fn answer(server: &Arc<Server>, request: &Request) -> Result<Answer, Error> {
+    let mut admitted = request.clone();
+    if request.target.subresource != "log" {
+        stream::may_create(server, request)?;
+        connection::admit(server, &mut admitted).await?;
+    }
+    let request = &admitted;
     let mut of_object = request.clone();
     of_object.target.subresource.clear();
     let name = of_object.target.name.clone();

@@ -28,7 +28,6 @@ pub async fn program(
 ) -> Option<Result<Answer, Error>> {
     let node = server.node(text(pod, &["spec", "nodeName"])).await?;
     let answer = async {
-        may_create(server, request)?;
         let wanted = wanted(request, pod)?;
         let runs = node.runs(&wanted.pod, &wanted.container).await;
         if !runs.map_err(Error::unavailable)? {
@@ -47,7 +46,6 @@ pub async fn forward(
 ) -> Option<Result<Answer, Error>> {
     let node = server.node(text(pod, &["spec", "nodeName"])).await?;
     let answer = || {
-        may_create(server, request)?;
         let target = Target {
             pod: text(pod, &["metadata", "uid"]).to_owned(),
             name: object::name(pod).to_owned(),
@@ -60,7 +58,7 @@ pub async fn forward(
 }
 
 /// A WebSocket begins with a GET, but reading is not what it is for.
-fn may_create(server: &Server, request: &Request) -> Result<(), Error> {
+pub(super) fn may_create(server: &Server, request: &Request) -> Result<(), Error> {
     if !request.upgrade.as_ref().is_some_and(streams::handshake::Upgrade::is_websocket) {
         return Ok(());
     }

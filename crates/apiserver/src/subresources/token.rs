@@ -20,8 +20,11 @@ pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error>
     let account =
         account.ok_or_else(|| Error::not_found(request.resource.about(), &request.target.name))?;
     admit_posted(server, request, &mut body).await?;
-    let bound = bound_object(server, request, &body).await?;
-    let find = |_: BoundKind, _: &str| bound.clone();
+    let bound = Bound::load(server, request, &body).await?;
+    let find = |kind: BoundKind, _: &str| match kind {
+        BoundKind::Node if bound.is_pod => bound.node.clone(),
+        BoundKind::Pod | BoundKind::Secret | BoundKind::Node => bound.object.clone(),
+    };
     let granted = token_request(
         &server.tokens,
         &token_requests::Request {
@@ -35,20 +38,42 @@ pub async fn create(server: &Server, request: &Request) -> Result<Answer, Error>
     Ok(Answer::value(201, &granted.object))
 }
 
-/// The object that the token is to be bound to, if any.
-async fn bound_object(
+/// Objects that a token is bound to.
+struct Bound {
+    /// Object that the request names, if any.
+    object: Option<Value>,
+    is_pod: bool,
+    /// Node of a pod that has one.
+    node: Option<Value>,
+}
+
+impl Bound {
+    async fn load(server: &Server, request: &Request, body: &Value) -> Result<Bound, Error> {
+        let reference = &body["spec"]["boundObjectRef"];
+        let namespace = request.target.namespace.as_str();
+        let (plural, namespace) = match reference["kind"].as_str() {
+            Some("Pod") => ("pods", namespace),
+            Some("Secret") => ("secrets", namespace),
+            Some("Node") => ("nodes", ""),
+            _ => return Ok(Bound { object: None, is_pod: false, node: None }),
+        };
+        let name = reference["name"].as_str().unwrap_or_default();
+        let is_pod = plural == "pods";
+        let object = find(server, plural, (namespace, name)).await?;
+        let node_name = object.as_ref().and_then(|pod| pod["spec"]["nodeName"].as_str());
+        let node = match node_name.filter(|name| is_pod && !name.is_empty()) {
+            Some(name) => find(server, "nodes", ("", name)).await?,
+            None => None,
+        };
+        Ok(Bound { object, is_pod, node })
+    }
+}
+
+async fn find(
     server: &Server,
-    request: &Request,
-    body: &Value,
+    plural: &str,
+    (namespace, name): (&str, &str),
 ) -> Result<Option<Value>, Error> {
-    let reference = &body["spec"]["boundObjectRef"];
-    let (plural, namespace) = match reference["kind"].as_str() {
-        Some("Pod") => ("pods", request.target.namespace.as_str()),
-        Some("Secret") => ("secrets", request.target.namespace.as_str()),
-        Some("Node") => ("nodes", ""),
-        _ => return Ok(None),
-    };
-    let name = reference["name"].as_str().unwrap_or_default();
     let Some(resource) = server.registry.find("", plural) else { return Ok(None) };
     let key = resource.key(namespace, name)?;
     let entry = server.store.get(&key, None).await.map_err(store_failure)?;

@@ -3,8 +3,9 @@
 //! A name is resolved once, and the connection goes to an address that was looked at: a name that
 //! means something else a moment later gains nothing.
 
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 
+use link::destination::{Forbidden, forbidden};
 use serde_json::Value;
 
 use super::target::{Place, Target};
@@ -13,14 +14,9 @@ use crate::admission::lookup;
 use crate::object::list;
 use crate::persist::stored;
 use crate::server::Server;
+use crate::subresources::proxy::is_pod;
 
 const SERVICE_LABEL: &str = "kubernetes.io/service-name";
-/// Where a cloud tells its machines their secrets, beside the link-local addresses.
-const METADATA: [IpAddr; 3] = [
-    IpAddr::V6(Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V6(Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254)),
-    IpAddr::V4(Ipv4Addr::new(100, 100, 100, 200)),
-];
 
 /// The addresses to try, in order; never empty.
 pub async fn resolve(server: &Server, target: &Target) -> Result<Vec<SocketAddr>, String> {
@@ -36,17 +32,50 @@ pub async fn resolve(server: &Server, target: &Target) -> Result<Vec<SocketAddr>
         }
     };
     let Some(first) = found.first().copied() else { return Err("no address".to_owned()) };
-    let allowed: Vec<SocketAddr> = match target.reach {
-        Reach::Anywhere => found,
-        Reach::Others => found.into_iter().filter(|it| !is_own(it.ip())).collect(),
-    };
+    let mut allowed = Vec::new();
+    for address in found {
+        if may_reach(server, target, address).await {
+            allowed.push(address);
+        }
+    }
     if allowed.is_empty() {
+        let remedy = match (&target.place, forbidden(first.ip())) {
+            (Place::Url { .. }, Some(Forbidden::Loopback)) => {
+                "; an administrator allows loopback URLs with webhooks.loopback: allow in the \
+                 configuration of the server"
+            }
+            _ => "",
+        };
         return Err(format!(
             "dial tcp {first}: addresses of this machine and its link are only for webhooks that \
-             a component of the cluster registered"
+             a component of the cluster registered{remedy}"
         ));
     }
     Ok(allowed)
+}
+
+async fn may_reach(server: &Server, target: &Target, address: SocketAddr) -> bool {
+    if target.reach == Reach::Anywhere {
+        return true;
+    }
+    let is_url = matches!(target.place, Place::Url { .. });
+    match forbidden(address.ip()) {
+        None => true,
+        Some(Forbidden::Loopback) if is_url => server.loopback_webhooks == LoopbackWebhooks::Allow,
+        Some(_) => match &target.place {
+            Place::Service { namespace, .. } => is_pod(server, namespace, address.ip()).await,
+            Place::Url { .. } => false,
+        },
+    }
+}
+
+/// Policy for webhook URLs with a loopback address, as programs that are developed on this host
+/// have them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LoopbackWebhooks {
+    #[default]
+    Deny,
+    Allow,
 }
 
 async fn by_name(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
@@ -56,24 +85,6 @@ async fn by_name(host: &str, port: u16) -> Result<Vec<SocketAddr>, String> {
         true => Err(format!("dial tcp: lookup {host}: no such host")),
         false => Ok(found),
     }
-}
-
-/// Whether an address is this machine, its link, or nobody in particular.
-pub fn is_own(address: IpAddr) -> bool {
-    let address = match address {
-        IpAddr::V6(six) => six.to_ipv4().map_or(address, IpAddr::V4),
-        IpAddr::V4(_) => address,
-    };
-    let is_special = match address {
-        IpAddr::V4(four) => four.is_link_local() || four.is_broadcast() || four.octets()[0] == 0,
-        // The loopback address of this family reads as one of the other: 0.0.0.1.
-        IpAddr::V6(six) => six.is_unicast_link_local(),
-    };
-    is_special
-        || address.is_loopback()
-        || address.is_unspecified()
-        || address.is_multicast()
-        || METADATA.contains(&address)
 }
 
 /// A port of a Service.
@@ -156,36 +167,4 @@ fn numbered(ports: &Value, name: &str) -> Option<u16> {
 
 fn socket(address: &Value, port: u16) -> Option<SocketAddr> {
     Some(SocketAddr::new(address.as_str()?.parse().ok()?, port))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn addresses_of_the_machine_and_its_link_are_known_in_every_form() {
-        for text in [
-            "127.0.0.1",
-            "127.255.0.3",
-            "0.0.0.0",
-            "0.0.0.1",
-            "169.254.169.254",
-            "::1",
-            "::",
-            "::ffff:127.0.0.1",
-            "::127.0.0.1",
-            "::ffff:169.254.169.254",
-            "fe80::1",
-            "ff02::1",
-            "224.0.0.1",
-            "255.255.255.255",
-            "fd00:ec2::254",
-            "100.100.100.200",
-        ] {
-            assert!(is_own(text.parse().unwrap()), "{text}");
-        }
-        for text in ["10.0.0.1", "192.168.1.1", "8.8.8.8", "fd00::1", "2001:db8::1"] {
-            assert!(!is_own(text.parse().unwrap()), "{text}");
-        }
-    }
 }

@@ -25,17 +25,27 @@ const CLOSED_PATHS: [&str; 5] = ["/metrics", "/logs", "/debug/pprof", "/", "/not
 
 /// One request that the server may get.
 #[derive(Clone, Debug)]
-struct Route {
-    verb: String,
-    group: String,
-    resource: String,
-    subresource: String,
-    namespace: String,
-    name: String,
-    path: String,
+pub struct Route {
+    pub verb: String,
+    pub group: String,
+    pub resource: String,
+    pub subresource: String,
+    pub namespace: String,
+    pub name: String,
+    pub path: String,
+    /// True if it is about the objects of all namespaces.
+    pub is_over_namespaces: bool,
 }
 
 impl Route {
+    /// `pods/log`, or `deployments.apps/scale`.
+    pub fn full_name(&self) -> String {
+        match self.subresource.as_str() {
+            "" => self.qualified(),
+            subresource => format!("{}/{subresource}", self.qualified()),
+        }
+    }
+
     fn method(&self) -> &'static str {
         match self.verb.as_str() {
             "create" => "POST",
@@ -96,7 +106,7 @@ async fn get(world: &World, path: &str) -> Value {
 }
 
 /// Every request that discovery says is served.
-async fn routes(world: &World) -> Vec<Route> {
+pub async fn routes(world: &World) -> Vec<Route> {
     let mut versions = vec![("".to_owned(), "/api/v1".to_owned())];
     for group in get(world, "/apis").await["groups"].as_array().unwrap() {
         // Below it are paths of other resources; tests/history/access.rs asks for those.
@@ -156,6 +166,7 @@ fn routes_of(group: &str, prefix: &str, resource: &Value) -> Vec<Route> {
                 namespace: namespace.to_owned(),
                 name: name.to_owned(),
                 path,
+                is_over_namespaces: everywhere,
             });
         }
     }

@@ -6,4 +6,6 @@ mod authorization;
 mod bad_input;
 mod fuzz;
 mod golden;
+#[path = "../security/mod.rs"]
+mod security;
 mod world;

@@ -6,14 +6,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use apiserver::identity::User;
 use apiserver::rbac::RoleReference;
-use apiserver::serve::serve;
+use apiserver::serve::{Limits, serve_within};
 use apiserver::server::Server;
-use apiserver::start;
+use apiserver::start::{self, Settings};
 use bytes::Bytes;
 use http::{HeaderMap, Request};
 use http_body_util::{BodyExt, Full};
 use serde_json::Value;
-use store::{Environment, Retention, System, Timestamp, backends};
+use store::{Environment, Retention, Store, System, Timestamp, backends};
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinSet;
@@ -22,6 +22,8 @@ use tokio::task::JoinSet;
 pub struct World {
     pub directory: PathBuf,
     pub server: Arc<Server>,
+    /// As the server was given it: Secrets are sealed.
+    pub store: Arc<dyn Store>,
     /// Where it listens, if it does.
     pub address: std::net::SocketAddr,
     /// The certificate of an administrator and its key, as PEM.
@@ -29,6 +31,14 @@ pub struct World {
     pub authority: String,
     _stop: watch::Sender<bool>,
     _tasks: JoinSet<()>,
+}
+
+/// Differences from the usual server.
+#[derive(Default)]
+struct Choices {
+    settings: Settings,
+    limits: Limits,
+    store: Option<Arc<dyn Store>>,
 }
 
 /// An answer, read to its end.
@@ -51,23 +61,40 @@ impl Answer {
 impl World {
     /// At a time of its own, which does not pass.
     pub async fn still() -> World {
-        World::start(Arc::new(Still(AtomicU64::new(1)))).await
+        World::start(Arc::new(Still(AtomicU64::new(1))), Choices::default()).await
     }
 
     pub async fn real() -> World {
-        World::start(Arc::new(System)).await
+        World::start(Arc::new(System), Choices::default()).await
     }
 
-    async fn start(environment: Arc<dyn Environment>) -> World {
+    pub async fn with(settings: Settings) -> World {
+        World::start(Arc::new(System), Choices { settings, ..Choices::default() }).await
+    }
+
+    pub async fn limited(limits: Limits) -> World {
+        World::start(Arc::new(System), Choices { limits, ..Choices::default() }).await
+    }
+
+    /// Another server on the same store.
+    pub async fn restart(&self) -> World {
+        let store = Some(self.store.clone());
+        World::start(Arc::new(System), Choices { store, ..Choices::default() }).await
+    }
+
+    async fn start(environment: Arc<dyn Environment>, choices: Choices) -> World {
+        let Choices { settings, limits, store } = choices;
         let name = format!("setpoint-proofs-{:016x}", System.random());
         let directory = std::env::temp_dir().join(name);
-        let store = backends::memory::open(Retention::default(), environment.clone());
+        let memory = || backends::memory::open(Retention::default(), environment.clone());
+        let store: Arc<dyn Store> = store.unwrap_or_else(memory);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let address = listener.local_addr().unwrap();
         let (stop_sender, stop) = watch::channel(false);
         let (pki, host) = (directory.join("pki"), "localhost".to_owned());
         let options = start::Options { directory: pki, listen: address, host, stop };
-        let handle = start::start(options, store, environment).await.unwrap();
+        let handle =
+            start::start_with(options, settings, store.clone(), environment).await.unwrap();
         let admin = handle.keys.admin().unwrap();
         let entry = admin.entry("test", "");
         let authority = entry.authority_pem.to_owned();
@@ -80,9 +107,11 @@ impl World {
         };
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
-        tasks.spawn(serve(handle.server.clone(), listener, handle.tls));
+        tasks.spawn(handle.configurations.follow());
+        tasks.spawn(serve_within(handle.server.clone(), listener, handle.tls, limits));
         let server = handle.server;
-        World { directory, server, address, admin, authority, _stop: stop_sender, _tasks: tasks }
+        let _stop = stop_sender;
+        World { directory, server, store, address, admin, authority, _stop, _tasks: tasks }
     }
 
     /// Returns when the index of roles has seen all that is stored: it sees a role made for this

@@ -84,7 +84,7 @@ async fn an_idle_connection_is_closed_and_one_with_a_watch_is_not() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn only_so_many_connections_are_served_at_once() {
-    let limits = Limits { connections_max: 1, ..Limits::default() };
+    let limits = Limits { connections_max: 1, local_reserve: 0, ..Limits::default() };
     let cluster = Cluster::start_with(limited(limits)).await;
     let mut first = cluster.client(Version::Two).await;
     first.done("GET", PLACE, Value::Null).await;

@@ -4,6 +4,10 @@
 
 mod admission;
 mod calls;
+#[path = "../security/connect_webhooks.rs"]
+mod connect_webhooks;
 mod conversion;
 mod failures;
+#[path = "../security/loopback_webhooks.rs"]
+mod loopback_webhooks;
 mod setting;

@@ -105,6 +105,9 @@ PATHS = {
     "/rename": lambda review: patch(
         review, {"op": "replace", "path": "/metadata/namespace", "value": "other"}
     ),
+    "/run-true": lambda review: patch(
+        review, {"op": "replace", "path": "/command", "value": ["true"]}
+    ),
     "/bad-patch": lambda review: patch(review, {"op": "remove", "path": "/spec/nothing/there"}),
     "/bad-type": lambda review: patch(review, {"op": "add", "path": "/data", "value": "text"}),
     "/patch-of-nothing": lambda review: patch(

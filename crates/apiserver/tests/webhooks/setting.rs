@@ -11,7 +11,7 @@ use apiserver::identity::key_files::Directory;
 use apiserver::identity::{AlternativeName, User};
 use apiserver::serve::serve;
 use apiserver::server::Server;
-use apiserver::start;
+use apiserver::start::{self, Settings};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
@@ -61,6 +61,10 @@ impl Answer {
 
 impl Setting {
     pub async fn start() -> Setting {
+        Setting::start_with(Settings::default()).await
+    }
+
+    pub async fn start_with(settings: Settings) -> Setting {
         let name = format!("setpoint-webhooks-{:016x}", System.random());
         let directory = std::env::temp_dir().join(name);
         let webhook = Webhook::start(&directory);
@@ -69,7 +73,7 @@ impl Setting {
         let listen = "127.0.0.1:6443".parse().unwrap();
         let (keys, host) = (directory.join("keys"), "localhost".to_owned());
         let options = start::Options { directory: keys, listen, host, stop };
-        let handle = start::start(options, store, Arc::new(System)).await.unwrap();
+        let handle = start::start_with(options, settings, store, Arc::new(System)).await.unwrap();
         let mut tasks = JoinSet::new();
         tasks.spawn(handle.roles.follow());
         tasks.spawn(handle.configurations.follow());

@@ -136,3 +136,82 @@ async fn a_secret_from_before_is_read_and_one_that_is_damaged_says_so() {
         assert!(message.contains("restore the data directory"), "{message}");
     }
 }
+
+const MACHINES: &str = "/apis/kubevirt.io/v1/namespaces/default/virtualmachines";
+
+/// Defines VirtualMachines, as far as this needs them.
+fn machine_definition() -> Value {
+    let open = json!({"type": "object", "x-kubernetes-preserve-unknown-fields": true});
+    json!({"metadata": {"name": "virtualmachines.kubevirt.io"}, "spec": {
+        "group": "kubevirt.io", "scope": "Namespaced",
+        "names": {"kind": "VirtualMachine", "plural": "virtualmachines",
+            "singular": "virtualmachine", "listKind": "VirtualMachineList"},
+        "versions": [{"name": "v1", "served": true, "storage": true,
+            "schema": {"openAPIV3Schema": open}}]}})
+}
+
+fn machine(name: &str, user_data: &str) -> Value {
+    let source = json!({"userData": user_data, "networkDataBase64": user_data});
+    json!({"apiVersion": "kubevirt.io/v1", "kind": "VirtualMachine", "metadata": {"name": name},
+        "spec": {"template": {"spec": {"volumes": [
+            {"name": "seed", "cloudInitNoCloud": source}]}}}})
+}
+
+async fn until_served(api: &Api) {
+    for _ in 0..10_000 {
+        if api.ask(crate::api::ADMIN, &format!("GET {MACHINES}"), &Value::Null).await.0 == 200 {
+            return;
+        }
+        tokio::task::yield_now().await;
+    }
+    panic!("VirtualMachines are not served");
+}
+
+#[tokio::test]
+async fn inline_cloud_init_is_in_no_file_and_in_no_history() {
+    let scratch = Scratch::new();
+    let (data, keys) = (scratch.0.join("data"), scratch.0.join("pki"));
+    let store = open(&data).await;
+    let api = Api::over(store.clone(), &keys).await.unwrap();
+    api.admin("POST /apis/apiextensions.k8s.io/v1/customresourcedefinitions", machine_definition())
+        .await;
+    until_served(&api).await;
+    let made = api.admin(&format!("POST {MACHINES}"), machine("vm", PLAIN)).await;
+    let first = made["metadata"]["resourceVersion"].as_str().unwrap().to_owned();
+    assert!(made.to_string().contains(PLAIN), "a reader sees it");
+    let other = "another-x9Qz";
+    let changed = json!({"spec": machine("vm", other)["spec"]});
+    api.admin(&format!("PATCH {MACHINES}/vm"), changed).await;
+    for needle in [PLAIN, other] {
+        assert_eq!(files_with(&scratch.0, needle.as_bytes()), [""; 0], "{needle}");
+    }
+    const HISTORY: &str = "/apis/history.setpoint.dev/v1";
+    for path in [
+        format!("{HISTORY}/at/{first}{MACHINES}"),
+        format!("{HISTORY}/at/{first}{MACHINES}/vm"),
+        format!("{HISTORY}/revisions{MACHINES}/vm"),
+        format!("{HISTORY}/changes?after=0"),
+    ] {
+        let told = api.admin(&format!("GET {path}"), Value::Null).await.to_string();
+        assert!(!told.contains(PLAIN) && !told.contains(other), "{path}: {told}");
+        assert!(told.contains("(hidden)"), "{path}: {told}");
+    }
+
+    // One that was written before its kind was encrypted is encrypted at the next start.
+    let mut old = machine("old", PLAIN);
+    old["metadata"] = json!({"name": "old", "namespace": "default", "uid": "u"});
+    let key = Key::new("kubevirt.io/virtualmachines/default/old").unwrap();
+    let mutation = Mutation::Put(old.to_string().into_bytes().into());
+    let operations = vec![Operation { key: key.clone(), mutation, when: Precondition::Absent }];
+    let provenance = Provenance::of(System.now(), "test");
+    store.commit(Commit { operations, epoch: None, provenance }).await.unwrap();
+    drop(api);
+    store.close().await;
+    let store = open(&data).await;
+    let api = Api::over(store.clone(), &keys).await.unwrap();
+    let raw = store.get(&key, None).await.unwrap().unwrap().value.clone();
+    assert!(raw.starts_with(b"\0setpoint-sealed"), "it is encrypted at the start");
+    until_served(&api).await;
+    let read = api.admin(&format!("GET {MACHINES}/old"), Value::Null).await;
+    assert_eq!(read["spec"], old["spec"]);
+}

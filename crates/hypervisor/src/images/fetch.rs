@@ -1,9 +1,10 @@
 //! Reads a file over HTTP: from where it is allowed to, and no more than it is allowed to have.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
 use std::time::Duration;
 
+use base64::prelude::{BASE64_STANDARD, Engine as _};
 use bytes::Bytes;
 use http::Uri;
 use http_body_util::{BodyExt, Empty};
@@ -18,6 +19,7 @@ use tokio_rustls::TlsConnector;
 
 use super::address::Reach;
 use super::fault::Fault;
+use crate::system;
 
 const REDIRECTS_MAX: usize = 5;
 /// How long a connection or the next bytes may take.
@@ -61,8 +63,14 @@ pub type Header = (&'static str, String);
 
 /// The same, with headers. Whoever is led to instead does not get them: they may be secrets.
 pub async fn open_with(url: &str, reach: Reach, headers: &[Header]) -> Result<Download, Fault> {
-    let mut url = parse(url)?;
+    let (mut url, credentials) = parse(url)?;
+    let with_credentials: Vec<Header>;
     let mut headers = headers;
+    if let Some(credentials) = credentials {
+        let basic = ("authorization", format!("Basic {credentials}"));
+        with_credentials = headers.iter().cloned().chain([basic]).collect();
+        headers = &with_credentials;
+    }
     for _ in 0..=REDIRECTS_MAX {
         let (answer, connection) = get(&url, reach, headers).await?;
         let status = answer.status();
@@ -90,11 +98,38 @@ pub async fn open_with(url: &str, reach: Reach, headers: &[Header]) -> Result<Do
     Err(Fault::Unreachable { url: url.to_string(), why })
 }
 
-fn parse(url: &str) -> Result<Uri, Fault> {
-    let bad = || Fault::Url(url.to_owned());
-    let parsed: Uri = url.parse().map_err(|_| bad())?;
+/// Parses a URL. Its user and password are returned apart, as HTTP's Basic scheme sends them: the
+/// URL goes into messages and the `Host` header.
+fn parse(url: &str) -> Result<(Uri, Option<String>), Fault> {
+    let (plain, credentials) = take_credentials(url);
+    let bad = || Fault::Url(plain.clone());
+    let parsed: Uri = plain.parse().map_err(|_| bad())?;
     let is_known = matches!(parsed.scheme_str(), Some("http" | "https"));
-    (is_known && parsed.host().is_some()).then_some(parsed).ok_or_else(bad)
+    let is_whole = is_known && parsed.host().is_some();
+    is_whole.then_some((parsed, credentials)).ok_or_else(bad)
+}
+
+fn take_credentials(url: &str) -> (String, Option<String>) {
+    let Some((scheme, rest)) = url.split_once("://") else { return (url.to_owned(), None) };
+    let end = rest.find(['/', '?', '#']).unwrap_or(rest.len());
+    let (authority, path) = rest.split_at(end);
+    let Some((credentials, host)) = authority.rsplit_once('@') else {
+        return (url.to_owned(), None);
+    };
+    let encoded = BASE64_STANDARD.encode(percent_decode(credentials));
+    (format!("{scheme}://{host}{path}"), Some(encoded))
+}
+
+fn percent_decode(text: &str) -> Vec<u8> {
+    let mut decoded = Vec::with_capacity(text.len());
+    let mut rest = text.as_bytes();
+    while let Some((first, after)) = rest.split_first() {
+        let hex = after.get(..2).filter(|_| *first == b'%');
+        let hex = hex.and_then(|hex| u8::from_str_radix(std::str::from_utf8(hex).ok()?, 16).ok());
+        decoded.push(hex.unwrap_or(*first));
+        rest = if hex.is_some() { &after[2..] } else { after };
+    }
+    decoded
 }
 
 /// Where an answer says that the file is instead. What was read safely is not read unsafely.
@@ -104,9 +139,9 @@ fn follow(from: &Uri, location: Option<&http::HeaderValue>) -> Result<Uri, Fault
         Some(_) => {
             let (scheme, authority) = (from.scheme_str(), from.authority());
             let authority = authority.map(http::uri::Authority::as_str).unwrap_or_default();
-            parse(&format!("{}://{authority}{said}", scheme.unwrap_or("http")))?
+            parse(&format!("{}://{authority}{said}", scheme.unwrap_or("http")))?.0
         }
-        None => parse(said)?,
+        None => parse(said)?.0,
     };
     match (from.scheme_str(), next.scheme_str()) {
         (Some("https"), Some("http")) => Err(Fault::Url(next.to_string())),
@@ -172,7 +207,14 @@ async fn resolve(url: &Uri, host: (&str, u16), reach: Reach) -> Result<SocketAdd
     let unreachable = |why: String| Fault::Unreachable { url: url.to_string(), why };
     let found = tokio::net::lookup_host(host).await;
     let found: Vec<SocketAddr> = found.map_err(|error| unreachable(error.to_string()))?.collect();
-    if let Some(address) = found.iter().find(|address| !reach.allows(address.ip())) {
+    let own = match reach {
+        Reach::Others => system::own_addresses().map_err(|error| unreachable(error.to_string()))?,
+        Reach::Everything => Vec::new(),
+    };
+    let is_forbidden = |address: IpAddr| {
+        !reach.allows(address) || own.iter().any(|own| *own == address.to_canonical())
+    };
+    if let Some(address) = found.iter().find(|address| is_forbidden(address.ip())) {
         let (host, address) = (host.0.to_owned(), address.ip().to_string());
         return Err(Fault::Forbidden { host, address });
     }
@@ -190,4 +232,59 @@ fn secure() -> TlsConnector {
         .with_root_certificates(roots)
         .with_no_client_auth();
     TlsConnector::from(Arc::new(config))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn credentials_are_no_part_of_the_url() {
+        let (url, credentials) = parse("http://u:p%40ss@host:81/a@b?c").unwrap();
+        assert_eq!(url.to_string(), "http://host:81/a@b?c");
+        assert_eq!(credentials.as_deref(), Some("dTpwQHNz"));
+        assert_eq!(parse("https://host/x").unwrap().1, None);
+        for bad in ["ftp://u:secret@host/x", "http://u:secret@/x"] {
+            let fault = parse(bad).unwrap_err().to_string();
+            assert!(!fault.contains("secret"), "{fault}");
+        }
+    }
+
+    #[tokio::test]
+    async fn addresses_of_this_machine_are_refused() {
+        for address in system::own_addresses().unwrap() {
+            let host = SocketAddr::new(address, 1);
+            let Err(fault) = open(&format!("http://{host}/x"), Reach::Others).await else {
+                panic!("{host} was reached");
+            };
+            assert!(matches!(fault, Fault::Forbidden { .. } | Fault::Url(_)), "{host}: {fault}");
+        }
+    }
+
+    #[tokio::test]
+    async fn credentials_are_sent_once_and_not_as_the_host() {
+        use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let mut served = JoinSet::new();
+        served.spawn(async move {
+            let mut heads = Vec::new();
+            for answer in [
+                "HTTP/1.1 302 F\r\nlocation: /there\r\ncontent-length: 0\r\n\r\n",
+                "HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n",
+            ] {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut head = vec![0; 4_096];
+                let read = stream.read(&mut head).await.unwrap();
+                heads.push(String::from_utf8_lossy(&head[..read]).to_lowercase());
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+            heads
+        });
+        open(&format!("http://u:p@{address}/x"), Reach::Everything).await.unwrap();
+        let heads = served.join_next().await.unwrap().unwrap();
+        assert!(heads[0].contains(&format!("host: {address}\r\n")), "{}", heads[0]);
+        assert!(heads[0].contains("authorization: basic dtpw"), "{}", heads[0]);
+        assert!(!heads[1].contains("authorization"), "{}", heads[1]);
+    }
 }

@@ -3,6 +3,8 @@
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
+use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::Arc;
@@ -14,7 +16,8 @@ use super::fault::Fault;
 use super::format::{Format, HEAD_BYTES, detect};
 use super::open::{Access, open};
 use super::receive::{Received, receive};
-use super::registry;
+use super::{registry, tool};
+use crate::confinement::User;
 use crate::system;
 
 /// What is read may be larger than the disk by what formats need for themselves.
@@ -106,7 +109,7 @@ fn unpack(part: &Path, disk: &Path, bytes: u64) -> Result<(), Fault> {
                 let converted = beside(disk, CONVERTED);
                 let made = create(&converted)?;
                 made.set_len(size).map_err(Fault::io("make room for an image"))?;
-                convert(&file, &made)?;
+                convert(&Conversion { disk, from: &file, to: &made, bytes: size })?;
                 return finish(&made, &converted, disk, bytes);
             }
             Format::Gzip => {
@@ -142,37 +145,80 @@ fn expand(mut packed: impl Read, to: &Path, bytes: u64) -> Result<(), Fault> {
 
 fn expand_by_program(from: &Path, to: &Path, bytes: u64) -> Result<(), Fault> {
     let mut command = Command::new("xz");
-    command.arg("-dc").stdin(open(from, Access::Read).map_err(Fault::io("read an image"))?);
+    command.args(["-dc", "-T1"]);
+    command.stdin(open(from, Access::Read).map_err(Fault::io("read an image"))?);
     command.stdout(Stdio::piped()).stderr(Stdio::null());
-    system::die_with_parent(&mut command);
+    tool::confine(&mut command, tool::user(to), bytes);
     let missing = |_| Fault::NotInstalled { program: "xz", package: "xz-utils" };
     let mut child = command.spawn().map_err(missing)?;
     let output = child.stdout.take().expect("a piped output must be there");
+    let deadline = tool::Deadline::start(&child, bytes);
     let expanded = expand(output, to, bytes);
+    let is_late = deadline.stop();
     let _ = child.kill();
     let status = child.wait().map_err(Fault::io("wait for xz"))?;
+    if is_late {
+        return Err(tool::late("xz", bytes));
+    }
     expanded?;
     // Killed after all was read is fine; anything else it would have said itself.
     let is_broken = status.code().is_some_and(|code| code != 0);
-    if is_broken { Err(Fault::Broken("xz could not read it".to_owned())) } else { Ok(()) }
+    let is_over = status.signal().is_some_and(|signal| signal == libc::SIGXCPU);
+    match is_broken || is_over {
+        true => Err(Fault::Broken("xz could not read it".to_owned())),
+        false => Ok(()),
+    }
 }
 
-/// Both are given as they are open: what has their names meanwhile may be something else.
-fn convert(from: &File, to: &File) -> Result<(), Fault> {
+/// An image that is converted.
+struct Conversion<'a> {
+    disk: &'a Path,
+    from: &'a File,
+    to: &'a File,
+    bytes: u64,
+}
+
+/// Both files are given as they are open: what has their names meanwhile may be something else.
+fn convert(order: &Conversion<'_>) -> Result<(), Fault> {
+    let user = tool::user(order.disk);
+    let doing = || Fault::io("give an image to qemu-img");
+    let mut owners = Vec::new();
+    for file in [order.from, order.to] {
+        let found = file.metadata().map_err(doing())?;
+        owners.push((file, found.uid(), found.gid()));
+        if let Some(user) = &user {
+            // The program opens them again, as its own user.
+            system::give_file(file, user.number, user.number).map_err(doing())?;
+        }
+    }
+    let converted = run_converter(order, user);
+    for (file, user, group) in owners {
+        system::give_file(file, user, group).map_err(doing())?;
+    }
+    converted
+}
+
+fn run_converter(order: &Conversion<'_>, user: Option<User>) -> Result<(), Fault> {
     let path = |file: &File| format!("/proc/self/fd/{}", file.as_raw_fd());
     let mut command = Command::new("qemu-img");
     command.args(["convert", "-f", "qcow2", "-O", "raw", "-n", "-W"]);
     // The target is there, as long as the image; holes stay holes.
-    command.args(["--target-is-zero"]).args([path(from), path(to)]);
+    command.args(["--target-is-zero"]).args([path(order.from), path(order.to)]);
     command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    system::die_with_parent(&mut command);
-    system::inherit(&mut command, vec![from.as_raw_fd(), to.as_raw_fd()]);
+    system::inherit(&mut command, vec![order.from.as_raw_fd(), order.to.as_raw_fd()]);
+    tool::confine(&mut command, user, order.bytes);
     let missing = |_| Fault::NotInstalled { program: "qemu-img", package: "qemu-utils" };
-    let output = command.output().map_err(missing)?;
+    let child = command.spawn().map_err(missing)?;
+    let deadline = tool::Deadline::start(&child, order.bytes);
+    let output = child.wait_with_output().map_err(Fault::io("wait for qemu-img"))?;
+    if deadline.stop() {
+        return Err(tool::late("qemu-img", order.bytes));
+    }
     match output.status.success() {
         true => Ok(()),
         false => {
             let said = String::from_utf8_lossy(&output.stderr).trim().replace('\n', "; ");
+            let said = if said.is_empty() { output.status.to_string() } else { said };
             Err(Fault::Broken(said.chars().take(500).collect()))
         }
     }

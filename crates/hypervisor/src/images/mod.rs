@@ -15,6 +15,7 @@ mod open;
 mod qcow2;
 mod receive;
 mod registry;
+mod tool;
 
 pub use address::Reach;
 pub use copy::{blank, copy, grow};

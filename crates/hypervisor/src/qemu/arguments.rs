@@ -18,8 +18,9 @@ pub const SEED: &str = "seed.iso";
 /// Places for devices that come while the machine runs.
 const SPARE_PORTS: usize = 8;
 const SANDBOX: &str = "on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny";
-/// The network of a guest that has one of its own, as KubeVirt gives it.
-const OWN_NETWORK: &str = "net=10.0.2.0/24,host=10.0.2.1,dhcpstart=10.0.2.2,dns=10.0.2.3";
+/// The network of a guest that has one of its own, as KubeVirt gives it. Without IPv6, whose
+/// addresses would lead to the loopback and the metadata service of the host past its packet rules.
+const OWN_NETWORK: &str = "net=10.0.2.0/24,host=10.0.2.1,dhcpstart=10.0.2.2,dns=10.0.2.3,ipv6=off";
 /// The address that a guest gets there.
 pub const OWN_ADDRESS: &str = "10.0.2.2";
 
@@ -359,7 +360,8 @@ mod tests {
             "id=ua-root,serial=root,bus=rp0,werror=stop,rerror=stop,bootindex=1",
             "id=ua-data,serial=data,bus=rp1,werror=stop,rerror=stop -",
             "id=ua-seed.iso,serial=seed.iso,bus=rp2",
-            "-netdev user,net=10.0.2.0/24,host=10.0.2.1,dhcpstart=10.0.2.2,dns=10.0.2.3,id=n",
+            "-netdev user,net=10.0.2.0/24,host=10.0.2.1,dhcpstart=10.0.2.2,dns=10.0.2.3,",
+            "ipv6=off,id=n",
             "-netdev tap,fd=8,vhost=off,id=n",
             "-sandbox on,obsolete=deny,elevateprivileges=deny,spawn=deny,resourcecontrol=deny",
             "pcie-root-port,id=rp12,chassis=13",

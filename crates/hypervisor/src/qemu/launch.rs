@@ -11,7 +11,7 @@ use std::time::Duration;
 use tokio::net::UnixStream;
 
 use super::accelerator::Accelerator;
-use super::arguments::{self, Contents, Given, SEED};
+use super::arguments::{self, Contents, Given};
 use super::record::{LOG, MONITOR, Record};
 use super::running::{Begun, Running};
 use super::{PACKAGE, PROGRAM, Qemu, disks, memory};
@@ -50,10 +50,6 @@ async fn begin(order: &Order<'_>, record: Record, lock: File) -> Result<Arc<Runn
     let machine = order.machine;
     record.clear()?;
     record.write_machine(machine)?;
-    if let Some(told) = &machine.seed {
-        let written = fs::write(order.path.join(SEED), seed::write(told)?);
-        written.map_err(Error::io("write what a machine is told at its start"))?;
-    }
     let monitor = UnixListener::bind(record.socket(MONITOR));
     let monitor = monitor.map_err(Error::io("listen for the monitor of a machine"))?;
     let given = Files {
@@ -93,8 +89,16 @@ struct Files {
     disks: Vec<Contents<File>>,
 }
 
+/// Opens the disks of a machine in their order, and its cloud-init data, which are in memory only.
 fn open_disks(path: &Path, machine: &Machine) -> Result<Vec<Contents<File>>, Error> {
-    arguments::all_disks(machine).iter().map(|disk| disks::open(disk, path)).collect()
+    let disks = machine.disks.iter().map(|disk| disks::open(disk, path));
+    let mut all: Vec<Contents<File>> = disks.collect::<Result<_, _>>()?;
+    if let Some(seed) = &machine.seed {
+        let file = system::memory_file("cloud-init", &seed::write(seed)?);
+        let file = file.map_err(Error::io("keep the cloud-init data of a machine in memory"))?;
+        all.push(Contents { file, base: None });
+    }
+    Ok(all)
 }
 
 fn open(pid: u32) -> Option<OwnedFd> {

@@ -77,6 +77,10 @@ impl Qemu {
             listener: Arc::default(),
         };
         for id in qemu.ids() {
+            let removed = Record::open(&qemu.path(&id)).and_then(|record| record.remove_seed());
+            if let Err(error) = removed {
+                tracing::warn!(machine = id, error = error.chain(), "cloud-init data not removed");
+            }
             match qemu.adopt(&id).await {
                 Ok(true) => tracing::info!(machine = id, "found again"),
                 Ok(false) => {}

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
+use super::arguments::SEED;
 use crate::error::Error;
 use crate::machine::{End, Machine};
 use crate::system;
@@ -102,6 +103,19 @@ impl Record {
         self.write(MACHINE, machine)
     }
 
+    /// Removes cloud-init data that earlier versions wrote to disk. A process that has the file
+    /// open keeps it.
+    pub fn remove_seed(&self) -> Result<(), Error> {
+        if !self.path.join(SEED).exists() {
+            return Ok(());
+        }
+        if let Some(machine) = self.machine() {
+            // The record of earlier versions has the texts as well.
+            self.write_machine(&machine)?;
+        }
+        self.remove(SEED)
+    }
+
     pub fn write_process(&self, pid: u32) -> Result<(), Error> {
         let began = system::began(pid).unwrap_or(0);
         self.write(PROCESS, &Process { pid, began, boot: boot() })
@@ -163,4 +177,25 @@ impl Record {
 pub fn boot() -> String {
     let text = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
     text.trim().to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cloud_init_data_of_earlier_versions_are_removed() {
+        let path = std::env::temp_dir().join(format!("setpoint-record-{}", std::process::id()));
+        let record = Record::make(&path).unwrap();
+        let old = r#"{"id":"a","name":"a","uuid":"u","processors":1,"memory_bytes":1,"disks":[],
+            "seed":{"meta_data":"","user_data":"marker","network_config":null},"interfaces":[],
+            "has_screen":false,"has_serial":false,"starts_paused":false}"#;
+        fs::write(path.join(MACHINE), old).unwrap();
+        fs::write(path.join(SEED), "marker").unwrap();
+        record.remove_seed().unwrap();
+        assert!(!path.join(SEED).exists());
+        assert!(!fs::read_to_string(path.join(MACHINE)).unwrap().contains("marker"));
+        assert_eq!(record.machine().map(|machine| machine.id), Some("a".to_owned()));
+        fs::remove_dir_all(&path).unwrap();
+    }
 }

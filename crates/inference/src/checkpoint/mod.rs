@@ -16,7 +16,7 @@ mod tests;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
+use reconcile::{CachedObject, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
 
 use crate::discovery_account;
 use crate::kinds::{
@@ -71,7 +71,8 @@ impl Reconciler for Controller {
     const COUNTED_AS: Option<&'static str> = Some(crate::METRICS_PREFIX);
 
     fn watches(&self, watches: &mut Watches) {
-        for kind in [JOB, SERVICE_ACCOUNT, ROLE, ROLE_BINDING] {
+        watches.children(JOB, CHECKPOINT);
+        for kind in [SERVICE_ACCOUNT, ROLE, ROLE_BINDING] {
             watches.owned(kind, CHECKPOINT);
         }
         if self.settings.gates.checkpoints {
@@ -91,7 +92,9 @@ impl Reconciler for Controller {
         let find = |kind: Kind, name: &str| {
             context.cache(kind).get(&Name::new(object.name.namespace.clone(), name))
         };
-        let job = find(JOB, &job::name(object));
+        let job_name = Name::new(object.name.namespace.clone(), job::name(object));
+        let job = context.owned_cache(JOB).get(&job_name);
+        let job = job.as_ref().and_then(CachedObject::full).cloned();
         let pods = job.as_ref().map(|job| context.cache(POD).owned_by(&job.uid));
         let snapshot = match self.settings.gates.checkpoints {
             true => context.cache(POD_SNAPSHOT).get(&object.name),

@@ -76,7 +76,6 @@ impl Reconciler for Controller {
             ADAPTER,
             DEPLOYMENT,
             SERVICE,
-            PERSISTENT_VOLUME_CLAIM,
             CONFIG_MAP,
             SERVICE_ACCOUNT,
             ROLE,
@@ -84,6 +83,7 @@ impl Reconciler for Controller {
         ] {
             watches.owned(kind, GRAPH);
         }
+        watches.children(PERSISTENT_VOLUME_CLAIM, GRAPH);
         watches.reads(SECRET);
         if self.settings.manages_roles {
             watches.reads(CLUSTER_ROLE);

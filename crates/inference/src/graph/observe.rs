@@ -68,6 +68,7 @@ pub async fn observe(
         settings.manages_roles && context.cache(CLUSTER_ROLE).get(&Name::new("", *name)).is_some()
     };
     let roles = [settings.roles.planner.as_str(), settings.roles.picker.as_str()];
+    let existing_claims = context.owned_cache(PERSISTENT_VOLUME_CLAIM);
     let claims = list(&graph.preserved["pvcs"]).iter().map(|claim| text(&claim["name"]));
     let account = discovery_account::names_of(graph.name());
     let mut observed = Observed {
@@ -85,7 +86,7 @@ pub async fn observe(
         ),
         roles: roles.iter().filter(|role| has_role(role)).map(|role| (*role).to_owned()).collect(),
         claims: claims
-            .filter(|name| find(PERSISTENT_VOLUME_CLAIM, name).is_some())
+            .filter(|name| existing_claims.contains(&Name::new(namespace.clone(), *name)))
             .map(str::to_owned)
             .collect(),
         servers: infrastructure::Found::observe(context, &graph),

@@ -60,7 +60,7 @@ impl Reconciler for Controller {
         watches.by(POD, |change| set_of(change.object()));
         watches.by(STATEFUL_SET, |change| set_of(change.object()));
         watches.by(SERVICE, |change| set_of(change.object()));
-        watches.by(CONTROLLER_REVISION, |change| set_of(change.object()));
+        watches.children_by(CONTROLLER_REVISION, |change| set_of(change.object()));
         if self.has_groups {
             watches.reads(POD_GROUP);
         }

@@ -61,7 +61,7 @@ pub async fn observe(
     let service = context.cache(SERVICE).get(&set.name);
     let mut observed = Observed {
         is_gone: false,
-        revisions: context.cache(CONTROLLER_REVISION).owned_by(&set.uid),
+        revisions: context.owned_cache(CONTROLLER_REVISION).owned_by(&set.uid),
         has_service: service.is_some() || spec.subdomain() == Subdomain::UniquePerReplica,
         groups: Vec::new(),
         leaders,

@@ -63,6 +63,10 @@ pub fn status(spec: &Spec<'_>, observed: &Observed, (key, now): (&str, Timestamp
         }
         set(&mut found, (kind, reason, message), Truth::True, now);
     }
+    // Every condition was decided for this generation, also those that stay as they were.
+    for condition in &mut found {
+        condition["observedGeneration"] = json!(spec.set.generation());
+    }
     // The order does not tell what happened first.
     found.sort_by(|one, other| text(&one["type"]).cmp(text(&other["type"])));
     let leaders = observed.leaders.as_ref().map(|leaders| &leaders.value["status"]["replicas"]);

@@ -67,7 +67,7 @@ impl Reconciler for Controller {
     const COUNTED_AS: Option<&'static str> = Some(crate::METRICS_PREFIX);
 
     fn watches(&self, watches: &mut Watches) {
-        watches.owned(JOB, REQUEST);
+        watches.children(JOB, REQUEST);
         watches.by(GRAPH, |change| request_of(change.object()));
         watches.by(CONFIG_MAP, |change| request_of(change.object()));
         watches.reads(POD);

@@ -21,7 +21,7 @@ pub struct Observed {
     /// Its own Job.
     pub job: Option<Arc<Object>>,
     /// Who has the name of its Job: a request of the same name went, and its Job has yet to.
-    pub stranger: Option<Arc<Object>>,
+    pub stranger: Option<Name>,
     /// What its own Job left.
     pub output: Option<Arc<Object>>,
     /// What has the name of that and was left by another.
@@ -57,11 +57,9 @@ pub async fn observe(
     };
     let maps = context.cache(CONFIG_MAP);
     let is_its = |one: &Arc<Object>| one.controller() == Some(&request.uid);
-    let job = context.cache(JOB).get(&named(&job_name(request)));
-    let (job, stranger) = match job {
-        Some(job) if is_its(&job) => (Some(job), None),
-        other => (None, other),
-    };
+    let found = context.owned_cache(JOB).get(&named(&job_name(request)));
+    let job = found.as_ref().and_then(|job| job.controlled_by(&request.uid)).cloned();
+    let stranger = found.filter(|_| job.is_none()).map(|other| other.name().clone());
     let output = maps.get(&named(&output_name(request)));
     let (output, stale) = match output {
         // Profilers that are not ours may leave it without an owner.

@@ -133,7 +133,7 @@ fn prepare(
         return true;
     }
     if let Some(stranger) = &observed.stranger {
-        let message = format!("Job {} of another is still there", stranger.name.name);
+        let message = format!("Job {} of another is still there", stranger.name);
         next.condition(PROFILING, Truth::False, "WaitingForJobName", &message);
         plan.notices.push(Notice::warning("WaitingForJobName", message));
         plan.wake = Wake::After(RETRY);

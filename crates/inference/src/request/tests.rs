@@ -113,7 +113,7 @@ fn what_measures_is_made_and_waited_for() {
     ];
     assert_eq!(outcome(&pending, &observed()), made);
     // A request of the same name went: what it left is waited for, not taken.
-    let other = Observed { stranger: job(Some("Complete")), ..observed() };
+    let other = Observed { stranger: Some(Name::new("n", "profile-r")), ..observed() };
     let waits = ["WaitingForJobName", "Pending Pending: DGDR is pending"];
     assert_eq!(outcome(&pending, &other), waits);
     assert!(matches!(planned(&pending, &other).wake, reconcile::Wake::After(_)));

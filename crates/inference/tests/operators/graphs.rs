@@ -6,8 +6,10 @@ use inference::{
     Enabled, NAMESPACE, Options, WEBHOOK_SERVICE, admission, conversion, manifests, names,
 };
 use reconcile::leader::Term;
-use reconcile::{Context, Kind, run};
+use reconcile::notices::EVENT;
+use reconcile::{Context, Kind, Object, run};
 use serde_json::{Value, json};
+use testkit::cluster::until;
 use testkit::{Cluster, pods};
 
 use crate::world::World;
@@ -44,16 +46,46 @@ fn alone() -> tokio::sync::watch::Receiver<Term> {
 }
 
 pub async fn start() -> World {
+    start_with(Settings::default()).await
+}
+
+async fn start_with(settings: Settings) -> World {
     let mut world = World::bare().await;
     install(&world.cluster, manifests::all(Enabled::default())).await;
     let enabled = Enabled { dynamo: true, leader_worker_set: false };
     // As the user that they are elsewhere, with the rights that they have there.
     let client = world.cluster.client(&Settings::default().principal, &[]);
     let context = world.cluster.context_with(client, world.cluster.admin(), alone());
-    let mut operators = inference::start(&context, &Options { enabled, ..Default::default() });
+    let options = Options { enabled, settings: settings.into() };
+    let mut operators = inference::start(&context, &options);
     world.run(async move { while operators.join_next().await.is_some() {} });
     world.run(play(world.context.clone()));
     world
+}
+
+#[tokio::test]
+async fn a_graph_that_cannot_proceed_says_why_in_its_status_and_an_event() {
+    let ssh_secret_namespace = "absent".to_owned();
+    let world = start_with(Settings { ssh_secret_namespace, ..Settings::default() }).await;
+    let mut many = worker("decode", 1, "w:1.0.0");
+    many["multinode"] = json!({"nodeCount": 2});
+    let mut waiting = graph("g", json!([many]));
+    waiting["spec"]["backendFramework"] = json!("vllm");
+    world.create(GRAPH, waiting).await;
+    let why = "namespaces \"absent\" not found";
+    let failed = world
+        .until(GRAPH, "g", |graph| {
+            let ready = reconcile::conditions::find(&graph["status"], "Ready");
+            ready.is_some_and(|ready| ready["message"].as_str() == Some(why))
+        })
+        .await;
+    assert_eq!(failed.value["status"]["state"], "failed");
+    let is_warned = |event: &std::sync::Arc<Object>| {
+        event.value["involvedObject"]["name"] == "g"
+            && event.value["type"] == "Warning"
+            && event.value["message"].as_str().is_some_and(|message| message.contains(why))
+    };
+    until(&world.context, EVENT, |events| events.iter().any(is_warned)).await;
 }
 
 pub fn worker(name: &str, replicas: i64, image: &str) -> Value {

@@ -6,6 +6,7 @@
 
 mod bases;
 mod defaults;
+mod host_networks;
 #[cfg(test)]
 mod tests;
 pub mod webhooks;
@@ -45,10 +46,13 @@ pub async fn review(context: &Context, path: &str, review: &Value) -> Option<Val
         true => default_class(context).await,
         false => None,
     };
-    let answer = match path {
+    let mut answer = match path {
         webhooks::DEFAULT => default(new, default_class.as_deref()),
         _ => judge(new, old, default_class.as_deref()),
     };
+    if path == webhooks::VALIDATE && answer.refusal.is_none() {
+        answer.refusal = host_networks::refusal(context, request).await;
+    }
     Some(written(review, &answer))
 }
 

@@ -188,7 +188,33 @@ pub fn plan(instance: &Object, observed: &Observed, now: Timestamp) -> Plan {
     plan
 }
 
+/// Hardware that no node of this cluster gives a guest, by its path in the specification of an
+/// instance. A guest without it would not be the one that was asked for.
+const LACKING: [(&str, &str); 4] = [
+    ("/domain/devices/gpus", "GPUs"),
+    ("/domain/devices/hostDevices", "devices of their host"),
+    ("/domain/devices/tpm", "TPM"),
+    ("/domain/firmware/bootloader/efi", "EFI firmware"),
+];
+
+/// Returns why no node can run an instance, if it needs hardware that none gives.
+fn lacking_hardware(instance: &Object) -> Option<String> {
+    let is_wanted = |path: &str| match instance.value["spec"].pointer(path) {
+        None | Some(Value::Null) => false,
+        Some(Value::Array(all)) => !all.is_empty(),
+        Some(_) => true,
+    };
+    let (path, what) = LACKING.iter().find(|(path, _)| is_wanted(path))?;
+    let field = path.replace('/', ".");
+    Some(format!("nodes of this cluster give guests no {what}: remove spec{field}"))
+}
+
 fn place(plan: &mut Plan, instance: &Object, observed: &Observed, now: Timestamp) {
+    if let Some(why) = lacking_hardware(instance) {
+        let why = Some(("PodScheduled", "Unschedulable", why.as_str()));
+        plan.status = Some(status(instance, "Pending", why, now));
+        return;
+    }
     let failed = observed.volumes.iter().find(|volume| {
         volume.filler.as_ref().is_some_and(|filler| filler.value["status"]["phase"] == "Failed")
     });
@@ -365,6 +391,35 @@ mod tests {
         let load = [("n1".to_owned(), Load { machines: 3, memory_bytes: 0 })].into();
         let nodes = vec![node("n0", "false"), node("n1", "true"), node("n2", "true")];
         plan(&instance, &Observed { volumes: vec![volume], nodes, load }, Timestamp::UNIX_EPOCH)
+    }
+
+    #[test]
+    fn an_instance_that_needs_what_nodes_lack_waits_and_says_why() {
+        for (domain, why) in [
+            (
+                json!({"devices": {"gpus": [{"name": "a"}]}}),
+                "no GPUs: remove spec.domain.devices.gpus",
+            ),
+            (json!({"devices": {"tpm": {}}}), "no TPM: remove spec.domain.devices.tpm"),
+            (
+                json!({"firmware": {"bootloader": {"efi": {"secureBoot": false}}}}),
+                "no EFI firmware: remove spec.domain.firmware.bootloader.efi",
+            ),
+        ] {
+            let instance = Object::new(json!({
+                "metadata": {"namespace": "a", "name": "i", "uid": "u",
+                    "finalizers": [INSTANCE_FINALIZER]},
+                "spec": {"domain": domain}, "status": {}}));
+            let nodes = vec![node("n1", "true")];
+            let (volumes, load) = (Vec::new(), BTreeMap::new());
+            let observed = Observed { volumes, nodes, load };
+            let plan = plan(&instance, &observed, Timestamp::UNIX_EPOCH);
+            let status = plan.status.expect("status was planned");
+            assert_eq!(status["phase"], "Pending");
+            let found = conditions::find(&status, "PodScheduled").expect("condition was set");
+            assert_eq!(found["reason"], "Unschedulable");
+            assert!(text(&found["message"]).ends_with(why), "{found}");
+        }
     }
 
     #[test]

@@ -15,7 +15,7 @@ use super::SCHEDULABLE;
 use crate::kinds::{ENACTMENT, POLICY};
 use crate::value::{list, text};
 
-pub const NAME: &str = "network-policy-controller";
+pub const NAME: &str = "node-network-configuration-policy-controller";
 const NODE: Kind = Kind::cluster("", "v1", "Node", "nodes");
 /// Of an enactment: whose it is, and which policy's.
 const NODE_LABEL: &str = "nmstate.io/node";

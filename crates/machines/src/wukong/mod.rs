@@ -35,7 +35,7 @@ use crate::value::{list, text};
 pub use cloud_init::{SHELL, SUDO};
 pub use disks::CLAIM_SCHEME;
 pub use observe::{Keys, Observed, keys_in};
-pub use spec::{Classes, FINALIZER, machine_name};
+pub use spec::{Classes, FINALIZER, machine_name, private_bridge};
 
 pub const NAME: &str = "wukong";
 
@@ -57,13 +57,13 @@ impl Reconciler for Controller {
 
     fn watches(&self, watches: &mut Watches) {
         let add_ons = self.options.add_ons;
-        watches.owned(CLAIM, WUKONG);
-        watches.owned(SERVICE, WUKONG);
+        watches.children(CLAIM, WUKONG);
+        watches.children(SERVICE, WUKONG);
         if add_ons.importer {
             watches.owned(DATA_VOLUME, WUKONG);
             // The claim of a volume is the volume's.
             let volumes = watches.cache(DATA_VOLUME);
-            watches.by(CLAIM, move |change| {
+            watches.children_by(CLAIM, move |change| {
                 let volume = owners::controller_name(change.object(), DATA_VOLUME);
                 let volume = volume.and_then(|name| volumes.get(&name));
                 let owner = volume.and_then(|volume| owners::controller_name(&volume, WUKONG));

@@ -4,7 +4,7 @@
 use std::fmt::Write;
 
 use aws_lc_rs::digest;
-use reconcile::plan::Target;
+use reconcile::plan::{Deletion, Target};
 use reconcile::{Object, Step, conditions};
 use serde_json::{Value, json};
 
@@ -131,7 +131,8 @@ fn wanted_attachment(
     // A policy puts the bridge on an interface of the virtual network already.
     let by_policy = observed.add_ons.nmstate && !network.interface().is_empty();
     let mut object = wukong.child(ATTACHMENT, &wukong.attachment_name(network));
-    object["spec"] = json!({"config": config(network, by_policy)?});
+    let bridge = wukong.bridge(network, observed.bridges);
+    object["spec"] = json!({"config": config(network, &bridge, by_policy)?});
     if network.kind() == "sriov" && !network.interface().is_empty() {
         object["metadata"]["annotations"] = json!({POOL_ANNOTATION: network.interface()});
     }
@@ -139,7 +140,7 @@ fn wanted_attachment(
 }
 
 /// What the plugins of a node are told, in the order of fields that they are known by.
-fn config(network: &Network<'_>, by_policy: bool) -> Result<String, String> {
+fn config(network: &Network<'_>, bridge: &str, by_policy: bool) -> Result<String, String> {
     let mut fields: Vec<(&str, Value)> = vec![("cniVersion", json!(CNI_VERSION))];
     let vlan = network.vlan().map(|vlan| ("vlan", json!(vlan)));
     match network.kind() {
@@ -168,11 +169,11 @@ fn config(network: &Network<'_>, by_policy: bool) -> Result<String, String> {
             fields.push(("ipam", json!({})));
         }
         "ovs" => {
-            fields.extend([("type", json!("ovs")), ("bridge", json!(network.bridge()))]);
+            fields.extend([("type", json!("ovs")), ("bridge", json!(bridge))]);
             fields.extend(vlan);
         }
         _ => {
-            fields.extend([("type", json!("bridge")), ("bridge", json!(network.bridge()))]);
+            fields.extend([("type", json!("bridge")), ("bridge", json!(bridge))]);
             fields.extend(vlan.filter(|_| !by_policy));
             fields.extend([("macspoofchk", json!(true)), ("ipam", json!({}))]);
         }
@@ -203,7 +204,9 @@ fn policy(
         };
     }
     let name = wukong.policy_name(network);
-    let state = desired_state(network);
+    let legacy = observed.policies.get(&wukong.legacy_policy_name(network));
+    let legacy = legacy.filter(|policy| policy.label(OWNER_LABEL) == Some(wukong.uid()));
+    let state = desired_state(network, &wukong.bridge(network, observed.bridges));
     let Some(there) = observed.policies.get(&name) else {
         let object = json!({
             "apiVersion": POLICY.api_version(),
@@ -216,7 +219,11 @@ fn policy(
             "spec": {"desiredState": state},
         });
         steps.push(Step::Create { kind: POLICY, object });
-        return State::Pending(format!("NodeNetworkConfigurationPolicy {name} is being made"));
+        // Nodes keep what the policy of the old name made while another one wants the same.
+        return match legacy {
+            Some(legacy) => availability(legacy),
+            None => State::Pending(format!("NodeNetworkConfigurationPolicy {name} is being made")),
+        };
     };
     if there.label(OWNER_LABEL) != Some(wukong.uid()) {
         return State::Failed(in_the_way(POLICY, there));
@@ -226,7 +233,15 @@ fn policy(
         steps.push(Step::Patch { target: Target::unchanged(POLICY, there), patch });
         return State::Pending(format!("NodeNetworkConfigurationPolicy {name} is being changed"));
     }
-    availability(there)
+    match (availability(there), legacy) {
+        (State::Ready, Some(legacy)) if !legacy.is_terminating() => {
+            let target = Target::of(POLICY, legacy);
+            steps.push(Step::Delete { target, options: Deletion::default() });
+            State::Ready
+        }
+        (State::Pending(_), Some(legacy)) => availability(legacy),
+        (state, _) => state,
+    }
 }
 
 /// Whether the machines of the cluster have what a policy says.
@@ -246,12 +261,12 @@ fn availability(policy: &Object) -> State {
     }
 }
 
-fn desired_state(network: &Network<'_>) -> Value {
+fn desired_state(network: &Network<'_>, bridge_name: &str) -> Value {
     let interface = network.interface();
     let is_open = network.kind() == "ovs";
     let kind = if is_open { "ovs-bridge" } else { "linux-bridge" };
     let bridge = |port: &str| {
-        json!({"name": network.bridge(), "type": kind, "state": "up",
+        json!({"name": bridge_name, "type": kind, "state": "up",
             "bridge": {"options": {"stp": {"enabled": false}}, "port": [{"name": port}]}})
     };
     // An open bridge tells virtual networks apart itself.

@@ -95,7 +95,7 @@ pub async fn observe(
     found.service = match exposure::asked(&wukong) {
         Some(_) => look.at(SERVICE, &service, |_| true).await,
         // Nobody waits for one that is not to be.
-        None => context.cache(SERVICE).get(&look.own(service)),
+        None => look.cached(SERVICE, &look.own(service)),
     };
     if lacks(&wukong, &found) {
         // What is made for one that goes would be left, or be there a second time.
@@ -168,13 +168,22 @@ impl Look<'_> {
         self.at_name(kind, &Name::new(namespace, name), is_settled).await
     }
 
+    /// An object as the cache holds it in full: of kinds that every controller of a cluster makes
+    /// it holds those of Wukongs.
+    fn cached(&self, kind: Kind, name: &Name) -> Option<Arc<Object>> {
+        match kind {
+            CLAIM | SERVICE => self.context.owned_cache(kind).get(name)?.full().cloned(),
+            _ => self.context.cache(kind).get(name),
+        }
+    }
+
     async fn at_name(
         &self,
         kind: Kind,
         name: &Name,
         is_settled: impl Fn(&Object) -> bool,
     ) -> Option<Arc<Object>> {
-        let cached = self.context.cache(kind).get(name);
+        let cached = self.cached(kind, name);
         if cached.as_ref().is_some_and(|cached| is_settled(cached)) {
             return cached;
         }
@@ -204,6 +213,10 @@ async fn networks(look: &Look<'_>, wukong: &Wukong<'_>, found: &mut Observed) {
             let name = wukong.policy_name(network);
             if let Some(one) = look.at(POLICY, &name, is_made).await {
                 found.policies.insert(name, one);
+            }
+            let legacy = wukong.legacy_policy_name(network);
+            if let Some(one) = look.context.cache(POLICY).get(&Name::new("", legacy.as_str())) {
+                found.policies.insert(legacy, one);
             }
         }
     }
@@ -281,7 +294,10 @@ async fn owned(
         (ATTACHMENT, add_ons.multus),
     ] {
         if is_there {
-            let known = look.context.cache(kind).owned_by(wukong.uid());
+            let known = match kind {
+                CLAIM | SERVICE => look.context.owned_cache(kind).owned_by(wukong.uid()),
+                _ => look.context.cache(kind).owned_by(wukong.uid()),
+            };
             named.extend(known.iter().map(|one| (kind, one.name.clone())));
         }
     }
@@ -296,6 +312,7 @@ async fn owned(
             named.push((ATTACHMENT, own(wukong.attachment_name(&network))));
         }
         named.push((POLICY, Name::new("", wukong.policy_name(&network))));
+        named.push((POLICY, Name::new("", wukong.legacy_policy_name(&network))));
     }
     named.retain(|(kind, _)| match *kind {
         MACHINE => add_ons.kubevirt,

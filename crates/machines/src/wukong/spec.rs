@@ -7,6 +7,7 @@ use aws_lc_rs::digest;
 use reconcile::{Kind, Object, owners};
 use serde_json::Value;
 
+use crate::Bridges;
 use crate::kinds::WUKONG;
 use crate::value::{list, text};
 
@@ -93,8 +94,26 @@ impl<'a> Wukong<'a> {
         }
     }
 
+    /// The name of the policy of a network. Policies are cluster-scoped and namespaces have no
+    /// dots, so objects of different namespaces never share a name.
     pub fn policy_name(&self, network: &Network<'_>) -> String {
+        format!("{}.{}", self.namespace(), self.legacy_policy_name(network))
+    }
+
+    /// The name that policies had before it included the namespace.
+    pub fn legacy_policy_name(&self, network: &Network<'_>) -> String {
         format!("{}-{}-bridge", self.name(), network.name())
+    }
+
+    /// The bridge of a network. A network that names neither a bridge nor an interface of the nodes
+    /// has a bridge of its namespace where nodes make bridges.
+    pub fn bridge(&self, network: &Network<'_>, bridges: Bridges) -> String {
+        let is_private = network.interface().is_empty() && bridges == Bridges::ByNode;
+        match text(&network.value["bridgeName"]) {
+            "" if is_private => private_bridge(self.namespace(), network.name()),
+            "" => bridge_of(network.name()),
+            bridge => bridge.to_owned(),
+        }
     }
 
     pub fn starts_itself(&self) -> bool {
@@ -182,18 +201,22 @@ impl<'a> Network<'a> {
     pub fn interface(&self) -> &'a str {
         text(&self.value["physicalInterface"])
     }
+}
 
-    pub fn bridge(&self) -> String {
-        match text(&self.value["bridgeName"]) {
-            "" => bridge_of(self.name()),
-            bridge => bridge.to_owned(),
-        }
-    }
+/// The bridge of a network that only virtual machines of a namespace use. Its hash is long enough
+/// that no network of another namespace can be named to have the same one.
+pub fn private_bridge(namespace: &str, network: &str) -> String {
+    const ALPHABET: &[u8; 32] = b"abcdefghijklmnopqrstuvwxyz234567";
+    const LENGTH: usize = INTERFACE_LENGTH_MAX - 3;
+    let digest = digest::digest(&digest::SHA256, format!("{namespace}/{network}").as_bytes());
+    let letters = digest.as_ref().iter().take(LENGTH);
+    let hash: String = letters.map(|byte| char::from(ALPHABET[usize::from(byte % 32)])).collect();
+    format!("vb-{hash}")
 }
 
 /// The bridge of a network that names none. What no interface can be called is cut short, with what
 /// tells it from others that begin alike.
-fn bridge_of(network: &str) -> String {
+pub fn bridge_of(network: &str) -> String {
     let whole = format!("br-{network}");
     if whole.len() <= INTERFACE_LENGTH_MAX {
         return whole;

@@ -350,15 +350,70 @@ fn keys_that_are_lost_stay_in_the_machine() {
 
 #[test]
 fn a_bridge_that_nobody_named_has_a_name_that_the_kernel_takes() {
-    let bridge = |network: &str| {
-        let value = json!({"name": network});
-        super::spec::Network { value: &value }.bridge()
-    };
+    let bridge = super::spec::bridge_of;
     assert_eq!(bridge("lan"), "br-lan");
     assert_eq!(bridge("012345678901"), "br-012345678901");
     let (one, two) = (bridge("storage-network-one"), bridge("storage-network-two"));
     assert_eq!(one, bridge("storage-network-one"));
     assert!(one != two && one.starts_with("br-stora-") && one.len() == 15, "{one} {two}");
+}
+
+#[test]
+fn a_private_bridge_belongs_to_one_namespace() {
+    let object = Object::new(wukong(&json!({}), Value::Null));
+    let of = |network: Value, bridges: Bridges| {
+        super::spec::Wukong::of(&object).bridge(&super::spec::Network { value: &network }, bridges)
+    };
+    let own = of(json!({"name": "lan"}), Bridges::ByNode);
+    assert_eq!(own, super::private_bridge("ns", "lan"));
+    assert_ne!(own, super::private_bridge("other", "lan"));
+    assert_eq!(own.len(), 15, "{own}");
+    assert_eq!(of(json!({"name": "lan"}), Bridges::ByPolicy), "br-lan");
+    let on_interface = json!({"name": "lan", "physicalInterface": "eth1"});
+    assert_eq!(of(on_interface, Bridges::ByNode), "br-lan");
+    assert_eq!(of(json!({"name": "lan", "bridgeName": "br0"}), Bridges::ByNode), "br0");
+}
+
+/// A policy of the name that had no namespace is replaced: the one with the namespace is made and
+/// becomes available before the other is deleted.
+#[test]
+fn a_policy_without_a_namespace_in_its_name_is_replaced() {
+    let lan = json!({"name": "lan", "type": "bridge", "physicalInterface": "eth1"});
+    let spec = json!({"cpu": 1, "memory": "1Gi", "networks": [lan],
+        "disks": [{"name": "root", "size": "1Gi", "storageClassName": "fast"}]});
+    let object = wukong(&spec, json!({"phase": "Creating"}));
+    let mut observed = observed(&json!({}));
+    let first = made(&object, &observed);
+    first.iter().for_each(|(kind, object)| put(&mut observed, *kind, object));
+    let policy = observed.policies.remove("ns.w-lan-bridge").expect("a policy");
+    let mut legacy: Value = (*policy.value).clone();
+    legacy["metadata"]["name"] = json!("w-lan-bridge");
+    let legacy = Arc::new(Object::new(legacy));
+    observed.policies.insert("w-lan-bridge".to_owned(), legacy.clone());
+    let names = |observed: &Observed| {
+        let plan = plan_of(&object, observed, Timestamp::UNIX_EPOCH);
+        let steps = plan.steps.iter().filter_map(|step| match step {
+            Step::Create { kind: POLICY, object } => {
+                Some(format!("create {}", text(&object["metadata"]["name"])))
+            }
+            Step::Create { kind: MACHINE, .. } => Some("create machine".to_owned()),
+            Step::Delete { target, .. } => Some(format!("delete {}", target.name)),
+            _ => None,
+        });
+        steps.collect::<Vec<_>>()
+    };
+    assert_eq!(names(&observed), ["create ns.w-lan-bridge", "create machine"]);
+    let mut pending: Value = (*policy.value).clone();
+    pending["status"] = json!({});
+    observed.policies.insert("ns.w-lan-bridge".to_owned(), Arc::new(Object::new(pending)));
+    assert_eq!(names(&observed), ["create machine"], "the old policy keeps the bridge");
+    observed.policies.insert("ns.w-lan-bridge".to_owned(), policy);
+    assert_eq!(names(&observed), ["delete w-lan-bridge", "create machine"]);
+    // One of another owner stays.
+    let mut other: Value = (*legacy.value).clone();
+    other["metadata"]["labels"] = json!({"vm.novasphere.dev/wukong-uid": "other"});
+    observed.policies.insert("w-lan-bridge".to_owned(), Arc::new(Object::new(other)));
+    assert_eq!(names(&observed), ["create machine"]);
 }
 
 /// A volume that vanished after its import is not fetched again.

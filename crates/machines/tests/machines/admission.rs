@@ -1,6 +1,7 @@
 //! What is asked before a Wukong is written, through the whole server.
 
 use machines::kinds::WUKONG;
+use reconcile::Kind;
 use serde_json::{Value, json};
 
 use crate::world::{World, wukong};
@@ -100,4 +101,58 @@ async fn nothing_shrinks() {
     // The same amount in other words is no less.
     world.patch(WUKONG, "w", json!({"spec": {"memory": "2048Mi"}})).await;
     world.patch(WUKONG, "w", json!({"spec": sized("10240Mi")})).await;
+}
+
+const RBAC: &str = "rbac.authorization.k8s.io";
+const ROLE: Kind = Kind::cluster(RBAC, "v1", "ClusterRole", "clusterroles");
+const BINDING: Kind = Kind::namespaced(RBAC, "v1", "RoleBinding", "rolebindings");
+const CLUSTER_BINDING: Kind =
+    Kind::cluster(RBAC, "v1", "ClusterRoleBinding", "clusterrolebindings");
+
+fn bound(role: &str, user: &str) -> Value {
+    json!({"metadata": {"namespace": "default", "name": format!("{user}-{role}")},
+        "roleRef": {"apiGroup": RBAC, "kind": "ClusterRole", "name": role},
+        "subjects": [{"apiGroup": RBAC, "kind": "User", "name": user}]})
+}
+
+#[tokio::test]
+async fn networks_of_nodes_need_the_right_of_the_writer() {
+    let world = World::start().await;
+    let rule = json!({"apiGroups": ["vm.novasphere.dev"], "resources": ["wukongs"],
+        "verbs": ["create", "patch", "update", "get"]});
+    world.create(ROLE, json!({"metadata": {"name": "machines"}, "rules": [rule]})).await;
+    for user in ["tenant", "operator"] {
+        world.create(BINDING, bound("machines", user)).await;
+    }
+    let tenant = world.user("tenant");
+    for (field, network) in [
+        ("physicalInterface", json!({"physicalInterface": "eth9"})),
+        ("nodeIP", json!({"nodeIP": "10.66.6.6/24"})),
+        ("bridgeName", json!({"bridgeName": "br0"})),
+        ("type", json!({"type": "macvlan", "nadName": "mine"})),
+    ] {
+        let mut lan = json!({"name": "lan", "type": "bridge"});
+        reconcile::plan::merge(&mut lan, &network);
+        let spec = json!({"networks": [lan], "startStrategy": {"autoStart": false}});
+        let refused = tenant.try_create(WUKONG, wukong("mine", spec)).await.expect_err(field);
+        assert_eq!(refused.code(), Some(403), "{}", refused.said());
+        let said = refused.said();
+        assert!(said.contains(&format!("spec.networks[0].{field}")), "{said}");
+        assert!(said.contains("user \"tenant\" may not create"), "{said}");
+    }
+    let off = json!({"startStrategy": {"autoStart": false}});
+    tenant.create(WUKONG, wukong("mine", off.clone())).await;
+    let lan = json!([{"name": "lan", "type": "bridge", "physicalInterface": "eth9"}]);
+    let patch = json!({"spec": {"networks": lan}});
+    let refused = tenant.try_patch(WUKONG, "mine", patch.clone()).await.expect_err("an update");
+    assert!(refused.said().contains("may not update"), "{}", refused.said());
+
+    // With the right it is written, and others may change the rest of it.
+    let rule = json!({"apiGroups": ["nmstate.io"],
+        "resources": ["nodenetworkconfigurationpolicies"], "verbs": ["create", "update"]});
+    world.create(ROLE, json!({"metadata": {"name": "networks"}, "rules": [rule]})).await;
+    world.create(CLUSTER_BINDING, bound("networks", "operator")).await;
+    let operator = world.user("operator");
+    operator.patch(WUKONG, "mine", patch).await;
+    tenant.patch(WUKONG, "mine", json!({"spec": {"cpu": 4}})).await;
 }

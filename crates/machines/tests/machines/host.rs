@@ -176,7 +176,8 @@ impl Reconciler for Binder {
             let made = json!({"apiVersion": "v1", "kind": "PersistentVolume",
                 "metadata": {"name": volume},
                 "spec": {"capacity": {"storage": size}, "accessModes": ["ReadWriteOnce"],
-                    "hostPath": {"path": place(name)},
+                    "hostPath": {"path": place(name)}, "claimRef": {"kind": "PersistentVolumeClaim",
+                        "namespace": &*claim.name.namespace, "name": &**name, "uid": claim.uid},
                     "persistentVolumeReclaimPolicy": "Retain"}});
             plan.create(VOLUME, made);
             let patch = json!({"spec": {"volumeName": volume}});

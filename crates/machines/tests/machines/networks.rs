@@ -17,7 +17,7 @@ async fn networks_are_made_before_the_machine_and_told_of() {
         {"name": "lan", "type": "bridge", "physicalInterface": "ens192", "vlanId": 100}]));
     world.create(WUKONG, wukong("w", spec)).await;
     let runs = world.until_phase("w", "Running").await;
-    let policy = world.get(POLICY, "w-lan-bridge").await.expect("made");
+    let policy = world.get(POLICY, "default.w-lan-bridge").await.expect("made");
     assert_eq!(policy.label("vm.novasphere.dev/wukong-uid"), Some(&*runs.uid));
     let told = machines::value::find(&runs.value["status"]["networks"], "name", "lan");
     let told = told.expect("told");
@@ -26,7 +26,7 @@ async fn networks_are_made_before_the_machine_and_told_of() {
     assert!(told["macAddress"].as_str().is_some_and(|mac| mac.starts_with("02:")), "{told}");
     world.delete(WUKONG, "w").await;
     world.until_gone(WUKONG, "w").await;
-    world.until_gone(POLICY, "w-lan-bridge").await;
+    world.until_gone(POLICY, "default.w-lan-bridge").await;
     world.until_gone(ATTACHMENT, "w-lan-nad").await;
 }
 
@@ -58,7 +58,7 @@ async fn a_network_that_fails_keeps_only_the_machine_waiting() {
     let failed = world.until_condition("w", "NetworksConfigured=False", "NetworkFailed").await;
     assert_eq!(
         message(&failed, "NetworksConfigured"),
-        "NodeNetworkConfigurationPolicy w-lan-bridge is degraded: no such interface"
+        "NodeNetworkConfigurationPolicy default.w-lan-bridge is degraded: no such interface"
     );
     assert_eq!(failed.value["status"]["phase"], "Error");
     world.until(CLAIM, "w-root", |claim| claim["status"]["phase"] == "Bound").await;
@@ -80,7 +80,7 @@ async fn a_bridge_needs_an_interface_where_policies_make_it() {
     let world = World::with(AddOns::All, Bridges::ByNode).await;
     world.create(WUKONG, wukong("w", spec)).await;
     world.until_phase("w", "Running").await;
-    assert!(world.get(POLICY, "w-lan-bridge").await.is_none());
+    assert!(world.get(POLICY, "default.w-lan-bridge").await.is_none());
 }
 
 /// The server refuses an attachment: the next look makes the disks first, so that they are there.

@@ -43,7 +43,7 @@ fn what_a_machine_needs_comes_and_goes_in_order() {
     let expected = [
         "finalizer",
         "make network-attachment-definitions/default/w-lan-nad",
-        "make nodenetworkconfigurationpolicies/w-lan-bridge",
+        "make nodenetworkconfigurationpolicies/default.w-lan-bridge",
         "make datavolumes/default/w-root",
         "make persistentvolumeclaims/default/w-data",
         "make virtualmachines/default/w-vm",
@@ -51,7 +51,7 @@ fn what_a_machine_needs_comes_and_goes_in_order() {
         "delete datavolumes/default/w-root",
         "delete persistentvolumeclaims/default/w-data",
         "delete network-attachment-definitions/default/w-lan-nad",
-        "delete nodenetworkconfigurationpolicies/w-lan-bridge",
+        "delete nodenetworkconfigurationpolicies/default.w-lan-bridge",
         "finalizer",
     ];
     // The claim of a volume may be collected by others first.

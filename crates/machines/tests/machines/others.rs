@@ -39,10 +39,10 @@ async fn a_wukong_that_goes_takes_the_policies_of_networks_that_it_had() {
     world.create(WUKONG, wukong("w", networks(&["lan", "wan"]))).await;
     world.until_phase("w", "Running").await;
     world.patch(WUKONG, "w", json!({"spec": networks(&["lan"])})).await;
-    assert!(world.get(POLICY, "w-wan-bridge").await.is_some());
+    assert!(world.get(POLICY, "default.w-wan-bridge").await.is_some());
     world.delete(WUKONG, "w").await;
     world.until_gone(WUKONG, "w").await;
-    for name in ["w-lan-bridge", "w-wan-bridge"] {
+    for name in ["default.w-lan-bridge", "default.w-wan-bridge"] {
         assert!(world.get(POLICY, name).await.is_none(), "{name} is left");
     }
 }

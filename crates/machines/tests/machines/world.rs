@@ -22,7 +22,7 @@ pub enum AddOns {
 
 pub struct World {
     /// It ends with this.
-    _cluster: Cluster,
+    cluster: Cluster,
     users: Users,
 }
 
@@ -101,7 +101,12 @@ impl World {
 
     /// One that somebody else has set up.
     pub fn of(cluster: Cluster, context: Context) -> World {
-        World { _cluster: cluster, users: Users { context } }
+        World { cluster, users: Users { context } }
+    }
+
+    /// A user who is not the administrator.
+    pub fn user(&self, name: &str) -> Users {
+        Users { context: self.cluster.context_of(self.cluster.client(name, &[])) }
     }
 
     pub async fn until_phase(&self, name: &str, phase: &str) -> Object {

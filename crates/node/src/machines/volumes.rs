@@ -1,6 +1,5 @@
 //! The files behind claims: each holds one disk, in a directory of this machine.
 
-use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use amounts::Quantity;
@@ -9,6 +8,8 @@ use serde_json::Value;
 
 use super::failure::Failure;
 use super::kinds::{CLAIM, VOLUME};
+use crate::volumes::claim::check_claim;
+use crate::volumes::local_path;
 
 /// Of the file that is the disk.
 pub const DISK: &str = "disk.img";
@@ -78,6 +79,7 @@ async fn find_whole(context: &Context, name: &Name, node: &str) -> Result<Claime
     let of = Name::new("", text(&claim.value["spec"]["volumeName"]));
     let volume = context.get_live(VOLUME, &of).await?;
     let volume = volume.ok_or_else(|| format!("persistentvolume \"{of}\" not found"))?;
+    check_claim(&volume, &claim)?;
     let directory = directory(&volume, node)?;
     let bytes = bytes(&volume.value["spec"]["capacity"]["storage"]);
     Ok(Claimed { claim, disk: directory.join(DISK), base: None, bytes })
@@ -105,10 +107,7 @@ fn directory(volume: &Object, node: &str) -> Result<PathBuf, String> {
     })?);
     let is_made = spec["hostPath"]["type"] == "DirectoryOrCreate";
     if is_made && !path.exists() {
-        let made = std::fs::create_dir_all(path);
-        // As with every volume that is made for a claim: its pods may run as anybody.
-        let open = std::fs::Permissions::from_mode(0o777);
-        let made = made.and_then(|()| std::fs::set_permissions(path, open));
+        let made = local_path::make(path);
         made.map_err(|error| format!("could not make {}: {error}", path.display()))?;
     }
     match path.is_dir() {

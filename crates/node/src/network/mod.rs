@@ -38,15 +38,16 @@ pub(crate) mod system;
 #[cfg(test)]
 mod tests;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, watch};
 
 use crate::runtime::{HostPort, Refusal, Sandbox, SandboxSpec};
 use claim::{claim_any, loopback};
@@ -55,6 +56,7 @@ use pods::Whose;
 pub use range::Range;
 use records::{Record, Records};
 use rootless::Rootless;
+use services::MetadataAccess;
 
 /// Of the names that DNS answers for, when nothing else is said.
 pub const DOMAIN: &str = "cluster.local";
@@ -70,6 +72,7 @@ pub struct Options {
     pub range: Option<Range>,
     /// Of the names that DNS answers for.
     pub domain: String,
+    pub metadata: MetadataAccess,
     /// Options of a rootless network, which is used where privileges are missing.
     pub rootless: Option<rootless::Options>,
 }
@@ -124,6 +127,8 @@ pub struct Network {
     held: Mutex<Held>,
     /// The ports of the machine that lead to pods changed.
     changed: Notify,
+    /// UIDs of this node's pods that are ready endpoints in the rules in effect.
+    endpoints: watch::Sender<BTreeSet<String>>,
     /// Names of the cluster for pods in [`Mode::Loopback`].
     pub hosts: hosts::HostsFiles,
     /// The first port that this process may bind without privileges.
@@ -172,6 +177,7 @@ impl Network {
             records,
             held: Mutex::new(held),
             changed: Notify::new(),
+            endpoints: watch::Sender::default(),
             hosts: hosts::HostsFiles::default(),
             unprivileged_port_first: unprivileged_port_first(),
         };
@@ -364,6 +370,16 @@ impl Network {
             self.changed.notify_one();
         }
         Ok(record)
+    }
+
+    /// Waits until the rules in effect no longer have a pod as a ready endpoint of a Service, at
+    /// most for `limit`.
+    pub async fn wait_until_withdrawn(&self, uid: &str, limit: Duration) {
+        let mut endpoints = self.endpoints.subscribe();
+        let withdrawn = endpoints.wait_for(|endpoints| !endpoints.contains(uid));
+        if tokio::time::timeout(limit, withdrawn).await.is_err() {
+            tracing::debug!(pod = uid, "stopping a pod that is still an endpoint");
+        }
     }
 
     /// The address of the node among its pods.

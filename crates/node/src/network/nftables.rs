@@ -74,6 +74,15 @@ pub enum Step {
         network: Ipv4Addr,
         mask: Ipv4Addr,
     },
+    /// The socket that sends it belongs to a user whose number, masked, is that.
+    SentBy {
+        user: u32,
+        mask: u32,
+    },
+    /// It begins a connection.
+    IsNew,
+    /// It goes to another port than that.
+    NotToPort(u16),
     /// It goes to an address of this machine.
     ToThisMachine,
     /// The registers are a key of the map, which says where to go on.
@@ -299,6 +308,16 @@ fn write(list: &mut Message, step: &Step) {
             masked(list, *register, *mask);
             compare(list, (*register, IS_NOT), &network.octets());
         }
+        Step::SentBy { user, mask } => {
+            meta(list, META_SOCKET_USER, FIRST);
+            mask_register(list, FIRST, mask.to_ne_bytes());
+            compare(list, (FIRST, IS), &user.to_ne_bytes());
+        }
+        Step::IsNew => is_new(list),
+        Step::NotToPort(port) => {
+            load(list, Field::DestinationPort, FIRST);
+            compare(list, (FIRST, IS_NOT), &port.to_be_bytes());
+        }
         Step::ToThisMachine => {
             let (by_destination, kind_of_address, local) = (2, 3, 2_u32);
             expression(list, "fib", |fib| {
@@ -320,11 +339,7 @@ fn write(list: &mut Message, step: &Step) {
             compare(list, (FIRST, IS), &0_u32.to_ne_bytes());
         }
         Step::Nth { register, of, is } => {
-            let (bytes, seed) = (4, 1);
-            expression(list, "hash", |hash| {
-                hash.number(1, *register).number(2, FIRST).number(3, bytes);
-                hash.number(4, *of).number(5, seed).number(7, 0);
-            });
+            hash(list, *register, *of);
             compare(list, (FIRST, IS), &is.to_ne_bytes());
         }
         Step::Drop => expression(list, "immediate", |immediate| {
@@ -339,6 +354,25 @@ fn write(list: &mut Message, step: &Step) {
     }
 }
 
+/// Loads the hash of a register, below `of`, into the first one.
+fn hash(list: &mut Message, register: u32, of: u32) {
+    let (bytes, seed) = (4, 1);
+    expression(list, "hash", |hash| {
+        hash.number(1, register).number(2, FIRST).number(3, bytes);
+        hash.number(4, of).number(5, seed).number(7, 0);
+    });
+}
+
+/// Continues for packets that begin a connection.
+fn is_new(list: &mut Message) {
+    let (state, new) = (0, 8_u32);
+    expression(list, "ct", |tracking| {
+        tracking.number(1, FIRST).number(2, state);
+    });
+    mask_register(list, FIRST, new.to_ne_bytes());
+    compare(list, (FIRST, IS_NOT), &0_u32.to_ne_bytes());
+}
+
 fn forward(list: &mut Message, address: Ipv4Addr, port: u16) {
     immediate(list, FIRST, &address.octets());
     immediate(list, SECOND, &port.to_be_bytes());
@@ -351,6 +385,7 @@ fn forward(list: &mut Message, address: Ipv4Addr, port: u16) {
 
 const META_CAME_BY: u32 = 6;
 const META_LEAVES_BY: u32 = 7;
+const META_SOCKET_USER: u32 = 10;
 const META_PROTOCOL: u32 = 16;
 const IS: u32 = 0;
 const IS_NOT: u32 = 1;
@@ -378,10 +413,14 @@ fn immediate(list: &mut Message, register: u32, value: &[u8]) {
 }
 
 fn masked(list: &mut Message, register: u32, mask: Ipv4Addr) {
+    mask_register(list, register, mask.octets());
+}
+
+fn mask_register(list: &mut Message, register: u32, mask: [u8; 4]) {
     expression(list, "bitwise", |bitwise| {
         bitwise.number(1, register).number(2, register).number(3, 4);
         bitwise.nest(4, |data| {
-            data.attribute(1, &mask.octets());
+            data.attribute(1, &mask);
         });
         bitwise.nest(5, |data| {
             data.attribute(1, &[0; 4]);

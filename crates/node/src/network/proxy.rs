@@ -3,6 +3,7 @@
 //! Everything is made anew from the caches when something changed, and replaced at once: nobody
 //! sees half of a change.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -17,7 +18,7 @@ use tokio::sync::Notify;
 use super::dns::{Teller, Zone};
 use super::relay::Relay;
 use super::rootless::ports::Ports;
-use super::services::{Choice, ENDPOINT_SLICE, Protocol, Table, table};
+use super::services::{Choice, ENDPOINT_SLICE, Protocol, Table, ready_pods, table};
 use super::{Mode, Network, begin};
 use crate::agent::SERVICE;
 use crate::machine;
@@ -67,6 +68,7 @@ pub async fn run(context: &Context, network: &Arc<Network>, teller: &Teller) {
             || apply(network, &mut relay, (&before, &wanted)).await;
         if is_done {
             before = wanted.clone();
+            network.endpoints.send_replace(ready_pods(&slices, &network.options.node));
         }
         applied = is_done.then_some(wanted);
         tokio::select! {
@@ -152,7 +154,12 @@ async fn apply(
 
 /// Replaces the rules, and has flows follow them.
 pub(super) fn replace(network: &Network, before: &Table, wanted: &Table) -> io::Result<()> {
-    network.kernel.replace_rules((&network.marks, network.range), before, wanted)
+    let metadata = network.options.metadata;
+    let wanted = match metadata == wanted.metadata {
+        true => Cow::Borrowed(wanted),
+        false => Cow::Owned(Table { metadata, ..wanted.clone() }),
+    };
+    network.kernel.replace_rules((&network.marks, network.range), before, &wanted)
 }
 
 /// Sockets on which this process listens for services.

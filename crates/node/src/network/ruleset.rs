@@ -7,13 +7,25 @@ use std::net::Ipv4Addr;
 use super::Marks;
 use super::nftables::{Base, Batch, FIRST, Field, Hook, SECOND, Step, THIRD};
 use super::range::{CLUSTER, Range};
-use super::services::{Choice, Protocol, Table};
+use super::services::{Choice, MetadataAccess, Protocol, Table};
 
+/// QEMU processes have users of this range.
+const SENT_BY_GUEST: Step = Step::SentBy {
+    user: hypervisor::confinement::USERS_FROM,
+    mask: !(hypervisor::confinement::USERS - 1),
+};
 /// Where in the order of everybody's rules ours are.
 const BEFORE_TRACKING: i32 = -300;
+/// Connections are known, and their destinations are not translated yet.
+const TRACKED: i32 = -150;
 const DESTINATION: i32 = -100;
 const FILTER: i32 = 0;
 const SOURCE: i32 = 100;
+
+/// The service that tells virtual machines of a cloud their credentials.
+const METADATA: Ipv4Addr = Ipv4Addr::new(169, 254, 169, 254);
+const LOOPBACK: Range = Range { network: Ipv4Addr::new(127, 0, 0, 0), length: 8 };
+const DNS_PORT: u16 = 53;
 
 /// Replaces the rules of the node.
 pub fn apply(marks: &Marks, range: Range, table: &Table) -> io::Result<()> {
@@ -21,6 +33,7 @@ pub fn apply(marks: &Marks, range: Range, table: &Table) -> io::Result<()> {
     for (name, hook, priority, kind) in [
         ("loopback", Hook::Prerouting, BEFORE_TRACKING, "filter"),
         ("arriving", Hook::Prerouting, DESTINATION, "nat"),
+        ("guests", Hook::Output, TRACKED, "filter"),
         ("sending", Hook::Output, DESTINATION, "nat"),
         ("leaving", Hook::Postrouting, SOURCE, "nat"),
         ("refused-forward", Hook::Forward, FILTER, "filter"),
@@ -33,6 +46,10 @@ pub fn apply(marks: &Marks, range: Range, table: &Table) -> io::Result<()> {
     destinations(&mut batch, marks);
     sources(&mut batch, marks, range);
     refusals(&mut batch, marks);
+    guests(&mut batch);
+    if table.metadata == MetadataAccess::Blocked {
+        metadata(&mut batch, marks);
+    }
     batch.commit()
 }
 
@@ -162,6 +179,34 @@ fn sources(batch: &mut Batch, marks: &Marks, range: Range) {
             Step::Drop,
         ],
     );
+}
+
+/// A QEMU process opens connections for its guest. They must not reach servers that listen on the
+/// loopback of this machine because they trust it, except its resolver.
+fn guests(batch: &mut Batch) {
+    batch.rule(
+        "guests",
+        &[
+            SENT_BY_GUEST,
+            Step::Load(Field::Destination, FIRST),
+            Step::Within { register: FIRST, network: LOOPBACK.network, mask: LOOPBACK.mask() },
+            Step::IsNew,
+            Step::NotToPort(DNS_PORT),
+            Step::Reject,
+        ],
+    );
+}
+
+/// Neither pods nor guests get the credentials of the cloud machine that they run on.
+fn metadata(batch: &mut Batch, marks: &Marks) {
+    let to_metadata = [
+        Step::Load(Field::Destination, FIRST),
+        Step::Within { register: FIRST, network: METADATA, mask: Ipv4Addr::BROADCAST },
+        Step::Reject,
+    ];
+    let with = |begin: Step| [&[begin][..], &to_metadata].concat();
+    batch.rule("refused-forward", &with(Step::CameBy(marks.pods.clone())));
+    batch.rule("guests", &with(SENT_BY_GUEST));
 }
 
 /// What still goes to a service after all this goes nowhere: that is said at once.

@@ -61,6 +61,17 @@ pub struct Table {
     /// At one address of the machine.
     #[serde(with = "pairs")]
     pub host_ports: BTreeMap<(Ipv4Addr, Protocol, u16), Choice>,
+    #[serde(default)]
+    pub metadata: MetadataAccess,
+}
+
+/// Access of pods and guests to the metadata service of a cloud (169.254.169.254), which hands out
+/// credentials of the machine.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MetadataAccess {
+    #[default]
+    Blocked,
+    Allowed,
 }
 
 /// Maps as lists of pairs: JSON has no keys but strings.
@@ -110,41 +121,89 @@ pub fn table(services: &[Arc<Object>], slices: &[Arc<Object>], node: &str) -> Ta
             by_service.entry(name).or_default().push(slice);
         }
     }
+    let mut services: Vec<&Object> = services
+        .iter()
+        .map(|service| &**service)
+        .filter(|service| has_addresses(service))
+        .collect();
+    // The oldest Service keeps an address that several claim.
+    services.sort_by_key(|service| (created(service), &service.name));
+    let owned: BTreeSet<Ipv4Addr> =
+        services.iter().flat_map(|service| cluster_ips(service)).collect();
     let mut table = Table::default();
     let none = Vec::new();
-    for service in services {
-        add(&mut table, service, by_service.get(&service.name).unwrap_or(&none), node);
+    let slices_of = |service: &Object| by_service.get(&service.name).unwrap_or(&none).as_slice();
+    for service in &services {
+        let ports = Ports { service, slices: slices_of(service), node };
+        ports.add(&mut table, &cluster_ips(service));
+        ports.add_node_ports(&mut table);
+    }
+    // A cluster IP belongs to one Service: no other Service takes any of its ports.
+    for service in &services {
+        let external: Vec<Ipv4Addr> =
+            external_addresses(service).filter(|address| !owned.contains(address)).collect();
+        Ports { service, slices: slices_of(service), node }.add(&mut table, &external);
     }
     table
 }
 
-fn add(table: &mut Table, service: &Object, slices: &[&Object], node: &str) {
+fn has_addresses(service: &Object) -> bool {
     let spec = &service.value["spec"];
-    if spec["type"] == "ExternalName" || spec["clusterIP"] == "None" {
-        return;
-    }
-    let addresses: Vec<Ipv4Addr> = list(&spec["clusterIPs"])
-        .chain(list(&spec["externalIPs"]))
+    spec["type"] != "ExternalName" && spec["clusterIP"] != "None"
+}
+
+fn created(service: &Object) -> &str {
+    text(&service.value["metadata"]["creationTimestamp"])
+}
+
+fn cluster_ips(service: &Object) -> Vec<Ipv4Addr> {
+    let addresses = list(&service.value["spec"]["clusterIPs"]);
+    addresses.filter_map(|text| text.as_str()?.parse().ok()).collect()
+}
+
+fn external_addresses(service: &Object) -> impl Iterator<Item = Ipv4Addr> {
+    list(&service.value["spec"]["externalIPs"])
         .chain(list(&service.value["status"]["loadBalancer"]["ingress"]).map(|one| &one["ip"]))
         .filter_map(|text| text.as_str()?.parse().ok())
-        .collect();
-    let is_sticky = spec["sessionAffinity"] == "ClientIP";
-    let only_here = |policy: &str| spec[policy] == "Local";
-    for port in list(&spec["ports"]) {
-        let Some(protocol) = Protocol::parse(text(&port["protocol"])) else { continue };
-        let choice = |is_local: bool| {
-            let targets = targets(slices, (port, protocol), is_local.then_some(node));
-            Choice { targets, is_sticky }
-        };
-        if let Some(number) = number(&port["port"]) {
-            let choice = choice(only_here("internalTrafficPolicy"));
-            for address in &addresses {
-                table.services.insert((*address, protocol, number), choice.clone());
+}
+
+/// Ports of a Service and the endpoints behind them.
+struct Ports<'a> {
+    service: &'a Object,
+    slices: &'a [&'a Object],
+    node: &'a str,
+}
+
+impl Ports<'_> {
+    fn choice(&self, (port, protocol): (&Value, Protocol), policy: &str) -> Choice {
+        let spec = &self.service.value["spec"];
+        let only = (spec[policy] == "Local").then_some(self.node);
+        let targets = targets(self.slices, (port, protocol), only);
+        Choice { targets, is_sticky: spec["sessionAffinity"] == "ClientIP" }
+    }
+
+    fn each(&self) -> impl Iterator<Item = (&Value, Protocol)> {
+        let ports = list(&self.service.value["spec"]["ports"]);
+        ports.filter_map(|port| Some((port, Protocol::parse(text(&port["protocol"]))?)))
+    }
+
+    /// Adds the ports at the addresses that no Service has yet.
+    fn add(&self, table: &mut Table, addresses: &[Ipv4Addr]) {
+        for (port, protocol) in self.each() {
+            let Some(number) = number(&port["port"]) else { continue };
+            let choice = self.choice((port, protocol), "internalTrafficPolicy");
+            for address in addresses {
+                let key = (*address, protocol, number);
+                table.services.entry(key).or_insert_with(|| choice.clone());
             }
         }
-        if let Some(number) = number(&port["nodePort"]) {
-            let choice = choice(only_here("externalTrafficPolicy"));
-            table.node_ports.insert((protocol, number), choice);
+    }
+
+    fn add_node_ports(&self, table: &mut Table) {
+        for (port, protocol) in self.each() {
+            let Some(number) = number(&port["nodePort"]) else { continue };
+            let choice = self.choice((port, protocol), "externalTrafficPolicy");
+            table.node_ports.entry((protocol, number)).or_insert(choice);
         }
     }
 }
@@ -183,6 +242,16 @@ fn targets(
     chosen.into_iter().collect()
 }
 
+/// Returns the UIDs of a node's pods that are ready endpoints.
+pub fn ready_pods(slices: &[Arc<Object>], node: &str) -> BTreeSet<String> {
+    let endpoints = slices.iter().flat_map(|slice| list(&slice.value["endpoints"]));
+    let is_ready = |endpoint: &&Value| {
+        endpoint["nodeName"] == node && endpoint["conditions"]["ready"] != false
+    };
+    let uids = endpoints.filter(is_ready).filter_map(|it| it["targetRef"]["uid"].as_str());
+    uids.map(str::to_owned).collect()
+}
+
 fn number(value: &Value) -> Option<u16> {
     value.as_u64().and_then(|number| u16::try_from(number).ok()).filter(|number| *number != 0)
 }
@@ -204,6 +273,48 @@ mod tests {
     fn service(spec: Value) -> Arc<Object> {
         let metadata = json!({"namespace": "n", "name": "web", "uid": "u"});
         Arc::new(Object::new(json!({"metadata": metadata, "spec": spec})))
+    }
+
+    fn named(name: &str, created: &str, spec: Value) -> Arc<Object> {
+        let metadata =
+            json!({"namespace": "n", "name": name, "uid": name, "creationTimestamp": created});
+        Arc::new(Object::new(json!({"metadata": metadata, "spec": spec})))
+    }
+
+    #[test]
+    fn no_service_takes_over_an_address_of_another() {
+        let ports = json!([{"name": "http", "port": 80, "protocol": "TCP"},
+            {"name": "other", "port": 81, "protocol": "TCP"}]);
+        let sticky = "ClientIP";
+        let owner = named(
+            "zz-owner",
+            "2026-01-02T00:00:00Z",
+            json!({"clusterIP": "10.96.0.1", "clusterIPs": ["10.96.0.1"],
+                "externalIPs": ["198.51.100.7"], "ports": [ports[0]]}),
+        );
+        // Older, and sorted before the owner by name.
+        let thief = |created: &str| {
+            named(
+                "aa-thief",
+                created,
+                json!({"clusterIP": "10.96.0.9", "clusterIPs": ["10.96.0.9"],
+                    "externalIPs": ["10.96.0.1", "198.51.100.7"], "ports": ports,
+                    "sessionAffinity": sticky}),
+            )
+        };
+        let key = |address: &str, port: u16| (address.parse().unwrap(), Protocol::Tcp, port);
+        let older = thief("2026-01-01T00:00:00Z");
+        let younger = thief("2026-01-03T00:00:00Z");
+        for (thief, keeps_external) in [(older, false), (younger, true)] {
+            for services in [[owner.clone(), thief.clone()], [thief.clone(), owner.clone()]] {
+                let table = table(&services, &[], "here");
+                assert!(!table.services[&key("10.96.0.1", 80)].is_sticky);
+                assert!(!table.services.contains_key(&key("10.96.0.1", 81)));
+                let external = &table.services[&key("198.51.100.7", 80)];
+                assert_eq!(external.is_sticky, !keeps_external, "the older Service has it");
+                assert!(table.services[&key("10.96.0.9", 81)].is_sticky);
+            }
+        }
     }
 
     fn slice(endpoints: Value) -> Arc<Object> {
@@ -242,6 +353,24 @@ mod tests {
             // A port that no slice has is refused.
             assert_eq!(table.services[&(address, Protocol::Tcp, 81)].targets, []);
         }
+    }
+
+    #[test]
+    fn ready_pods_of_a_node_are_those_that_new_connections_reach() {
+        let of_pod = |uid: &str, node: &str, ready: bool| {
+            let mut endpoint = endpoint("10.42.0.2", ready, !ready);
+            endpoint["targetRef"] = json!({"kind": "Pod", "uid": uid});
+            endpoint["nodeName"] = json!(node);
+            endpoint
+        };
+        let endpoints = json!([
+            of_pod("a", "here", true),
+            of_pod("b", "here", false),
+            of_pod("c", "there", true),
+            endpoint("10.42.0.9", true, false),
+        ]);
+        let ready = ready_pods(&[slice(endpoints)], "here");
+        assert_eq!(ready.into_iter().collect::<Vec<_>>(), ["a"]);
     }
 
     #[test]

@@ -43,6 +43,7 @@ fn open(directory: &std::path::Path) -> Arc<Network> {
         node: "here".to_owned(),
         range: None,
         domain: DOMAIN.to_owned(),
+        metadata: MetadataAccess::default(),
     };
     Arc::new(Network::open(options).expect("it opens"))
 }
@@ -180,6 +181,10 @@ async fn services_lead_to_pods_by_rules() {
         let refused = ask(None, (machine, node_port + 256)).expect_err("nobody is there");
         assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused);
     }
+    let metadata = ask(Some(&pods[0]), (Ipv4Addr::new(169, 254, 169, 254), 80));
+    let refused = metadata.expect_err("the metadata service is blocked");
+    assert_eq!(refused.kind(), io::ErrorKind::ConnectionRefused, "{refused}");
+    guests_do_not_reach_the_loopback();
     // The loopback of the machine is not for pods.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -197,6 +202,21 @@ async fn services_lead_to_pods_by_rules() {
     answering.join().expect("it ends");
     network.remove_all();
     assert!(!nftables::exists(&network.marks.table).expect("it is known"));
+}
+
+/// Connects to a port of the loopback as the user of a QEMU process, and as ourselves.
+fn guests_do_not_reach_the_loopback() {
+    let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
+    let port = listener.local_addr().expect("an address").port();
+    let connect = |user: &str| {
+        let mut command = std::process::Command::new("setpriv");
+        command.args(["--reuid", user, "--regid", user, "--clear-groups", "bash", "-c"]);
+        command.arg(format!("exec 3<>/dev/tcp/127.0.0.1/{port}"));
+        command.stderr(std::process::Stdio::null()).status().expect("setpriv runs").success()
+    };
+    assert!(connect("1000"), "other users reach it");
+    let guest = hypervisor::confinement::USERS_FROM + 7;
+    assert!(!connect(&guest.to_string()), "guests do not");
 }
 
 /// Answers `text` to every packet, from within a pod.
@@ -291,7 +311,7 @@ async fn behind_a_firewall() {
 /// Docker lets nothing be forwarded that is not its own; pods reach each other all the same.
 #[test]
 fn pods_reach_each_other_behind_the_firewall_of_docker() {
-    if !system::is_root() {
+    if crate::contract::lacks_root() {
         return;
     }
     let own = std::env::current_exe().expect("this program");

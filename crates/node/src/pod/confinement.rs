@@ -7,8 +7,11 @@ use amounts::Quantity;
 use serde_json::Value;
 
 use super::resources::quantity;
-use crate::confinement::{Filter, Limits, Processes, Quality, Security, Share};
+use crate::confinement::{Filter, Isolation, Limits, Processes, Quality, Security, Share};
 
+/// Annotation of pods with the level of isolation of their namespace, which the API server sets.
+pub const ISOLATION: &str = "setpoint.dev/isolation";
+pub const ISOLATED: &str = "isolated";
 const CPU_PERIOD: i128 = 100_000;
 const CPU_QUOTA_MIN: i128 = 1_000;
 const SHARES: (i128, i128) = (2, 262_144);
@@ -162,7 +165,24 @@ pub fn security(pod: &Value, container: &Value, hostname: String) -> Security {
             .map(str::to_owned),
         host_ipc: spec["hostIPC"] == true,
         hostname: (spec["hostNetwork"] != true).then_some(hostname),
+        isolation: Isolation::Host,
     }
+}
+
+/// Applies the defaults of containers that are processes of the host: the seccomp profile
+/// `RuntimeDefault`, and no new privileges. A pod that Pod Security admits may ask for more.
+pub fn restrict_process(security: Security, pod: &Value, container: &Value) -> Security {
+    if security.privileged {
+        return security;
+    }
+    let own = &container["securityContext"];
+    let profiles = [own, &pod["spec"]["securityContext"]].map(|it| &it["seccompProfile"]["type"]);
+    let filter = match profiles.iter().all(|profile| profile.is_null()) {
+        true => Filter::RuntimeDefault,
+        false => security.filter,
+    };
+    let no_new_privileges = own["allowPrivilegeEscalation"] != true;
+    Security { filter, no_new_privileges, ..security }
 }
 
 /// Which processes the containers of a pod see.
@@ -283,6 +303,24 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_process_is_filtered_and_gains_no_privileges_unless_its_pod_says_otherwise() {
+        let restricted = |of_pod: Value, own: Value| {
+            let pod = json!({"spec": {"securityContext": of_pod}});
+            let container = json!({"securityContext": own});
+            let security = security(&pod, &container, String::new());
+            let security = restrict_process(security, &pod, &container);
+            (security.filter, security.no_new_privileges)
+        };
+        let unconfined = json!({"seccompProfile": {"type": "Unconfined"}});
+        assert_eq!(restricted(json!(null), json!(null)), (Filter::RuntimeDefault, true));
+        assert_eq!(restricted(unconfined.clone(), json!({})), (Filter::Unconfined, true));
+        assert_eq!(restricted(json!({}), unconfined), (Filter::Unconfined, true));
+        let escalates = json!({"allowPrivilegeEscalation": true});
+        assert_eq!(restricted(json!({}), escalates), (Filter::RuntimeDefault, false));
+        assert_eq!(restricted(json!({}), json!({"privileged": true})), (Filter::Unconfined, false));
+    }
 
     #[test]
     fn limits_are_the_containers_and_the_pods() {

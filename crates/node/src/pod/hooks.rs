@@ -18,7 +18,7 @@ use crate::runtime::ContainerId;
 /// How long a hook after the start may take.
 const AFTER_START_MAX: Duration = Duration::from_secs(600);
 /// What a hook before the end leaves for the end itself, however long it takes.
-const GRACE_MIN: Duration = Duration::from_secs(2);
+pub const GRACE_MIN: Duration = Duration::from_secs(2);
 
 /// Runs the hook after the start; what came of it.
 pub async fn after_start(

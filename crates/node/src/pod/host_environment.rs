@@ -25,7 +25,7 @@ pub const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:
 /// Below the pod's directory: one directory for each container.
 const OWN: &str = "own";
 /// Below the node's directory: one directory for each namespace.
-const CACHES: &str = "caches";
+pub const CACHES: &str = "caches";
 /// Mount points for containers of other users, which cannot enter the data directory.
 const OWN_MOUNTED: &str = "/.setpoint/pod";
 const CACHE_MOUNTED: &str = "/.setpoint/cache";
@@ -47,6 +47,8 @@ pub struct HostEnvironment {
 pub struct ContainerEnvironment {
     pub variables: Variables,
     pub mounts: Vec<Mount>,
+    /// Paths of the host that the interpreter needs.
+    pub readable: Vec<PathBuf>,
 }
 
 /// Directories as the host and as the container sees them.
@@ -74,12 +76,13 @@ pub async fn make(
     let variables = variables(&directories, interpreter.as_ref(), container);
     let variables = add(variables, &shared.options.environment.variables);
     let mounts = directories.mounts();
+    let readable = interpreter.as_ref().map(Interpreter::readable).unwrap_or_default();
     let made = aside(move || directories.make(interpreter.as_ref())).await;
     made.map_err(|why| Refusal {
         reason: "CreateContainerError",
         message: format!("could not make its home directory: {why}"),
     })?;
-    Ok(ContainerEnvironment { variables, mounts })
+    Ok(ContainerEnvironment { variables, mounts, readable })
 }
 
 fn add(mut variables: Variables, more: &BTreeMap<String, String>) -> Variables {
@@ -91,6 +94,13 @@ fn add(mut variables: Variables, more: &BTreeMap<String, String>) -> Variables {
 async fn interpreter(shared: &Shared, pod: &Object, container: &Value) -> Option<Interpreter> {
     let environment = &shared.options.environment;
     let named = container["command"][0].as_str().filter(|it| python::is_interpreter(it));
+    // The node runs it to have it described, with its own privileges and not with those of the pod.
+    if let Some(named) = named
+        && !python::is_trusted(Path::new(named), &shared.options.private)
+    {
+        tracing::info!(pod = %pod.name, interpreter = named, "interpreter not inspected");
+        return None;
+    }
     let path = named.map(PathBuf::from).or_else(|| environment.python.clone())?;
     let inspected = environment.interpreters.inspect(&path).await;
     match (inspected, named) {
@@ -122,7 +132,9 @@ fn variables(
         if let Some(environment) = &interpreter.environment {
             variables.set("VIRTUAL_ENV", text(environment));
         }
+        // Both install there, and not into a virtual environment of the user.
         variables.set("PIP_PYTHON", text(&added));
+        variables.set("UV_PYTHON", text(&added.join("bin/python3")));
         variables.set("PYTHONPATH", interpreter.search_path(&added));
     }
     let is_new = |one: &&str| !path.iter().any(|known| known == Path::new(one));
@@ -154,15 +166,15 @@ impl Directories {
     }
 
     fn mounts(&self) -> Vec<Mount> {
+        // Also where nothing is moved: the data directory around them is hidden.
         let pairs = [(&self.own, &self.own_seen), (&self.cache, &self.cache_seen)];
-        let moved = pairs.into_iter().filter(|(source, target)| source != target);
         let mount = |(source, target): (&PathBuf, &PathBuf)| Mount {
             source: source.clone(),
             target: target.clone(),
             optional: true,
             ..Mount::default()
         };
-        moved.map(mount).collect()
+        pairs.map(mount).into()
     }
 
     fn make(&self, interpreter: Option<&Interpreter>) -> io::Result<()> {

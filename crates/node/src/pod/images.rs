@@ -158,12 +158,21 @@ pub async fn collect_garbage(shared: &Shared) {
     }
 }
 
-async fn collect(shared: &Shared, store: &dyn ImageStore) {
+/// Removes images that no container uses, because the node is short of disk space. Returns whether
+/// there were any.
+pub async fn reclaim_space(shared: &Shared) -> bool {
+    match shared.runtime.image_store() {
+        Some(store) => !collect(shared, store).await.is_empty(),
+        None => false,
+    }
+}
+
+async fn collect(shared: &Shared, store: &dyn ImageStore) -> Vec<String> {
     let containers = shared.runtime.containers().into_values().flatten();
     let names = containers.filter_map(|it| ImageName::parse(&it.image).ok());
     let in_use: BTreeSet<String> = names.map(|name| name.full()).collect();
     let now = shared.context.environment.now();
-    shared.garbage.collect(store, &in_use, (now, AGE_MIN)).await;
+    shared.garbage.collect(store, &in_use, (now, AGE_MIN)).await
 }
 
 /// Tries all credentials that are for the image; the error is that of the last.

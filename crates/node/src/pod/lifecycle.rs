@@ -156,7 +156,12 @@ pub fn next(pod: &Object, observed: &Observed, now: Timestamp) -> Next {
         next.stage = Stage::Overdue;
     }
     if next.stage != Stage::Lives {
-        next.is_still = stop_all(&specs, observed, Grace::of(pod, observed, now), &mut next);
+        let grace = match next.stage {
+            // The node cannot wait for a pod that uses up what the others need.
+            Stage::Evicted => Grace { whole: GRACE_MIN, left: GRACE_MIN },
+            _ => Grace::of(pod, observed, now),
+        };
+        next.is_still = stop_all(&specs, observed, grace, &mut next);
         return next;
     }
     if let Some(left) = left {

@@ -1,6 +1,7 @@
 //! The life of a pod on this node: what is known of it, what is done next, what is said of it.
 
 pub mod admission;
+pub mod cache_directories;
 pub mod confinement;
 mod container_status;
 pub mod environment;

@@ -2,7 +2,9 @@
 //! both what exactly to run.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
+use std::io;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,7 +21,7 @@ use super::restart::between;
 use super::worker::Shared;
 use super::{host_environment, sandbox, termination};
 use crate::agent::SERVICE;
-use crate::confinement::Security;
+use crate::confinement::{Isolation, Security};
 use crate::image::Found;
 use crate::machine;
 use crate::network::names;
@@ -126,6 +128,13 @@ pub fn found(shared: &Shared) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().into_string().ok()).collect()
 }
 
+/// Creates the directory of all volumes for the user of the node only.
+pub fn make_private(directory: &Path) -> io::Result<()> {
+    let volumes = directory.join(VOLUMES);
+    std::fs::create_dir_all(&volumes)?;
+    std::fs::set_permissions(&volumes, std::fs::Permissions::from_mode(0o700))
+}
+
 /// What is made for a pod is below.
 pub fn directory(shared: &Shared, uid: &str) -> PathBuf {
     shared.options.directory.join(VOLUMES).join(uid)
@@ -154,6 +163,9 @@ pub async fn container(
         command => ([command, words("args")].concat(), Vec::new()),
     };
     let user = user((identity.user, identity.group), image)?;
+    let of_image = image.filter(|_| identity.user.is_none());
+    let of_image = of_image.and_then(|image| image.user_number().ok()).filter(|user| *user != 0);
+    volumes::give_to_image_user(pod, container, &prepared.volumes, of_image).await?;
     let mut mounts = volumes::mounts(container, &prepared.volumes, &variables).await?;
     mounts.extend(own.mounts);
     let last_words = termination::mount(&prepared.directory, &id, container);
@@ -180,7 +192,7 @@ pub async fn container(
         limits,
         security: Security {
             groups: identity.groups,
-            ..confinement::security(&pod.value, container, prepared.hostname.clone())
+            ..security(shared, pod, container, (prepared, own.readable))
         },
         stop_signal: confinement::stop_signal(container),
         input: Input {
@@ -193,6 +205,29 @@ pub async fn container(
         env: variables.into_list(),
         id,
     })
+}
+
+/// Rights of a container. A container without an image shares files of the host, so what its pod
+/// does not say is refused and not allowed.
+fn security(
+    shared: &Shared,
+    pod: &Object,
+    container: &Value,
+    (prepared, readable): (&Prepared, Vec<PathBuf>),
+) -> Security {
+    let hostname = prepared.hostname.clone();
+    let security = confinement::security(&pod.value, container, hostname);
+    if shared.runtime.image_store().is_some() {
+        return security;
+    }
+    let security = confinement::restrict_process(security, &pod.value, container);
+    match pod.annotation(confinement::ISOLATION) {
+        Some(confinement::ISOLATED) if !security.privileged => {
+            let isolation = Isolation::Isolated { readable };
+            Security { isolation, no_new_privileges: true, ..security }
+        }
+        _ => security,
+    }
 }
 
 /// Adds the pod's variables to those of the node, which give way.

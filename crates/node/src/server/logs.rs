@@ -95,7 +95,8 @@ fn files(path: &Path, after: Option<&File>) -> Vec<File> {
 
 /// Leaves out what is before the last lines.
 fn skip_to_tail(files: &mut Vec<File>, lines: u64) -> io::Result<()> {
-    let mut seen = 0;
+    // A last line without an end is a piece that no entry completes.
+    let mut seen = u64::from(ends_within_line(files)?);
     for index in (0..files.len()).rev() {
         if let Some(from) = tail(&files[index], lines, &mut seen)? {
             files.drain(..index);
@@ -104,6 +105,21 @@ fn skip_to_tail(files: &mut Vec<File>, lines: u64) -> io::Result<()> {
         }
     }
     Ok(())
+}
+
+/// Returns whether the last entry of a log is a piece of a line.
+fn ends_within_line(files: &[File]) -> io::Result<bool> {
+    let Some(file) = files.iter().rev().find(|file| file.metadata().is_ok_and(|it| it.len() > 0))
+    else {
+        return Ok(false);
+    };
+    let end = file.metadata()?.len();
+    let from = end.saturating_sub(BLOCK_BYTES as u64);
+    let mut block = vec![0; usize::try_from(end - from).unwrap_or(BLOCK_BYTES)];
+    file.read_exact_at(&mut block, from)?;
+    let last = block.strip_suffix(b"\n").unwrap_or(&block);
+    let last = last.rsplit(|byte| *byte == b'\n').next().unwrap_or_default();
+    Ok(last.split(|byte| *byte == b' ').nth(2) == Some(b"P"))
 }
 
 /// Where the last lines begin, if they begin in this file; `seen` is how many newer files have.
@@ -376,6 +392,17 @@ mod tests {
             (4, "one\ntwo\nthree\nfour\n"),
             (9, "one\ntwo\nthree\nfour\n"),
         ] {
+            let wanted = LogRequest { tail_lines: Some(lines), ..LogRequest::default() };
+            assert_eq!(log.read(&wanted).await, expected, "{lines}");
+        }
+    }
+
+    #[tokio::test]
+    async fn a_last_line_without_an_end_counts_as_a_line() {
+        let log = filled("unfinished");
+        log.write(&entry(5, "P", "fi"));
+        log.write(&entry(5, "P", "ve"));
+        for (lines, expected) in [(1, "five"), (2, "four\nfive"), (3, "three\nfour\nfive")] {
             let wanted = LogRequest { tail_lines: Some(lines), ..LogRequest::default() };
             assert_eq!(log.read(&wanted).await, expected, "{lines}");
         }

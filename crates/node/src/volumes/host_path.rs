@@ -2,9 +2,27 @@
 
 use std::fs::{self, File, FileType};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
+
+/// Refuses paths in the directories of the server, which hold its keys and the files of all pods.
+pub fn check_private(volume: &Value, private: &[PathBuf]) -> Result<(), String> {
+    let path = Path::new(volume["path"].as_str().unwrap_or_default());
+    // A path that does not exist yet is where its nearest parent is.
+    let existing = path.ancestors().find_map(|path| fs::canonicalize(path).ok());
+    let existing = existing.unwrap_or_else(|| path.to_owned());
+    let private = private.iter().filter_map(|path| fs::canonicalize(path).ok());
+    match private.into_iter().find(|private| existing.starts_with(private)) {
+        Some(private) => Err(format!(
+            "hostPath {:?} is in {}, which holds keys and the files of other pods; use another \
+             path, or a PersistentVolumeClaim",
+            path.display().to_string(),
+            private.display()
+        )),
+        None => Ok(()),
+    }
+}
 
 pub fn check(volume: &Value) -> Result<PathBuf, String> {
     let path = PathBuf::from(volume["path"].as_str().unwrap_or_default());

@@ -7,6 +7,7 @@ pub(crate) mod below;
 pub(crate) mod claim;
 mod files;
 mod host_path;
+pub(crate) mod local_path;
 pub(crate) mod memory;
 mod owner;
 mod payload;
@@ -45,6 +46,14 @@ pub struct Volume {
     pub read_only: bool,
     /// Whether what is in it belongs to the pod's group.
     pub has_group: bool,
+    /// True if the local-path provisioner made it for a claim.
+    pub is_local_path: bool,
+}
+
+impl Volume {
+    fn new(path: PathBuf) -> Volume {
+        Volume { path, read_only: false, has_group: false, is_local_path: false }
+    }
 }
 
 /// What volumes are made of.
@@ -87,6 +96,8 @@ pub async fn make(
     let owner = Owner::of(pod);
     let mut made = BTreeMap::new();
     let mut unchanged = Vec::new();
+    // Containers that run already keep the access that they began with.
+    let is_running = !shared.runtime.of_pod(&pod.uid).is_empty();
     for volume in list(&pod.value["spec"]["volumes"]) {
         let name = text(&volume["name"]).to_owned();
         let failed = |message: String| {
@@ -94,6 +105,11 @@ pub async fn make(
             Refusal { reason: "FailedMount", message }
         };
         let one = make_one(shared, (pod, volume), &mut materials).await.map_err(failed)?;
+        if one.is_local_path && !is_running && !materials.is_known(&name) {
+            let (path, user) = (one.path.clone(), owner.user_of_volumes());
+            let restrict = move || local_path::restrict(&path, user);
+            aside(restrict).await.map_err(|why| failed(format!("set owner failed: {why}")))?;
+        }
         if one.has_group && !materials.is_known(&name) {
             let path = one.path.clone();
             let take = move || owner.take(&path);
@@ -147,12 +163,16 @@ async fn make_one(
         let size = memory_size(pod, &volume["emptyDir"], &materials.sources.capacity);
         let (medium, at) = (text(&volume["emptyDir"]["medium"]).to_owned(), path.clone());
         aside(move || empty(&medium, &at, size)).await?;
-        return Ok(Volume { path, read_only: false, has_group: true });
+        return Ok(Volume { has_group: true, ..Volume::new(path) });
     }
     if volume["hostPath"].is_object() {
-        let wanted = volume["hostPath"].clone();
-        let path = aside(move || host_path::check(&wanted)).await?;
-        return Ok(Volume { path, read_only: false, has_group: false });
+        let (wanted, private) = (volume["hostPath"].clone(), shared.options.private.clone());
+        let check = move || {
+            host_path::check_private(&wanted, &private)?;
+            host_path::check(&wanted)
+        };
+        let path = aside(check).await?;
+        return Ok(Volume::new(path));
     }
     if volume["persistentVolumeClaim"].is_object() || volume["ephemeral"].is_object() {
         return claim::find(shared, pod, volume).await;
@@ -164,7 +184,7 @@ async fn make_one(
         let payload = payload::payload(shared, (pod, volume), materials).await?;
         let (group, at) = (Owner::of(pod).group, path.clone());
         aside(move || files::write(&at, &payload, group)).await?;
-        return Ok(Volume { path, read_only: true, has_group: false });
+        return Ok(Volume { read_only: true, ..Volume::new(path) });
     }
     let kinds: Vec<&str> = volume
         .as_object()
@@ -185,6 +205,30 @@ fn empty(medium: &str, path: &Path, bytes_max: Option<u64>) -> io::Result<()> {
         other => return Err(io::Error::other(format!("unknown storage medium {other:?}"))),
     }
     fs::set_permissions(path, fs::Permissions::from_mode(0o777))
+}
+
+/// Gives the volumes of claims that a container mounts to the user of its image, unless the pod
+/// names a user or a group for them.
+pub async fn give_to_image_user(
+    pod: &Object,
+    container: &Value,
+    volumes: &BTreeMap<String, Volume>,
+    user: Option<u32>,
+) -> Result<(), Refusal> {
+    let owner = Owner::of(pod);
+    if owner.group.is_some() || owner.user.is_some() || user.is_none() {
+        return Ok(());
+    }
+    for mount in list(&container["volumeMounts"]) {
+        let volume = volumes.get(text(&mount["name"])).filter(|volume| volume.is_local_path);
+        let Some(path) = volume.map(|volume| volume.path.clone()) else { continue };
+        let given = aside(move || local_path::restrict(&path, user)).await;
+        given.map_err(|why| Refusal {
+            reason: "CreateContainerError",
+            message: format!("could not give volume {} to user of image: {why}", mount["name"]),
+        })?;
+    }
+    Ok(())
 }
 
 /// The least of what the volume, the pod and the node allow.

@@ -60,6 +60,12 @@ impl Owner {
         Owner { group: number(&context["fsGroup"]), user, policy }
     }
 
+    /// Returns the user that volumes of claims belong to: that of all containers, unless a group
+    /// is named for them.
+    pub fn user_of_volumes(&self) -> Option<u32> {
+        if self.group.is_none() { self.user } else { None }
+    }
+
     /// Gives what is in a volume to the pod's group, who may then read and write it.
     pub fn take(&self, volume: &Path) -> io::Result<Applied> {
         match self.try_take(volume) {
@@ -97,7 +103,7 @@ pub enum Applied {
 
 /// True if a change of owner failed because this process is unprivileged. Its containers run as
 /// the same user and can use the files without the change.
-fn is_tolerated(error: &io::Error) -> bool {
+pub fn is_tolerated(error: &io::Error) -> bool {
     error.kind() == io::ErrorKind::PermissionDenied && !may_change_owners()
 }
 

@@ -71,9 +71,14 @@ pub fn open_in(directory: &OwnedFd, name: &Path, flags: i32) -> io::Result<Owned
 
 /// Gives what is opened, if only to name it, to a group.
 pub fn give_to(opened: &OwnedFd, group: u32) -> io::Result<()> {
-    let (flags, keep) = (libc::AT_EMPTY_PATH, libc::uid_t::MAX);
+    give_all_to(opened, (libc::uid_t::MAX, group))
+}
+
+/// Gives what is opened, if only to name it, to a user and a group.
+pub fn give_all_to(opened: &OwnedFd, (user, group): (u32, u32)) -> io::Result<()> {
+    let flags = libc::AT_EMPTY_PATH;
     // SAFETY: the descriptor is open and the string ends with a zero.
-    check(unsafe { libc::fchownat(opened.as_raw_fd(), c"".as_ptr(), keep, group, flags) })
+    check(unsafe { libc::fchownat(opened.as_raw_fd(), c"".as_ptr(), user, group, flags) })
 }
 
 /// The name by which this process can use what it has opened.

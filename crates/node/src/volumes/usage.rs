@@ -44,8 +44,8 @@ pub fn exceeded(pod: &Object, directory: &Path) -> Option<String> {
     })
 }
 
-/// What is below a directory takes; `None` if it cannot be read.
-fn bytes(directory: &Path) -> Option<u64> {
+/// Returns the bytes of all files below a directory; `None` if it cannot be read.
+pub fn bytes(directory: &Path) -> Option<u64> {
     let (mut sum, mut count) = (0, 0);
     let mut left = vec![directory.to_owned()];
     while let Some(next) = left.pop() {

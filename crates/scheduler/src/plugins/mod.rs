@@ -3,6 +3,7 @@
 //!
 //! Upstream: pkg/scheduler/apis/config/v1/default_plugins.go
 
+mod dynamic_resources;
 mod image_locality;
 mod inter_pod_affinity;
 mod node_affinity;
@@ -24,6 +25,7 @@ use crate::plugin::Plugin;
 
 /// Every rule, one line each.
 pub const ALL: &[&dyn Plugin] = &[
+    &dynamic_resources::DynamicResources,
     &node_unschedulable::NodeUnschedulable,
     &node_name::NodeName,
     &taint_toleration::TaintToleration,

@@ -26,6 +26,17 @@ fn without_nodes_there_is_nothing_to_say_of_them() {
 }
 
 #[test]
+fn a_pod_with_resource_claims_waits_and_says_why() {
+    check(
+        Scene::new().node("n1", json!({})),
+        json!({"spec": {"resourceClaims": [{"name": "gpu", "resourceClaimName": "one"}]}}),
+        "0/1 nodes are available: 1 node(s) cannot allocate the devices of resource claims \
+         (spec.resourceClaims). preemption: 0/1 nodes are available: 1 Preemption is not helpful \
+         for scheduling.",
+    );
+}
+
+#[test]
 fn reasons_are_counted_and_sorted_as_text() {
     let scene = Scene::new()
         .node("n1", json!({"status": {"allocatable": {"cpu": "1"}}}))

@@ -31,6 +31,8 @@ pub struct Template {
     pub relations: Relations,
     pub claims: Vec<Claim>,
     pub disks: Vec<Disk>,
+    /// True if it claims devices.
+    pub has_resource_claims: bool,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -113,6 +115,7 @@ impl Template {
             containers: list(&spec["containers"]).chain(list(&spec["initContainers"])).count(),
             relations,
             claims: volumes::claims(&object.name.name, spec),
+            has_resource_claims: list(&spec["resourceClaims"]).next().is_some(),
             disks: volumes::disks(spec),
         }
     }

@@ -175,6 +175,23 @@ async fn a_full_disk_is_an_error_and_service_recovers_with_space() {
     assert_eq!(keys(&*simulated(&disk)).await, written + 1);
 }
 
+#[tokio::test]
+async fn a_store_in_use_writes_a_segment_more_on_a_full_disk() {
+    let disk = SimulatedDisk::default();
+    let store = simulated(&disk);
+    let value = Bytes::from(vec![7; 1_000]);
+    // An eighth of the segment: the next one is prepared then.
+    for number in 0..3 {
+        put(&*store, &[(format!("before-{number}"), value.clone())]).await.unwrap();
+    }
+    disk.set_faults(Faults { full: true, ..Default::default() });
+    let mut written = 0;
+    while put(&*store, &[(format!("key-{written}"), value.clone())]).await.is_ok() {
+        written += 1;
+    }
+    assert!(written >= 24, "only {written} writes of 1 kB fitted into segments of 16 KiB");
+}
+
 /// What the process on a small file system does: writes until there is no space, frees some, and
 /// writes again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

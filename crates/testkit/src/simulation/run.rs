@@ -1,5 +1,6 @@
 //! One run: a world, a server, the component with its faults, and what came of it.
 
+use std::cell::Cell;
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -87,6 +88,7 @@ fn start(
     planned: Vec<Planned>,
     more: impl FnOnce(Arc<Cluster>) -> Task + Send + 'static,
 ) -> Run {
+    announce(&trial);
     let simulated = move || {
         cluster::set_patience(WORKLOAD_MAX);
         let runtime = tokio::runtime::Builder::new_current_thread()
@@ -100,6 +102,15 @@ fn start(
     match thread.expect("a thread must start").join() {
         Ok(run) => run,
         Err(panic) => std::panic::resume_unwind(panic),
+    }
+}
+
+/// Marks the output of a test as that of a simulation: one that fails is not run again, because
+/// it fails every time.
+fn announce(trial: &Trial) {
+    thread_local!(static IS_ANNOUNCED: Cell<bool> = const { Cell::new(false) });
+    if !IS_ANNOUNCED.replace(true) {
+        println!("simulation: {}, seed {}", trial.name, trial.seed);
     }
 }
 

@@ -47,9 +47,9 @@ impl Reconciler for Controller {
     const KIND: Kind = JOB_SET;
 
     fn watches(&self, watches: &mut Watches) {
-        watches.owned(JOB, JOB_SET);
-        watches.owned(SERVICE, JOB_SET);
-        watches.owned(PERSISTENT_VOLUME_CLAIM, JOB_SET);
+        watches.children(JOB, JOB_SET);
+        watches.children(SERVICE, JOB_SET);
+        watches.children(PERSISTENT_VOLUME_CLAIM, JOB_SET);
     }
 
     async fn observe(&self, context: &Context, object: &Arc<Object>) -> Result<Observed, Error> {

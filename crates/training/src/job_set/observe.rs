@@ -36,11 +36,10 @@ pub async fn observe(
     let namespace = &set.name.namespace;
     let service = network::service_name(&spec).map(|name| Name::new(namespace.clone(), name));
     let claims = volume_claims::wanted(&spec).map(|claim| claim.name);
-    let cache = context.cache(PERSISTENT_VOLUME_CLAIM);
-    let is_there =
-        |name: &String| cache.get(&Name::new(namespace.clone(), name.as_str())).is_some();
-    let jobs = context.cache(JOB).owned_by(&set.uid);
-    let has_service = service.is_some_and(|name| context.cache(SERVICE).get(&name).is_some());
+    let cache = context.owned_cache(PERSISTENT_VOLUME_CLAIM);
+    let is_there = |name: &String| cache.contains(&Name::new(namespace.clone(), name.as_str()));
+    let jobs = context.owned_cache(JOB).owned_by(&set.uid);
+    let has_service = service.is_some_and(|name| context.owned_cache(SERVICE).contains(&name));
     // What is made for a set that went would be collected, and made again.
     let makes = !has_service || i64::try_from(jobs.len()).unwrap_or(i64::MAX) < spec.replicas();
     let is_gone = makes && !spec.is_finished() && {

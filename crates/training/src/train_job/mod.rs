@@ -16,7 +16,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use k8s_openapi::jiff::Timestamp;
-use reconcile::{Change, Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
+use reconcile::{Context, Error, Kind, Name, Object, Plan, Reconciler, Watches};
 
 use crate::Options;
 use crate::kinds::{
@@ -81,10 +81,10 @@ impl Reconciler for Controller {
 
     fn watches(&self, watches: &mut Watches) {
         for kind in self.kinds() {
-            watches.owned(kind, TRAIN_JOB);
+            watches.children(kind, TRAIN_JOB);
             // What stands in the way of a job may belong to another.
             let endings = endings(kind);
-            watches.by(kind, move |change| in_the_way(&endings, change));
+            watches.removals(kind, move |name| in_the_way(&endings, name));
         }
         for plugin in plugins::ALL {
             plugin.watches(&self.settings, watches);
@@ -149,11 +149,7 @@ fn endings(kind: Kind) -> Vec<String> {
 }
 
 /// The jobs whose object an object of another owner had the name of, when it has gone.
-fn in_the_way(endings: &[String], change: &Change) -> Vec<Name> {
-    if change.new.is_some() {
-        return Vec::new();
-    }
-    let object = &change.object().name;
+fn in_the_way(endings: &[String], object: &Name) -> Vec<Name> {
     let jobs = endings.iter().filter_map(|ending| object.name.strip_suffix(ending.as_str()));
     jobs.map(|job| Name::new(object.namespace.clone(), job)).collect()
 }

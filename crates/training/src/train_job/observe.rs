@@ -110,7 +110,7 @@ fn find(context: &Context, job: &TrainJob<'_>, kinds: &BTreeSet<Kind>) -> Found 
     let mut found = Found::new();
     for (kind, name) in named.filter(|(kind, _)| kinds.contains(kind)) {
         let full = Name::new(job.namespace(), name.as_str());
-        if let Some(object) = context.cache(kind).get(&full) {
+        if let Some(object) = context.owned_cache(kind).get(&full) {
             found.insert((kind, name), object);
         }
     }

@@ -49,7 +49,7 @@ pub fn plan(settings: &Settings, object: &Object, observed: &Observed, now: Time
 /// The JobSet, if it is the job's own.
 fn job_set<'a>(job: &TrainJob<'_>, observed: &'a Observed) -> Option<&'a Object> {
     let found = observed.found.get(&(JOB_SET, job.name().to_owned()))?;
-    (found.controller() == Some(job.uid())).then_some(&**found)
+    found.controlled_by(job.uid()).map(|set| &**set)
 }
 
 /// The objects that the job needs, in the order in which they are made.
@@ -85,11 +85,11 @@ fn apply(plan: &mut Plan, job: &TrainJob<'_>, observed: &Observed, wanted: Vec<W
             plan.apply(kind, object);
             continue;
         };
-        if found.controller() != Some(job.uid()) {
-            let why = format!("{kind} {} exists and belongs to another owner", found.name);
+        let Some(found) = found.controlled_by(job.uid()) else {
+            let why = format!("{kind} {} exists and belongs to another owner", found.name());
             plan.notices.push(failure(&why));
             return;
-        }
+        };
         let stays = match unless {
             Unless::There => true,
             Unless::Running if !job.is_suspended() => true,

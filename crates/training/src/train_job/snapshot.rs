@@ -1,7 +1,7 @@
 //! A runtime as it was when a job began: kept beside the job, so that later changes of the runtime
 //! do not reach it.
 
-use reconcile::Object;
+use reconcile::CachedObject;
 use serde_json::{Value, json};
 
 use super::job::TrainJob;
@@ -24,10 +24,10 @@ pub fn take(job: &TrainJob<'_>, runtime: &Value) -> Result<Value, String> {
 }
 
 /// The runtime that a map keeps, if it is this job's.
-pub fn read(job: &TrainJob<'_>, map: &Object) -> Result<Value, String> {
-    if map.controller() != Some(job.uid()) {
+pub fn read(job: &TrainJob<'_>, map: &CachedObject) -> Result<Value, String> {
+    let Some(map) = map.controlled_by(job.uid()) else {
         return Err("a snapshot configmap exists but is owned by another object".to_owned());
-    }
+    };
     let yaml = map.value["data"][KEY].as_str();
     let yaml = yaml.ok_or_else(|| format!("the snapshot {} has no key {KEY:?}", map.name))?;
     let runtime: Value = serde_saphyr::from_str(yaml)

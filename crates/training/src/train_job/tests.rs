@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use reconcile::Step;
+use reconcile::{CachedObject, Step};
 use serde_json::{Value, json};
 
 use super::*;
@@ -31,7 +31,8 @@ fn set(spec: Value, status: Value, owner: &str) -> Arc<Object> {
 }
 
 fn seen(runtime: Runtime, set: Option<Arc<Object>>) -> Observed {
-    let found = set.map(|set| ((JOB_SET, "tj".to_owned()), set)).into_iter().collect();
+    let found = set.map(|set| ((JOB_SET, "tj".to_owned()), CachedObject::Full(set)));
+    let found = found.into_iter().collect();
     let (fresh, surroundings) = Default::default();
     let (is_outdated, until_deadline, until_deletion) = (false, None, None);
     Observed { is_outdated, runtime, found, surroundings, fresh, until_deadline, until_deletion }
@@ -286,7 +287,10 @@ fn a_snapshot_is_read_as_it_was_taken() {
     let plain = job(json!({}), json!({}));
     let job = TrainJob::of(&plain);
     let mut map = snapshot::take(&job, &runtime()).expect("a snapshot");
-    let read = |map: &Value| snapshot::read(&job, &Object::new(map.clone()));
+    let read = |map: &Value| {
+        let map = CachedObject::Full(Arc::new(Object::new(map.clone())));
+        snapshot::read(&job, &map)
+    };
     assert_eq!(read(&map).expect("a runtime"), runtime());
     let renamed = text(&map["data"]["runtime"]).replace("torch-distributed", "other");
     map["data"]["runtime"] = json!(renamed);

@@ -6,6 +6,7 @@ use std::fmt;
 
 use serde_json::Value;
 
+use super::standards::Version;
 use crate::registry::edit::{at, list, text};
 
 /// What is forbidden, and what of the pod is.
@@ -28,21 +29,22 @@ pub type Check = fn(&Pod<'_>) -> Option<Violation>;
 
 /// What checks look at.
 pub struct Pod<'a> {
+    version: Version,
     spec: &'a Value,
     containers: Vec<&'a Value>,
 }
 
 impl<'a> Pod<'a> {
-    /// Of a pod, or of the template of one.
-    pub fn of(pod: &'a Value) -> Pod<'a> {
+    /// Of a pod, or of the template of one, as a version of the standards judges it.
+    pub fn of(pod: &'a Value, version: Version) -> Pod<'a> {
         let spec = at(pod, &["spec"]);
         let lists = ["initContainers", "containers", "ephemeralContainers"];
         let containers = lists.iter().flat_map(|name| list(spec, &[*name])).collect();
-        Pod { spec, containers }
+        Pod { version, spec, containers }
     }
 
     fn is_windows(&self) -> bool {
-        text(self.spec, &["os", "name"]) == "windows"
+        self.version >= Version(25) && text(self.spec, &["os", "name"]) == "windows"
     }
 
     /// The names of the containers of which something holds.
@@ -68,19 +70,20 @@ const DEFAULT_CAPABILITIES: [&str; 13] = [
     "SETUID",
     "SYS_CHROOT",
 ];
-const SAFE_SYSCTLS: [&str; 12] = [
-    "kernel.shm_rmid_forced",
-    "net.ipv4.ip_local_port_range",
-    "net.ipv4.ip_local_reserved_ports",
-    "net.ipv4.ip_unprivileged_port_start",
-    "net.ipv4.ping_group_range",
-    "net.ipv4.tcp_fin_timeout",
-    "net.ipv4.tcp_keepalive_intvl",
-    "net.ipv4.tcp_keepalive_probes",
-    "net.ipv4.tcp_keepalive_time",
-    "net.ipv4.tcp_rmem",
-    "net.ipv4.tcp_syncookies",
-    "net.ipv4.tcp_wmem",
+/// Sysctls that a pod may set, and the version of the standards that allowed each.
+const SAFE_SYSCTLS: [(&str, Version); 12] = [
+    ("kernel.shm_rmid_forced", Version(0)),
+    ("net.ipv4.ip_local_port_range", Version(0)),
+    ("net.ipv4.ip_local_reserved_ports", Version(27)),
+    ("net.ipv4.ip_unprivileged_port_start", Version(0)),
+    ("net.ipv4.ping_group_range", Version(0)),
+    ("net.ipv4.tcp_fin_timeout", Version(29)),
+    ("net.ipv4.tcp_keepalive_intvl", Version(29)),
+    ("net.ipv4.tcp_keepalive_probes", Version(29)),
+    ("net.ipv4.tcp_keepalive_time", Version(29)),
+    ("net.ipv4.tcp_rmem", Version(32)),
+    ("net.ipv4.tcp_syncookies", Version(0)),
+    ("net.ipv4.tcp_wmem", Version(32)),
 ];
 const VOLUME_TYPES: [&str; 9] = [
     "configMap",
@@ -93,8 +96,13 @@ const VOLUME_TYPES: [&str; 9] = [
     "projected",
     "secret",
 ];
-const SE_LINUX_TYPES: [&str; 5] =
-    ["", "container_t", "container_init_t", "container_kvm_t", "container_engine_t"];
+const SE_LINUX_TYPES: [(&str, Version); 5] = [
+    ("", Version(0)),
+    ("container_t", Version(0)),
+    ("container_init_t", Version(0)),
+    ("container_kvm_t", Version(0)),
+    ("container_engine_t", Version(31)),
+];
 
 pub fn host_namespaces(pod: &Pod<'_>) -> Option<Violation> {
     let fields = ["hostNetwork", "hostPID", "hostIPC"].into_iter();
@@ -184,7 +192,8 @@ pub fn host_path_volumes(pod: &Pod<'_>) -> Option<Violation> {
 
 pub fn sysctls(pod: &Pod<'_>) -> Option<Violation> {
     let set = list(pod.spec, &[CONTEXT, "sysctls"]).iter().map(|it| text(it, &["name"]));
-    let forbidden: Vec<&str> = set.filter(|name| !SAFE_SYSCTLS.contains(name)).collect();
+    let is_safe = |name: &str| is_in(&SAFE_SYSCTLS, name, pod.version);
+    let forbidden: Vec<&str> = set.filter(|name| !is_safe(name)).collect();
     violation("forbidden sysctls", forbidden.join(", "))
 }
 
@@ -198,15 +207,16 @@ pub fn app_armor_profile(pod: &Pod<'_>) -> Option<Violation> {
 
 pub fn se_linux_options(pod: &Pod<'_>) -> Option<Violation> {
     let options = |of: &Value| at(of, &[CONTEXT, "seLinuxOptions"]).clone();
+    let is_known = |name: &str| is_in(&SE_LINUX_TYPES, name, pod.version);
     let is_forbidden = |of: &Value| {
         let options = options(of);
         let is_set = |field| !text(&options, &[field]).is_empty();
-        !SE_LINUX_TYPES.contains(&text(&options, &["type"])) || is_set("user") || is_set("role")
+        !is_known(text(&options, &["type"])) || is_set("user") || is_set("role")
     };
     let subject = subject(is_forbidden(pod.spec), &pod.named(is_forbidden))?;
     let all: Vec<Value> =
         std::iter::once(&pod.spec).chain(&pod.containers).map(|it| options(it)).collect();
-    let types = all.iter().map(|it| text(it, &["type"])).filter(|it| !SE_LINUX_TYPES.contains(it));
+    let types = all.iter().map(|it| text(it, &["type"])).filter(|it| !is_known(it));
     let types: Vec<&str> = types.collect();
     let mut faults = Vec::new();
     if !types.is_empty() {
@@ -337,6 +347,11 @@ fn unconfined(pod: &Pod<'_>) -> Option<String> {
     let is_forbidden = |of: &Value| text(of, &PROFILE) == "Unconfined";
     let subject = subject(is_forbidden(pod.spec), &pod.named(is_forbidden))?;
     Some(format!("{subject} must not set securityContext.seccompProfile.type to \"Unconfined\""))
+}
+
+/// Reports whether a name is in a table, in the rows that a version of the standards has.
+fn is_in(table: &[(&str, Version)], name: &str, version: Version) -> bool {
+    table.iter().any(|(known, since)| *known == name && version >= *since)
 }
 
 fn is_true(value: &Value, path: &[&str]) -> bool {

@@ -5,8 +5,9 @@
 //! | `standards.rs` | the standards `baseline` and `restricted`, as a table of checks |
 //! | `checks.rs` | each check: what of a pod it forbids |
 //!
-//! `enforce` refuses pods; `warn` warns also whoever writes a workload that would make such pods.
-//! Versions are read and shown; what holds is always the newest standard.
+//! `enforce` refuses pods; `warn` warns also whoever writes a workload that would make such pods;
+//! `audit` annotates the audit event. A namespace without a label of its own enforces the default
+//! of the cluster, except for namespaces of the system and of operators.
 //!
 //! Upstream: staging/src/k8s.io/pod-security-admission
 
@@ -19,7 +20,8 @@ use async_trait::async_trait;
 use serde_json::Value;
 use store::Entry;
 
-use self::standards::{Level, violations};
+pub use self::standards::Level;
+use self::standards::{Version, violations};
 use super::{Attributes, Operation, Plugin, lookup};
 use crate::persist::stored;
 use crate::registry::edit;
@@ -28,6 +30,12 @@ use crate::status::Error;
 
 const ENFORCE: &str = "pod-security.kubernetes.io/enforce";
 const WARN: &str = "pod-security.kubernetes.io/warn";
+const AUDIT: &str = "pod-security.kubernetes.io/audit";
+/// Annotations of audit events.
+const AUDIT_VIOLATIONS: &str = "pod-security.kubernetes.io/audit-violations";
+const ENFORCE_POLICY: &str = "pod-security.kubernetes.io/enforce-policy";
+/// Namespaces of the system, which no default applies to.
+const SYSTEM_PREFIX: &str = "kube-";
 
 /// Where the pod of a workload is described.
 const TEMPLATES: [(&str, &str, &[&str]); 8] = [
@@ -40,6 +48,23 @@ const TEMPLATES: [(&str, &str, &[&str]); 8] = [
     ("batch", "cronjobs", &["spec", "jobTemplate", "spec", "template"]),
     ("batch", "jobs", &["spec", "template"]),
 ];
+
+/// Level of namespaces without labels.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Defaults {
+    /// Level that is enforced; `None` allows everything.
+    pub enforce: Option<Level>,
+    /// Namespaces that the default does not apply to, besides those of the system.
+    pub exempt: Vec<String>,
+}
+
+impl Defaults {
+    fn level(&self, namespace: &str) -> Option<Level> {
+        let is_exempt = namespace.starts_with(SYSTEM_PREFIX);
+        let is_exempt = is_exempt || self.exempt.iter().any(|exempt| exempt == namespace);
+        self.enforce.filter(|_| !is_exempt)
+    }
+}
 
 pub struct PodSecurity;
 
@@ -63,52 +88,114 @@ impl Plugin for PodSecurity {
         let Some(namespace) = lookup::entry(server, "", "namespaces", ("", name)).await? else {
             return Ok(());
         };
-        let (enforced, warned) = (Asked::of(&namespace, ENFORCE), Asked::of(&namespace, WARN));
+        let policy = Policy::of(&namespace, name, &server.admission.pod_security);
         if let Some(path) = template(attributes) {
             let pod = edit::at(object, path);
-            warn(attributes, warned.as_ref(), pod);
+            policy.audit(attributes, pod);
+            policy.warn(attributes, pod);
             return Ok(());
         }
         if attributes.old.is_some_and(|old| !is_other(old, object)) {
             return Ok(());
         }
-        match enforced.and_then(|asked| asked.violated_by(object)) {
-            Some(why) => Err(attributes.refuse(object, &format!("violates PodSecurity {why}"))),
+        if let Some(enforced) = &policy.enforce {
+            attributes.request.annotations.add(ENFORCE_POLICY, enforced.name());
+        }
+        policy.audit(attributes, object);
+        match policy.enforce.as_ref().and_then(|standard| standard.violated_by(object)) {
+            Some(why) => {
+                let remedy = policy.remedy(name);
+                let why = format!("violates PodSecurity {why}{remedy}");
+                Err(attributes.refuse(object, &why))
+            }
             None => {
-                warn(attributes, warned.as_ref(), object);
+                policy.warn(attributes, object);
                 Ok(())
             }
         }
     }
 }
 
-/// What a namespace asks of its pods.
-struct Asked {
+/// Standards that apply to the pods of a namespace.
+struct Policy {
+    enforce: Option<Standard>,
+    warn: Option<Standard>,
+    audit: Option<Standard>,
+    is_default: bool,
+}
+
+impl Policy {
+    fn of(namespace: &Arc<Entry>, name: &str, defaults: &Defaults) -> Policy {
+        let has = |label: &str| stored(namespace).label(label).is_some();
+        let is_default = !has(ENFORCE);
+        let by_default = || {
+            let level = defaults.level(name)?;
+            Some(Standard { level, version: "latest".to_owned() })
+        };
+        let warn = match has(WARN) {
+            true => Standard::of(namespace, WARN),
+            // Whoever writes a workload learns at once that its pods will be refused.
+            false if is_default => by_default(),
+            false => None,
+        };
+        let enforce = match is_default {
+            true => by_default(),
+            false => Standard::of(namespace, ENFORCE),
+        };
+        Policy { enforce, warn, audit: Standard::of(namespace, AUDIT), is_default }
+    }
+
+    fn warn(&self, attributes: &Attributes<'_>, pod: &Value) {
+        if let Some(why) = self.warn.as_ref().and_then(|standard| standard.violated_by(pod)) {
+            attributes.warnings.add(format!("would violate PodSecurity {why}"));
+        }
+    }
+
+    fn audit(&self, attributes: &Attributes<'_>, pod: &Value) {
+        if let Some(why) = self.audit.as_ref().and_then(|standard| standard.violated_by(pod)) {
+            let text = format!("would violate PodSecurity {why}");
+            attributes.request.annotations.add(AUDIT_VIOLATIONS, text);
+        }
+    }
+
+    /// Returns how an administrator allows such pods, where the namespace has not decided itself.
+    fn remedy(&self, namespace: &str) -> String {
+        match self.is_default {
+            true => format!(
+                " (the default of this cluster; to allow it, an administrator runs `kubectl label \
+                 namespace {namespace} {ENFORCE}=privileged`)"
+            ),
+            false => String::new(),
+        }
+    }
+}
+
+/// A standard in a version.
+struct Standard {
     level: Level,
     /// As the label says it.
     version: String,
 }
 
-impl Asked {
-    /// None where everything is let through, as where nothing is said.
-    fn of(namespace: &Arc<Entry>, label: &str) -> Option<Asked> {
+impl Standard {
+    /// Reads a label of a namespace; `None` where it allows everything or is missing.
+    fn of(namespace: &Arc<Entry>, label: &str) -> Option<Standard> {
         let labels = stored(namespace);
         let level = Level::named(labels.label(label)?)?;
         let version = labels.label(&format!("{label}-version")).unwrap_or("latest").to_owned();
-        Some(Asked { level, version })
+        Some(Standard { level, version })
     }
 
-    /// The standard, and what of the pod is against it.
+    fn name(&self) -> String {
+        format!("{}:{}", self.level.name(), self.version)
+    }
+
+    /// Returns the standard and what of the pod is against it.
     fn violated_by(&self, pod: &Value) -> Option<String> {
-        let found = violations(self.level, pod);
-        let standard = format!("\"{}:{}\"", self.level.name(), self.version);
-        (!found.is_empty()).then(|| format!("{standard}: {}", found.join(", ")))
-    }
-}
-
-fn warn(attributes: &Attributes<'_>, asked: Option<&Asked>, pod: &Value) {
-    if let Some(why) = asked.and_then(|asked| asked.violated_by(pod)) {
-        attributes.warnings.add(format!("would violate PodSecurity {why}"));
+        // Labels are checked when they are written; the newest standard is the safe one.
+        let version = Version::parse(&self.version).unwrap_or(Version::LATEST);
+        let found = violations(self.level, version, pod);
+        (!found.is_empty()).then(|| format!("{:?}: {}", self.name(), found.join(", ")))
     }
 }
 
@@ -144,15 +231,10 @@ pub fn label_fault(label: &str, value: &str) -> Option<&'static str> {
         "enforce" | "warn" | "audit" => (!standards::LEVELS.contains(&value))
             .then_some("must be one of privileged, baseline, restricted"),
         "enforce-version" | "warn-version" | "audit-version" => {
-            (!is_version(value)).then_some("must be \"latest\" or \"v1.x\"")
+            Version::parse(value).is_none().then_some("must be \"latest\" or \"v1.x\"")
         }
         _ => None,
     }
-}
-
-fn is_version(text: &str) -> bool {
-    let minor = text.strip_prefix("v1.");
-    text == "latest" || minor.is_some_and(|it| it.parse::<u32>().is_ok() && !it.starts_with('+'))
 }
 
 #[cfg(test)]

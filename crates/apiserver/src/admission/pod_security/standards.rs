@@ -31,45 +31,79 @@ impl Level {
     }
 }
 
+/// Version of the standards: the minor number of a Kubernetes release.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Version(pub u32);
+
+impl Version {
+    pub const LATEST: Version = Version(u32::MAX);
+
+    /// Reads `latest` or `v1.30`.
+    pub fn parse(text: &str) -> Option<Version> {
+        if text == "latest" {
+            return Some(Version::LATEST);
+        }
+        let minor = text.strip_prefix("v1.").filter(|minor| !minor.starts_with('+'))?;
+        minor.parse().ok().map(Version)
+    }
+}
+
+/// A check, and the version of the standards that it is part of since.
+type Row = (Check, Version);
+const ALWAYS: Version = Version(0);
+
 /// In the order in which they are told.
-const BASELINE: [Check; 8] = [
-    checks::app_armor_profile,
-    checks::host_namespaces,
-    checks::host_ports,
-    checks::host_probes,
-    checks::privileged,
-    checks::proc_mount,
-    checks::se_linux_options,
-    checks::sysctls,
+const BASELINE: [Row; 8] = [
+    (checks::app_armor_profile, ALWAYS),
+    (checks::host_namespaces, ALWAYS),
+    (checks::host_ports, ALWAYS),
+    (checks::host_probes, Version(34)),
+    (checks::privileged, ALWAYS),
+    (checks::proc_mount, ALWAYS),
+    (checks::se_linux_options, ALWAYS),
+    (checks::sysctls, ALWAYS),
 ];
 
 /// Those of the baseline that the restricted standard has its own form of.
-const BASELINE_ALONE: [Check; 3] = [
-    checks::capabilities_of_baseline,
-    checks::host_path_volumes,
-    checks::seccomp_profile_of_baseline,
+const BASELINE_ALONE: [Row; 3] = [
+    (checks::capabilities_of_baseline, ALWAYS),
+    (checks::host_path_volumes, ALWAYS),
+    (checks::seccomp_profile_of_baseline, Version(19)),
 ];
 
-const HOST_PROCESS: Check = checks::host_process;
+const HOST_PROCESS: Row = (checks::host_process, ALWAYS);
 
-const RESTRICTED: [Check; 6] = [
-    checks::allow_privilege_escalation,
-    checks::capabilities_of_restricted,
-    checks::volume_types,
-    checks::run_as_non_root,
-    checks::run_as_user,
-    checks::seccomp_profile_of_restricted,
+const RESTRICTED: [Row; 6] = [
+    (checks::allow_privilege_escalation, Version(8)),
+    (checks::capabilities_of_restricted, Version(22)),
+    (checks::volume_types, ALWAYS),
+    (checks::run_as_non_root, ALWAYS),
+    (checks::run_as_user, Version(23)),
+    (checks::seccomp_profile_of_restricted, Version(19)),
 ];
 
-/// What of a pod, or of the template of one, is against a standard.
-pub fn violations(level: Level, pod: &Value) -> Vec<String> {
-    let pod = Pod::of(pod);
-    let own: &[Check] = match level {
+/// Returns what of a pod, or of the template of one, is against a standard.
+pub fn violations(level: Level, version: Version, pod: &Value) -> Vec<String> {
+    let pod = Pod::of(pod, version);
+    let own: &[Row] = match level {
         Level::Baseline => &BASELINE_ALONE,
+        // Before its own form of a check, the restricted standard has that of the baseline.
+        Level::Restricted if version < Version(22) => {
+            let inherited = &BASELINE_ALONE[..1];
+            let found = inherited.iter().filter_map(|(check, _)| check(&pod));
+            let mut found: Vec<String> = found.map(|found| found.to_string()).collect();
+            found.extend(judge(&pod, version, &RESTRICTED));
+            return found;
+        }
         Level::Restricted => &RESTRICTED,
     };
+    judge(&pod, version, own)
+}
+
+fn judge(pod: &Pod<'_>, version: Version, own: &[Row]) -> Vec<String> {
     let all = BASELINE.iter().chain([&HOST_PROCESS]).chain(own);
-    all.filter_map(|check| check(&pod)).map(|found| found.to_string()).collect()
+    let all = all.filter(|(_, since)| version >= *since);
+    all.filter_map(|(check, _)| check(pod)).map(|found| found.to_string()).collect()
 }
 
 #[cfg(test)]
@@ -79,7 +113,7 @@ mod tests {
     use super::*;
 
     fn found(level: Level, spec: &Value) -> String {
-        violations(level, &json!({"spec": spec})).join("\n")
+        violations(level, Version::LATEST, &json!({"spec": spec})).join("\n")
     }
 
     #[test]
@@ -138,6 +172,39 @@ mod tests {
         for (spec, expected) in cases {
             assert_eq!(found(Level::Baseline, &spec), expected);
         }
+    }
+
+    #[test]
+    fn a_version_has_the_checks_that_it_had_when_it_was_new() {
+        let judged = |version: &str, level: Level, spec: &Value| {
+            let version = Version::parse(version).unwrap();
+            violations(level, version, &json!({"spec": spec})).len()
+        };
+        let probe =
+            json!({"containers": [{"name": "a", "livenessProbe": {"httpGet": {"host": "h"}}}]});
+        let sysctl = |name: &str| json!({"securityContext": {"sysctls": [{"name": name}]}});
+        for (version, spec, count) in [
+            ("v1.33", &probe, 0),
+            ("v1.34", &probe, 1),
+            ("latest", &probe, 1),
+            ("v1.28", &sysctl("net.ipv4.tcp_fin_timeout"), 1),
+            ("v1.29", &sysctl("net.ipv4.tcp_fin_timeout"), 0),
+            ("v1.31", &sysctl("net.ipv4.tcp_rmem"), 1),
+            ("v1.32", &sysctl("net.ipv4.tcp_rmem"), 0),
+        ] {
+            assert_eq!(judged(version, Level::Baseline, spec), count, "{version} {spec}");
+        }
+        let root = json!({"securityContext": {"runAsUser": 0, "runAsNonRoot": true,
+            "seccompProfile": {"type": "RuntimeDefault"}}, "containers": []});
+        assert_eq!(judged("v1.22", Level::Restricted, &root), 0);
+        assert_eq!(judged("v1.23", Level::Restricted, &root), 1);
+        let raw = json!({"containers": [{"name": "a", "securityContext": {
+            "allowPrivilegeEscalation": false, "runAsNonRoot": true,
+            "seccompProfile": {"type": "RuntimeDefault"}, "capabilities": {"add": ["NET_RAW"]}}}]});
+        assert_eq!(judged("v1.21", Level::Restricted, &raw), 1);
+        assert_eq!(judged("v1.22", Level::Restricted, &raw), 1);
+        assert_eq!(Version::parse("v1.+3"), None);
+        assert_eq!(Version::parse("1.30"), None);
     }
 
     #[test]

@@ -40,6 +40,7 @@ use crate::subresources::scale::{scale, set_replicas};
 
 pub use configuration::{OnFailure, Webhook, compile};
 pub use mutating::Invoked;
+pub use versions::kind_of;
 
 pub const GROUP: &str = "admissionregistration.k8s.io";
 const EXEMPT: [&str; 6] = [

@@ -90,6 +90,7 @@ async fn delete(server: &Server, resource: &Arc<Resource>, object: &Value) -> Re
         cause: Default::default(),
         upgrade: None,
         warnings: Default::default(),
+        annotations: Default::default(),
         carried: Default::default(),
     };
     match delete_object(server, &request, &DeleteOptions::default()).await {

@@ -20,16 +20,17 @@ use http::request::Parts;
 use http::{Method, Uri};
 use http_body_util::{BodyExt, BodyStream};
 use hyper_util::rt::TokioIo;
+use link::destination::{forbidden, is_loopback_pod};
 use link::{DialRequest, Duplex, Node};
 use serde_json::Value;
 use store::PageRequest;
 use tokio::io::AsyncWriteExt;
 
+use crate::admission::lookup;
 use crate::answer::{Answer, Content};
 use crate::authenticate::WEBSOCKET_TOKEN;
 use crate::object;
 use crate::persist::stored;
-use crate::registry::checks;
 use crate::registry::edit::{list, text};
 use crate::request::path::Target;
 use crate::server::{Server, store_failure};
@@ -151,7 +152,8 @@ async fn pod(server: &Server, target: &Target, named: &Named<'_>) -> Result<Plac
         return Err(Error::bad_request(format!("address not allowed: pod {name:?} has none")));
     }
     let by = server.node_elsewhere(text(&pod, &["spec", "nodeName"])).await;
-    Ok(Place { by, pod: object::uid(&pod).to_owned(), ..place(address, &port)? })
+    let place = place(server, target, (address, &port)).await?;
+    Ok(Place { by, pod: object::uid(&pod).to_owned(), ..place })
 }
 
 async fn service(server: &Server, target: &Target, named: &Named<'_>) -> Result<Place, Error> {
@@ -190,7 +192,8 @@ async fn service(server: &Server, target: &Target, named: &Named<'_>) -> Result<
         true => None,
         false => server.node_elsewhere(&chosen.node).await,
     };
-    Ok(Place { by, pod: chosen.pod.clone(), ..place(&chosen.address, &chosen.port)? })
+    let place = place(server, target, (&chosen.address, &chosen.port)).await?;
+    Ok(Place { by, pod: chosen.pod.clone(), ..place })
 }
 
 /// One who answers for a service.
@@ -234,25 +237,35 @@ async fn node(server: &Server, target: &Target, named: &Named<'_>) -> Result<Pla
         let message = format!("node {:?} has no endpoint of its own; name a port", named.name);
         return Err(Error::unavailable(message));
     }
-    place(address, named.port)
+    place(server, target, (address, named.port)).await
 }
 
-/// Neither this machine's loopback nor what is only next to it is for clients.
-fn place(address: &str, port: &str) -> Result<Place, Error> {
+/// Returns the place at an address that clients may reach.
+async fn place(
+    server: &Server,
+    target: &Target,
+    (address, port): (&str, &str),
+) -> Result<Place, Error> {
     let port: u16 = port
         .parse()
         .map_err(|_| Error::bad_request(format!("invalid port {port:?}: it must be a number")))?;
     let address: IpAddr = address.parse().map_err(|_| Error::bad_request("address not allowed"))?;
-    let is_near = match address {
-        IpAddr::V4(it) => it.is_loopback() || it.is_link_local() || it.is_multicast(),
-        IpAddr::V6(it) => it.is_loopback() || it.is_unicast_link_local() || it.is_multicast(),
-    };
-    let is_near = is_near && !checks::is_of_pods(address);
-    if is_near || address.is_unspecified() {
+    if forbidden(address).is_some() && !is_pod(server, &target.namespace, address).await {
         return Err(Error::bad_request("address not allowed"));
     }
     let to = SocketAddr::new(address, port);
     Ok(Place { to, by: None, pod: String::new(), is_secure: false })
+}
+
+/// Reports whether a loopback address is that of a pod of an unprivileged node, which shares the
+/// network of the host. Only nodes write the addresses of pods.
+pub(crate) async fn is_pod(server: &Server, namespace: &str, address: IpAddr) -> bool {
+    if !is_loopback_pod(address) {
+        return false;
+    }
+    let pods = lookup::all(server, "", "pods", namespace).await.unwrap_or_default();
+    let address = address.to_string();
+    pods.iter().any(|pod| text(pod, &["status", "podIP"]) == address)
 }
 
 /// A connection, with TLS where that is asked for.
@@ -407,24 +420,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_path_before_the_proxied_one_is_found_and_near_addresses_are_refused() {
+    fn the_path_before_the_proxied_one_is_found() {
         for (path, expected) in [
             ("/api/v1/namespaces/a/pods/p:80/proxy/x//y/", "/api/v1/namespaces/a/pods/p:80/proxy"),
             ("/api/v1/namespaces/a/pods/p/proxy", "/api/v1/namespaces/a/pods/p/proxy"),
             ("/api/v1/nodes/n:1/proxy/namespaces/", "/api/v1/nodes/n:1/proxy"),
         ] {
             assert_eq!(prefix(path), expected);
-        }
-        for (address, is_allowed) in [
-            ("10.42.0.3", true),
-            ("127.70.1.2", true),
-            ("127.0.0.1", false),
-            ("169.254.169.254", false),
-            ("0.0.0.0", false),
-            ("::1", false),
-            ("x", false),
-        ] {
-            assert_eq!(place(address, "80").is_ok(), is_allowed, "{address}");
         }
         for name in ["a", "a:b", "http:a:b", "https:a:b", ":a:b"] {
             assert_eq!(Named::parse(name).map(|named| named.name).ok(), Some("a"), "{name}");

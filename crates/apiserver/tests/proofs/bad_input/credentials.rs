@@ -41,7 +41,7 @@ fn claims(expires_at: i64, issuer: &str) -> Claims {
 async fn tokens_that_are_not_believed_are_unauthorized() {
     let world = World::real().await;
     let issuer = world.server.tokens.issuer.clone();
-    let expired = world.server.tokens.issue(&claims(now() - 60, &issuer)).unwrap();
+    let expired = world.server.tokens.issue(&claims(now() - 120, &issuer)).unwrap();
     let early = world.server.tokens.issue(&claims(now() + 86_400, &issuer)).unwrap();
     let foreign = world.server.tokens.issue(&claims(now() + 60, "https://elsewhere")).unwrap();
     let nobodys = world.server.tokens.issue(&claims(now() + 60, &issuer)).unwrap();

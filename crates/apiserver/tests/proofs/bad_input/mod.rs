@@ -2,7 +2,7 @@
 
 mod cases;
 mod credentials;
-mod wire;
+pub mod wire;
 
 use super::world::World;
 use cases::Case;

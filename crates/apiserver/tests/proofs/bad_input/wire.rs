@@ -12,6 +12,8 @@ use tokio::net::TcpStream;
 
 use super::super::world::World;
 
+type TlsStream = tokio_rustls::client::TlsStream<TcpStream>;
+
 /// The longest that any answer may take.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
 
@@ -50,6 +52,14 @@ impl Identity {
         };
         config.alpn_protocols = vec![b"http/1.1".to_vec()];
         Identity(Arc::new(config))
+    }
+
+    /// Speaks TLS on a connection, and one protocol inside of it.
+    pub async fn connect(&self, stream: TcpStream, protocol: &[u8]) -> io::Result<TlsStream> {
+        let mut config = (*self.0).clone();
+        config.alpn_protocols = vec![protocol.to_vec()];
+        let name = ServerName::try_from("localhost").unwrap();
+        tokio_rustls::TlsConnector::from(Arc::new(config)).connect(name, stream).await
     }
 }
 

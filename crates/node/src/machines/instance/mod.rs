@@ -32,6 +32,9 @@ const GUEST: Duration = Duration::from_secs(60);
 const GUEST_SILENT: Duration = Duration::from_secs(5);
 /// How long a look waits until what it wrote is seen; it may be that nobody sees anything.
 const CATCH_UP_MAX: Duration = Duration::from_secs(30);
+/// Namespace whose NetworkAttachmentDefinitions virtual machines of all namespaces may use, as with
+/// the namespace isolation of Multus.
+const SHARED_NAMESPACE: &str = "default";
 /// Whoever deletes an instance waits until its machine is gone.
 pub const FINALIZER: &str = "kubevirt.io/foregroundDeleteVirtualMachine";
 
@@ -415,6 +418,13 @@ async fn references(shared: &Shared, instance: &Object) -> Result<References, Fa
             Some((namespace, name)) => Name::new(namespace, name),
             None => Name::new(namespace.clone(), named),
         };
+        if ![namespace.as_ref(), SHARED_NAMESPACE].contains(&of.namespace.as_ref()) {
+            return Err(format!(
+                "NetworkAttachmentDefinition {of} is of another namespace: use one of {namespace} \
+                 or of {SHARED_NAMESPACE}"
+            )
+            .into());
+        }
         let attachment = context.get_live(ATTACHMENT, &of).await?;
         let none = || format!("NetworkAttachmentDefinition {of} is not found");
         let attachment = attachment.ok_or_else(none)?;

@@ -22,6 +22,7 @@ pub const HOLDER: &str = "holder";
 pub const HELPER: &str = "helper";
 /// Connects the pod network to the host's.
 pub const SLIRP: &str = "slirp4netns";
+const TUNNEL: &str = "/dev/net/tun";
 const INTERFACE: &str = "tap0";
 /// Large packets: each one costs a system call on its way.
 const MTU: &str = "65520";
@@ -116,6 +117,7 @@ pub fn find_slirp() -> Option<PathBuf> {
 
 /// Starts slirp4netns for the network of a holder, and waits until it has set up its interface.
 pub fn start_slirp(program: &Path, holder: Process) -> io::Result<Process> {
+    check_tunnel()?;
     let (mut ready, says) = io::pipe()?;
     let namespace = |kind: &str| format!("/proc/{}/ns/{kind}", holder.pid);
     let mut command = Command::new(program);
@@ -133,6 +135,16 @@ pub fn start_slirp(program: &Path, holder: Process) -> io::Result<Process> {
         return Err(io::Error::other(format!("{} failed: {status}", program.display())));
     }
     Process::from_pid(i32::try_from(child.id()).unwrap_or(0))
+}
+
+/// Fails if slirp4netns could not open the device it needs; it reports that nowhere else.
+fn check_tunnel() -> io::Result<()> {
+    let opened = fs::OpenOptions::new().read(true).write(true).open(TUNNEL);
+    let explain = |error| {
+        let remedy = format!("allow it as root with `chmod 0666 {TUNNEL}`");
+        io::Error::other(format!("{SLIRP} needs {TUNNEL}: {error}; {remedy}"))
+    };
+    opened.map(|_| ()).map_err(explain)
 }
 
 fn free_network() -> &'static str {

@@ -48,7 +48,7 @@ impl Ports {
         let (node_to_host, node_to_pods) = self.split(&table.node_ports);
         let (host_to_host, host_to_pods) = self.split(&table.host_ports);
         let published =
-            |node_ports, host_ports| Table { services: BTreeMap::new(), node_ports, host_ports };
+            |node_ports, host_ports| Table { node_ports, host_ports, ..Table::default() };
         let gateway = self.gateway;
         let to_host = self.assigned.iter().map(|((protocol, address, port), at)| {
             let choice = Choice { targets: vec![(*address, *port)], is_sticky: false };

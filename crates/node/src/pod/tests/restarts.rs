@@ -169,6 +169,8 @@ async fn run(plans: &[Plan]) {
         network: None,
         publish_container_ports: false,
         environment: Arc::default(),
+        pressure: Arc::default(),
+        private: Vec::new(),
     };
     let overrun = Arc::new(Notify::new());
     let written = record(&admin, &overrun);

@@ -66,7 +66,7 @@ fn a_pod_that_took_too_much_fails_when_its_containers_have_ended() {
     value["status"]["phase"] = json!("Running");
     let seen = Observed { evicted: evicted.clone(), ..observed("a=running") };
     let decided = next(&Object::new(value.clone()), &seen, at(NOW)).to_string();
-    assert_eq!(decided, "stop a #0 in 30s PodEnds; Evicted");
+    assert_eq!(decided, "stop a #0 in 2s PodEnds; Evicted");
     let told = status(&value, &seen);
     assert_eq!((&told["phase"], &told["reason"]), (&json!("Running"), &Value::Null));
     assert!(!reconcile::conditions::is_true(&told, "DisruptionTarget"));

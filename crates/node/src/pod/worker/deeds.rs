@@ -11,7 +11,7 @@ use reconcile::{Object, Wake};
 use tokio::sync::Semaphore;
 use tokio::time::Instant;
 
-use super::{Stuck, Worker};
+use super::{Shared, Stuck, Worker};
 use crate::devices::Sight;
 use crate::image::Found;
 use crate::pod::lifecycle::{Deed, Refused, Why};
@@ -25,6 +25,8 @@ const PLACE_MAX: Duration = Duration::from_secs(2);
 /// How long until what could not be stopped is tried again, at first and at the most.
 const STOP_RETRY: Duration = Duration::from_secs(1);
 const STOP_RETRY_MAX: Duration = Duration::from_secs(60);
+/// Longest delay of a stop until the pod has left the rules of Services.
+const WITHDRAWAL_MAX: Duration = Duration::from_secs(1);
 
 impl Worker<'_> {
     /// Does what was decided. True if it changed what would be decided next.
@@ -277,7 +279,7 @@ impl Worker<'_> {
         let (shared, pod, own) = (self.shared.clone(), pod.clone(), id.clone());
         let stop = async move {
             let left = match is_first {
-                true => hooks::before_stop(&shared, &pod, &own, grace).await,
+                true => prepare_stop(&shared, &pod, &own, grace).await,
                 // It was told already: it has less time than it was told, or did not end.
                 false => grace,
             };
@@ -305,6 +307,25 @@ impl Worker<'_> {
         let message = format!("error killing pod: {}", refusal.message);
         self.say(pod, Notice::warning("FailedKillPod", message)).await;
     }
+}
+
+/// Runs the hook before the end, and keeps the container of a deleted pod running until Services
+/// send it no new connections. Returns the rest of the grace period.
+async fn prepare_stop(
+    shared: &Shared,
+    pod: &Object,
+    id: &ContainerId,
+    grace: Duration,
+) -> Duration {
+    let began = Instant::now();
+    let withdrawn = async {
+        if let (true, Some(connected)) = (pod.is_terminating(), &shared.options.network) {
+            let limit = WITHDRAWAL_MAX.min(grace);
+            connected.network.wait_until_withdrawn(&id.pod, limit).await;
+        }
+    };
+    let (left, ()) = tokio::join!(hooks::before_stop(shared, pod, id, grace), withdrawn);
+    left.min(grace.saturating_sub(began.elapsed()).max(hooks::GRACE_MIN))
 }
 
 /// What came of something that is done beside the worker. It may break off by a defect of ours:

@@ -331,6 +331,7 @@ impl Worker<'_> {
     /// The pod is over: its volumes are nobody's.
     async fn park(&self) {
         self.release();
+        self.shared.options.pressure.forget(self.uid);
         prepare::remove(self.shared, self.uid).await;
     }
 

@@ -35,11 +35,21 @@ impl Worker<'_> {
         }
         let name = Name::new("", self.shared.options.node.as_str());
         let node = self.shared.context.cache(NODE).get(&name);
-        let admitted = self.shared.ledger.admit(pod, node.as_deref());
+        let admitted = match self.refused_for_pressure(pod) {
+            Some(refusal) => Err(refusal),
+            None => self.shared.ledger.admit(pod, node.as_deref()),
+        };
         if let Err(refusal) = &admitted {
             self.say(pod, Notice::warning(refusal.reason, refusal.message.clone())).await;
         }
         self.admitted = Some(admitted);
+    }
+
+    /// Returns why a pod that has not begun here is refused by a node under pressure.
+    fn refused_for_pressure(&self, pod: &Object) -> Option<Refusal> {
+        let is_known = pod.value["status"]["startTime"].is_string() || pod.is_terminating();
+        let now = self.shared.context.environment.now();
+        if is_known { None } else { self.shared.options.pressure.refuse(pod, now) }
     }
 
     pub(super) fn observe(&mut self, pod: &Object) -> Observed {
@@ -81,7 +91,10 @@ impl Worker<'_> {
             volumes: unprepared.map(|(why, _)| why.clone()),
             sandbox: self.shared.runtime.sandbox_of(self.uid),
             rejected: self.admitted.clone().and_then(Result::err),
-            evicted: self.evicted.clone(),
+            evicted: self
+                .evicted
+                .clone()
+                .or_else(|| self.shared.options.pressure.eviction(self.uid)),
             ending_since: self.ending_since,
         }
     }

@@ -357,24 +357,22 @@ async fn a_cri_o_that_lacks_something_is_told_what() {
     runtime.remove_pod("lives").await;
 }
 
-/// Where CRI-O runs on this machine, it is asked to do the same as when it is played.
+/// Run by `cargo xtask peers`, which starts the runtime.
+#[cfg(feature = "peers")]
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
-async fn cri_o_fulfils_the_contract_where_it_runs() {
-    let socket = std::path::Path::new("/run/crio/crio.sock");
-    if let Err(why) = super::ask(socket).await {
-        println!("skipped: CRI-O does not answer at {}: {why}", socket.display());
-        return;
-    }
-    let directory = std::env::temp_dir().join(format!("setpoint-crio-{}", std::process::id()));
+async fn a_peer_fulfils_the_contract() {
+    let socket = std::env::var_os("SETPOINT_PEER_CRI").expect("SETPOINT_PEER_CRI is a socket");
+    let socket = std::path::PathBuf::from(socket);
+    let directory = std::env::temp_dir().join(format!("setpoint-peer-{}", std::process::id()));
     let options = Options {
-        socket: socket.to_owned(),
+        socket: socket.clone(),
         directory: directory.join("node"),
         cluster: format!("test-{}", std::process::id()),
         start_max: START_MAX,
         network: None,
     };
     let archive = servers::shell_archive(&directory.join("image"), (IMAGE, "")).unwrap();
-    let images = super::images(socket).await.unwrap();
+    let images = super::images(&socket).await.unwrap();
     images.load(&archive).await.expect("the image is loaded");
     let open =
         || async { Arc::new(Cri::open(options.clone()).await.unwrap()) as Arc<dyn PodRuntime> };

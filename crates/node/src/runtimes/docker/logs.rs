@@ -84,40 +84,124 @@ async fn follow(followed: Followed) {
 
 async fn try_follow(followed: &Followed) -> Result<(), Error> {
     let silent = |error: std::io::Error| Error { status: None, message: error.to_string() };
-    let last = last_time(&followed.path);
-    let since = last.map_or_else(String::new, |last| {
-        format!("&since={}.{:09}", last.as_second(), last.subsec_nanosecond())
-    });
-    let path = format!(
-        "/containers/{}/logs?follow=1&stdout=1&stderr=1&timestamps=1{since}",
-        followed.native
-    );
-    let mut answer = followed.client.stream((Method::GET, &path), &[]).await?;
-    let mut log = Log::open(followed.path.clone()).map_err(silent)?;
-    let mut held = BytesMut::new();
-    let mut write = |piece: &Piece| {
-        let Some((entry, at)) = entry(piece) else { return };
-        // What is there already is told again.
-        if last.is_none_or(|last| at > last) {
-            // A full disk must not stop the container: what cannot be kept is dropped.
-            let _ = log.write(&entry);
-        }
+    let mut writer = Writer {
+        log: Log::open(followed.path.clone()).map_err(silent)?,
+        position: Position::of_file(&followed.path),
+        is_terminal: followed.is_terminal,
     };
-    while let Some(data) = next(&mut answer).await {
-        held.extend_from_slice(&data);
-        match followed.is_terminal {
-            true => raw_lines(&mut held).iter().for_each(&mut write),
-            false => {
-                while let Ok(Some(piece)) = frames::next(&mut held) {
-                    write(&piece);
+    let held = writer.copy(followed, Reading::Follow).await?;
+    // The engine may end the stream before it has sent a last line without a newline.
+    if let Err(error) = writer.copy(followed, Reading::Rest).await {
+        writer.write_unfinished(&held);
+        return Err(error);
+    }
+    Ok(())
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Reading {
+    /// Waits for more until the container ends.
+    Follow,
+    /// Reads the output that the engine has by now.
+    Rest,
+}
+
+/// Place in the output of a container up to which it is written.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct Position {
+    /// Time of the last entry.
+    at: Option<Timestamp>,
+    /// Entries of that time: pieces of a long line have the same.
+    count: usize,
+}
+
+impl Position {
+    /// Position of the last entry of a log file.
+    fn of_file(path: &Path) -> Position {
+        let bytes = fs::read(path).unwrap_or_default();
+        let tail = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
+        let time = |line: &[u8]| -> Option<Timestamp> {
+            let time = line.split(|byte| *byte == b' ').next()?;
+            std::str::from_utf8(time).ok()?.parse().ok()
+        };
+        let mut times = tail.split(|byte| *byte == b'\n').rev().filter_map(time).peekable();
+        let at = times.peek().copied();
+        Position { at, count: times.take_while(|time| Some(*time) == at).count() }
+    }
+
+    /// The query parameter for entries from here on.
+    fn since(&self) -> String {
+        self.at.map_or_else(String::new, |at| {
+            format!("&since={}.{:09}", at.as_second(), at.subsec_nanosecond())
+        })
+    }
+
+    fn advance(&mut self, at: Timestamp) {
+        match self.at == Some(at) {
+            true => self.count += 1,
+            false => *self = Position { at: Some(at), count: 1 },
+        }
+    }
+}
+
+/// Writes the entries of a container's output that are not written yet.
+struct Writer {
+    log: Log,
+    position: Position,
+    is_terminal: bool,
+}
+
+impl Writer {
+    /// Copies output until the stream ends. Returns what is left of a terminal's last line, which
+    /// only `Reading::Rest` writes.
+    async fn copy(&mut self, followed: &Followed, reading: Reading) -> Result<BytesMut, Error> {
+        let path = format!(
+            "/containers/{}/logs?follow={}&stdout=1&stderr=1&timestamps=1{}",
+            followed.native,
+            u8::from(reading == Reading::Follow),
+            self.position.since()
+        );
+        let mut answer = followed.client.stream((Method::GET, &path), &[]).await?;
+        let mut held = BytesMut::new();
+        // Entries from the position on are sent again.
+        let mut known = self.position;
+        while let Some(data) = next(&mut answer).await {
+            held.extend_from_slice(&data);
+            match self.is_terminal {
+                true => raw_lines(&mut held).iter().for_each(|line| self.write(line, &mut known)),
+                false => {
+                    while let Ok(Some(piece)) = frames::next(&mut held) {
+                        self.write(&piece, &mut known);
+                    }
                 }
             }
         }
+        if reading == Reading::Rest && self.is_terminal && !held.is_empty() {
+            self.write(&Piece { is_error: false, bytes: held.to_vec() }, &mut known);
+        }
+        Ok(held)
     }
-    if followed.is_terminal && !held.is_empty() {
-        write(&Piece { is_error: false, bytes: held.to_vec() });
+
+    fn write(&mut self, piece: &Piece, known: &mut Position) {
+        let Some((entry, at)) = entry(piece) else { return };
+        if known.at.is_some_and(|known| at < known) {
+            return;
+        }
+        if known.at == Some(at) && known.count > 0 {
+            known.count -= 1;
+            return;
+        }
+        self.position.advance(at);
+        // A full disk must not stop the container: what cannot be kept is dropped.
+        let _ = self.log.write(&entry);
     }
-    Ok(())
+
+    fn write_unfinished(&mut self, held: &[u8]) {
+        if self.is_terminal {
+            let mut known = self.position;
+            self.write(&Piece { is_error: false, bytes: held.to_vec() }, &mut known);
+        }
+    }
 }
 
 async fn next(answer: &mut Incoming) -> Option<bytes::Bytes> {
@@ -146,26 +230,16 @@ fn entry(piece: &Piece) -> Option<(Vec<u8>, Timestamp)> {
     let time = std::str::from_utf8(&piece.bytes[..space]).ok()?;
     let at: Timestamp = time.parse().ok()?;
     let text = &piece.bytes[space + 1..];
+    // A last line without a newline is a piece of one, as CRI has it.
     let (text, mark) = match text.strip_suffix(b"\n") {
         Some(text) => (text, "F"),
-        None => (text, if text.len() < LINE_BYTES_MAX { "F" } else { "P" }),
+        None => (text, "P"),
     };
     let stream = if piece.is_error { "stderr" } else { "stdout" };
     let mut entry = format!("{time} {stream} {mark} ").into_bytes();
     entry.extend_from_slice(text);
     entry.push(b'\n');
     Some((entry, at))
-}
-
-/// When the last line of a file was written.
-fn last_time(path: &Path) -> Option<Timestamp> {
-    let bytes = fs::read(path).ok()?;
-    let tail = &bytes[bytes.len().saturating_sub(TAIL_BYTES)..];
-    let lines = tail.split(|byte| *byte == b'\n').rev();
-    lines.filter(|line| !line.is_empty()).find_map(|line| {
-        let time = line.split(|byte| *byte == b' ').next()?;
-        std::str::from_utf8(time).ok()?.parse().ok()
-    })
 }
 
 #[cfg(test)]
@@ -180,9 +254,40 @@ mod tests {
         };
         let at = "2026-11-17T00:00:00.000000001Z";
         assert_eq!(kept(false, &format!("{at} a b\n")), Some(format!("{at} stdout F a b\n")));
-        assert_eq!(kept(true, &format!("{at} end")), Some(format!("{at} stderr F end\n")));
+        assert_eq!(kept(true, &format!("{at} end")), Some(format!("{at} stderr P end\n")));
         let long = "x".repeat(LINE_BYTES_MAX);
         assert_eq!(kept(false, &format!("{at} {long}")), Some(format!("{at} stdout P {long}\n")));
         assert_eq!(kept(false, "no time"), None);
+    }
+
+    #[test]
+    fn entries_are_written_once_although_they_are_sent_again() {
+        let directory = crate::runtimes::process::tests::directory("docker-position");
+        fs::create_dir_all(&directory.0).unwrap();
+        let path = directory.0.join("0.log");
+        let at = |second: u8| format!("2026-11-17T00:00:0{second}.000000001Z");
+        let line = |second: u8, text: &str| Piece {
+            is_error: false,
+            bytes: format!("{} {text}", at(second)).into_bytes(),
+        };
+        let send = |pieces: &[Piece]| {
+            let position = Position::of_file(&path);
+            let log = Log::open(path.clone()).unwrap();
+            let mut writer = Writer { log, position, is_terminal: false };
+            let mut known = position;
+            pieces.iter().for_each(|piece| writer.write(piece, &mut known));
+            writer.position
+        };
+        send(&[line(1, "one\n"), line(2, "tw")]);
+        assert_eq!(Position::of_file(&path).count, 1);
+        // Pieces of one line have its time; the last is new.
+        let position = send(&[line(1, "one\n"), line(2, "tw"), line(2, "o\n"), line(3, "end")]);
+        assert_eq!(position, Position::of_file(&path));
+        send(&[line(3, "end")]);
+        let [one, two, three] = [1, 2, 3].map(at);
+        let expected = format!(
+            "{one} stdout F one\n{two} stdout P tw\n{two} stdout F o\n{three} stdout P end\n"
+        );
+        assert_eq!(fs::read_to_string(&path).unwrap(), expected);
     }
 }

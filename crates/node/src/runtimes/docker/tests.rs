@@ -47,6 +47,7 @@ async fn docker_fulfils_the_contract() {
     names_and_images(&server, &options).await;
     its_image_says_how_to_end_it(&server, &options).await;
     output_is_followed_again(&options).await;
+    a_last_line_without_a_newline_is_kept(&options).await;
     an_engine_that_comes_back_is_found(&mut server, &options).await;
 }
 
@@ -174,6 +175,27 @@ async fn output_is_followed_again(options: &Options) {
     assert_eq!(log.matches("ready").count(), 1, "{log}");
     runtime.stop(&spec.id, Duration::ZERO).await.expect("it stops");
     runtime.remove_pod("followed").await;
+}
+
+/// The engine may end the stream of a container before it has sent a line without a newline.
+async fn a_last_line_without_a_newline_is_kept(options: &Options) {
+    let runtime = open(options).await;
+    let run = |number: usize| {
+        let (runtime, name) = (runtime.clone(), format!("unfinished-{number}"));
+        async move {
+            let spec = contract::shell(&name, "echo a; printf DONE; exit 1");
+            runtime.start(&spec).await.expect("it starts");
+            contract::ended(&runtime, &spec.id).await;
+            let log = fs::read_to_string(runtime.log(&spec.id)).expect("a log");
+            runtime.remove_pod(&name).await;
+            log
+        }
+    };
+    for log in futures::future::join_all((0..12).map(run)).await {
+        let lines: Vec<&str> =
+            log.lines().filter_map(|line| line.split_once(' ')).map(|it| it.1).collect();
+        assert_eq!(lines, ["stdout F a", "stdout P DONE"], "{log}");
+    }
 }
 
 /// Podman calls it `localhost/...`, and pods need not.

@@ -14,9 +14,9 @@ use std::process::{Child, Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use super::record::Place;
+use super::record::{Asked, Place};
 use super::terminal::{self, Pair};
-use crate::runtime::{ContainerSpec, Input};
+use crate::runtime::Input;
 
 pub const STDIN: u8 = 0;
 pub const STDOUT: u8 = 1;
@@ -47,9 +47,10 @@ pub struct Kept {
 
 impl Ends {
     /// Gives the program what its specification says.
-    pub fn prepare(command: &mut Command, spec: &ContainerSpec) -> io::Result<Ends> {
+    pub fn prepare(command: &mut Command, asked: &Asked) -> io::Result<Ends> {
+        let spec = &asked.spec;
         if spec.input.is_terminal {
-            let terminal = Pair::open(spec.user)?.give(command)?;
+            let terminal = Pair::open(asked.host_user())?.give(command)?;
             return Ok(Ends { terminal: Some(terminal) });
         }
         if spec.input.is_open {

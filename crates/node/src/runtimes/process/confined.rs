@@ -8,8 +8,8 @@ use std::sync::Arc;
 use super::cgroups::Cgroups;
 use super::system;
 use super::tests::{directory, open};
-use crate::confinement::{Filter, Limits, Processes, Quality, Security, Share};
-use crate::contract::{ended, has_written, shell};
+use crate::confinement::{Filter, Isolation, Limits, Processes, Quality, Security, Share};
+use crate::contract::{ended, has_written, lacks_root, shell};
 use crate::runtime::{ContainerSpec, Mount, PodRuntime, Propagation};
 
 /// What a program wrote.
@@ -36,7 +36,7 @@ type Spec = ContainerSpec;
 async fn a_container_that_uses_up_its_memory_is_told_from_one_that_was_killed() {
     let directory = directory("memory");
     let runtime = open(&directory.0);
-    if !system::is_root() {
+    if lacks_root() {
         return;
     }
     let mut spec = shell("memory", "exec tail /dev/zero");
@@ -53,7 +53,7 @@ async fn a_container_that_uses_up_its_memory_is_told_from_one_that_was_killed() 
 async fn a_container_that_forks_without_end_stays_within_its_pod() {
     let directory = directory("forks");
     let runtime = open(&directory.0);
-    if !system::is_root() {
+    if lacks_root() {
         return;
     }
     // Each leaves its session and its parent, and does not listen.
@@ -86,7 +86,7 @@ async fn a_container_that_forks_without_end_stays_within_its_pod() {
 async fn a_container_is_who_it_is_said_to_be_and_may_do_little() {
     let directory = directory("identity");
     let runtime = open(&directory.0);
-    if !system::is_root() {
+    if lacks_root() {
         return;
     }
     let who = run(&runtime, "id -u; id -g; id -G", |spec| {
@@ -119,7 +119,7 @@ async fn a_container_is_who_it_is_said_to_be_and_may_do_little() {
 async fn a_container_sees_its_own_processes_and_names_and_cannot_write_what_is_not_its_own() {
     let directory = directory("world");
     let runtime = open(&directory.0);
-    if !system::is_root() {
+    if lacks_root() {
         return;
     }
     let seen = "hostname; ls -d /proc/[0-9]* | wc -l; cat /proc/kcore 2>/dev/null | wc -c; \
@@ -157,7 +157,7 @@ async fn a_container_sees_its_own_processes_and_names_and_cannot_write_what_is_n
 async fn containers_of_a_pod_share_what_the_pod_shares() {
     let directory = directory("shared");
     let runtime = open(&directory.0);
-    if !system::is_root() {
+    if lacks_root() {
         return;
     }
     let security = |processes| Security {
@@ -192,7 +192,7 @@ async fn containers_of_a_pod_share_what_the_pod_shares() {
 async fn a_container_that_is_added_sees_the_processes_of_its_target() {
     let directory = directory("target");
     let runtime = open(&directory.0);
-    if !system::is_root() {
+    if lacks_root() {
         return;
     }
     let one = shell("target", "echo ready; exec sleep 764");
@@ -244,7 +244,7 @@ impl Drop for Shared {
 async fn mounts_are_seen_on_the_other_side_where_a_volume_says_so() {
     let directory = directory("propagation");
     let runtime = open(&directory.0);
-    if !system::is_root() {
+    if lacks_root() {
         return;
     }
     let host = Shared::mount(directory.0.join("shared"));
@@ -297,7 +297,7 @@ async fn mounts_are_seen_on_the_other_side_where_a_volume_says_so() {
 async fn limits_are_in_the_groups_and_go_with_the_pod() {
     let directory = directory("groups");
     let runtime = open(&directory.0);
-    if !system::is_root() {
+    if lacks_root() {
         return;
     }
     let own = Share { cpu_shares: Some(512), cpu_quota: Some(50_000), memory_bytes: Some(1 << 26) };
@@ -326,4 +326,99 @@ async fn limits_are_in_the_groups_and_go_with_the_pod() {
     runtime.stop(&spec.id, std::time::Duration::ZERO).await.expect("it stops");
     runtime.remove_pod("groups").await;
     assert!(group.hierarchies.iter().all(|one| !one.base.exists()));
+}
+
+fn isolated(spec: &mut Spec) {
+    spec.security.isolation = Isolation::Isolated { readable: Vec::new() };
+    spec.security.no_new_privileges = true;
+    spec.security.hostname = Some("isolated".to_owned());
+}
+
+/// As root and, in `tests.rs`, without privilege.
+pub async fn an_isolated_container_sees_programs_and_nothing_else(directory: &Path) {
+    let runtime = open(directory);
+    let own = directory.join("isolated");
+    fs::create_dir_all(own.join("readable")).expect("a directory");
+    fs::write(own.join("secret"), "secret\n").expect("a file");
+    fs::write(own.join("readable/file"), "readable\n").expect("a file");
+    let at = own.display();
+    let script = format!(
+        "cat {at}/secret 2>/dev/null; cat {at}/readable/file; ls /home /root /mnt | grep -v :; \
+         touch /usr/x /etc/x {at}/readable/x 2>/dev/null || echo read-only; \
+         cat /etc/shadow 2>/dev/null; echo x >/tmp/x && echo y >/dev/shm/y && cat /tmp/x; \
+         echo out >/dev/stdout; ls /dev | tr '\\n' ' '; echo; test -c /dev/sda && echo disk; \
+         test -d /proc/1 && hostname"
+    );
+    let written = run(&runtime, &script, |spec| {
+        isolated(spec);
+        let readable = vec![own.join("readable")];
+        spec.security.isolation = Isolation::Isolated { readable };
+    });
+    let written = written.await;
+    let lines: Vec<&str> = written.lines().filter(|line| !line.is_empty()).collect();
+    assert_eq!(lines[..4], ["readable", "read-only", "x", "out"], "{written}");
+    assert!(lines[4].contains("null ptmx pts"), "{written}");
+    assert_eq!(lines[5..], ["isolated"], "{written}");
+    let script = "touch /tmp/x 2>/dev/null || echo fixed; echo x >/dev/null && echo null; \
+                  cat /dev/word";
+    let fixed = run(&runtime, script, |spec| {
+        isolated(spec);
+        spec.security.read_only_root = true;
+        let (source, target) = (own.join("secret"), "/dev/word".into());
+        spec.mounts = vec![Mount { source, target, ..Mount::default() }];
+    });
+    assert_eq!(fixed.await, "fixed\nnull\nsecret\n");
+}
+
+#[tokio::test]
+async fn an_isolated_container_is_isolated_where_root_runs_it() {
+    let directory = directory("isolated");
+    if system::is_root() {
+        an_isolated_container_sees_programs_and_nothing_else(&directory.0).await;
+    }
+}
+
+#[tokio::test]
+async fn the_root_of_an_isolated_pod_is_an_ordinary_user_of_the_host() {
+    let directory = directory("mapped");
+    let runtime = open(&directory.0);
+    if !system::is_root() {
+        return;
+    }
+    let volume = directory.0.join("volume");
+    fs::create_dir_all(&volume).expect("a directory");
+    fs::write(volume.join("of-root"), "").expect("a file");
+    let volumes = |spec: &mut Spec| {
+        let (source, target) = (volume.clone(), "/data".into());
+        spec.mounts = vec![Mount { source, target, ..Mount::default() }];
+    };
+    let script = "id -u; cut -c1-40 /proc/self/uid_map | tr -s ' ' | cut -d' ' -f2,4; \
+                  stat -c %u /data/of-root; touch /data/new && stat -c %u /data/new; \
+                  grep -E 'CapEff|NoNewPrivs|Seccomp:' /proc/self/status | cut -f2";
+    let written = run(&runtime, script, |spec| {
+        isolated(spec);
+        volumes(spec);
+    });
+    let capabilities = "00000000a80425fb";
+    assert_eq!(written.await, format!("0\n0 65536\n0\n0\n{capabilities}\n1\n0\n"));
+    let owner = std::os::unix::fs::MetadataExt::uid(&fs::metadata(volume.join("new")).expect("it"));
+    assert_eq!(owner, 0, "volumes belong to the same ids inside and outside");
+    let mut spec = shell("mapped", "echo ready; exec sleep 760");
+    isolated(&mut spec);
+    spec.user = Some(1234);
+    runtime.start(&spec).await.expect("it starts");
+    has_written(&runtime, &spec.id, "ready").await;
+    let exec = ["id", "-u"].map(str::to_owned);
+    let who = runtime.exec(&spec.id, &exec).await.expect("it runs").output;
+    assert_eq!(String::from_utf8_lossy(&who).trim(), "1234");
+    let started = super::record::Place::of(&directory.0, &spec.id).started().expect("a record");
+    let status = fs::metadata(format!("/proc/{}", started.pid)).expect("it runs");
+    let host = std::os::unix::fs::MetadataExt::uid(&status);
+    assert!(host >= 0x1000_0000 && host % 65_536 == 1234, "{host}");
+    drop(runtime);
+    let runtime = open(&directory.0);
+    let who = runtime.exec(&spec.id, &exec).await.expect("it runs").output;
+    assert_eq!(String::from_utf8_lossy(&who).trim(), "1234");
+    runtime.stop(&spec.id, std::time::Duration::ZERO).await.expect("it stops");
+    runtime.remove_pod("mapped").await;
 }

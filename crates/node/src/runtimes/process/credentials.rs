@@ -7,9 +7,9 @@ use std::process::Command;
 
 use super::capabilities::{self, Set};
 use super::filter;
+use super::record::Asked;
 use super::system::check;
 use crate::confinement::{Filter, Security};
-use crate::runtime::ContainerSpec;
 
 /// What `take` does.
 struct Credentials {
@@ -25,15 +25,17 @@ struct Credentials {
 }
 
 /// The program becomes who its container says. To be said last.
-pub fn take(command: &mut Command, spec: &ContainerSpec) -> io::Result<()> {
-    let security = &spec.security;
+pub fn take(command: &mut Command, asked: &Asked) -> io::Result<()> {
+    let (spec, security) = (&asked.spec, &asked.spec.security);
+    // In a user namespace of its own, where the ids of the host mean nothing.
+    let root = asked.ids.map(|_| 0);
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let held = capabilities::effective(&status);
     let wanted = capabilities::of(security).map_err(io::Error::other)?;
     let has_any = capabilities::has(held, capabilities::SETPCAP);
     // SAFETY: the calls have no arguments and cannot fail.
     let (own_user, own_group) = unsafe { (libc::geteuid(), libc::getegid()) };
-    let user = spec.user.filter(|user| *user != own_user || has_any);
+    let user = spec.user.or(root).filter(|user| *user != own_user || has_any);
     // Who says who he is, but not his group, has the group of root.
     let group = spec.group.or(user.map(|_| 0)).filter(|group| *group != own_group || has_any);
     let credentials = Credentials {

@@ -6,10 +6,11 @@ use std::os::fd::OwnedFd;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use super::ids::IdRange;
 use super::nursery::Nursery;
-use super::record::{Asked, Place, Started};
+use super::record::{Asked, Invocation, Place, Started};
 use super::{Found, Held, OUTPUT_BYTES_MAX, Process, shim, system, world};
-use crate::confinement::Processes;
+use crate::confinement::{Isolation, Processes, Security};
 use crate::failpoints::reached;
 use crate::runtime::{ContainerId, ContainerSpec, PodRuntime, Refusal, START_ERROR};
 
@@ -18,7 +19,18 @@ impl Process {
     pub(super) async fn launch(&self, spec: &ContainerSpec) -> Result<(), Refusal> {
         let group = self.cgroups.group(&spec.id, &spec.limits);
         let network = self.find_sandbox(&spec.id.pod).and_then(|sandbox| sandbox.network);
-        let asked = Asked { spec: spec.clone(), log: self.log_path(spec), group, network };
+        let ids = self.id_range(spec).map_err(|error| Refusal {
+            reason: "CreateContainerError",
+            message: format!("could not choose user ids for container {:?}: {error}", spec.id.name),
+        })?;
+        let asked = Asked {
+            spec: spec.clone(),
+            log: self.log_path(spec),
+            group,
+            network,
+            hidden: self.options.hidden.clone(),
+            ids,
+        };
         let place = Place::of(&self.options.directory, &spec.id);
         let failed = |error: io::Error| Refusal {
             reason: "CreateContainerError",
@@ -28,9 +40,12 @@ impl Process {
             return Err(failed(io::Error::other("it is being started")));
         }
         let attempt = Attempt::new(self.held.clone(), place.clone(), asked.clone());
-        place.prepare(&asked).map_err(failed)?;
+        let mut record = asked.clone();
+        let invocation = Invocation::take_from(&mut record.spec).hand_over().map_err(failed)?;
+        place.prepare(&record).map_err(failed)?;
         reached("start:recorded");
-        let began = self.ask_for_shim(&place).map_err(failed)?;
+        let began = self.ask_for_shim(&place, &invocation).map_err(failed)?;
+        drop(invocation);
         reached("start:spawned");
         let limit = self.options.start_max;
         let started = match tokio::time::timeout(limit, began.wait(&place)).await {
@@ -52,16 +67,28 @@ impl Process {
         Ok(())
     }
 
+    /// Returns the user ids of an isolated container, where they can be given. A container that
+    /// shares namespaces of the host keeps its ids, as Kubernetes requires it.
+    fn id_range(&self, spec: &ContainerSpec) -> io::Result<Option<IdRange>> {
+        let Security { isolation, processes, host_ipc, hostname, .. } = &spec.security;
+        let shares = *processes == Processes::OfHost || *host_ipc || hostname.is_none();
+        if *isolation == Isolation::Host || shares || !self.is_mighty() {
+            return Ok(None);
+        }
+        IdRange::of_pod(&self.options.directory, &spec.id.pod).map(Some)
+    }
+
     /// Asks for a shim; the nursery is started if there is none.
-    fn ask_for_shim(&self, place: &Place) -> io::Result<Began> {
+    fn ask_for_shim(&self, place: &Place, invocation: &OwnedFd) -> io::Result<Began> {
         let (says, tells) = io::pipe()?;
         let tells = OwnedFd::from(tells);
         let mut nursery = self.nursery.lock().unwrap_or_else(PoisonError::into_inner);
-        let is_asked = nursery.as_ref().is_some_and(|it| it.ask(place.directory(), &tells).is_ok());
+        let ask = |nursery: &Nursery| nursery.ask(place.directory(), &tells, invocation);
+        let is_asked = nursery.as_ref().is_some_and(|it| ask(it).is_ok());
         if !is_asked {
             let variable = (shim::VARIABLE, self.options.directory.as_path());
             let started = Nursery::start(&self.options.shim, variable)?;
-            started.ask(place.directory(), &tells)?;
+            ask(&started)?;
             *nursery = Some(started);
         }
         Ok(Began::new(OwnedFd::from(says)))

@@ -7,13 +7,16 @@
 //! Images are names only: nothing is pulled, so a container needs a command. Containers have
 //! namespaces (`world.rs`), control groups (`cgroups/`) and few rights (`credentials.rs`) as far as
 //! we may give them: root with `CAP_SYS_ADMIN` everything, others what the kernel lets users do.
-//! They see the files and the devices of the host.
+//! They see the files and the devices of the host but for what is hidden (`hidden.rs`).
 
 mod attach;
 pub(crate) mod capabilities;
 pub(crate) mod cgroups;
 mod credentials;
 mod filter;
+mod hidden;
+mod ids;
+mod isolated;
 mod launch;
 pub(crate) mod mounts;
 pub(crate) mod namespaces;
@@ -22,6 +25,7 @@ mod propagation;
 mod record;
 mod root;
 mod sandbox;
+mod shifted;
 pub mod shim;
 pub(crate) mod streams;
 pub(crate) mod system;
@@ -52,8 +56,8 @@ use crate::confinement::Processes;
 use crate::failpoints::reached;
 use crate::network::Network;
 use crate::runtime::{
-    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, Refusal, Sandbox,
-    SandboxSpec, State,
+    Container, ContainerId, ContainerSpec, Executed, Exit, Listener, PodRuntime, PodUsage, Refusal,
+    Sandbox, SandboxSpec, State,
 };
 use cgroups::{Cgroups, Group};
 pub(crate) use launch::remove_logs;
@@ -76,6 +80,8 @@ pub struct Options {
     pub start_max: Duration,
     /// What gives pods addresses; without it they share the machine's.
     pub network: Option<Arc<Network>>,
+    /// Paths of the host that no container sees.
+    pub hidden: Vec<PathBuf>,
 }
 
 /// The runtime. It must be made and used inside a tokio runtime.
@@ -258,6 +264,10 @@ impl PodRuntime for Process {
         env!("CARGO_PKG_VERSION").to_owned()
     }
 
+    fn usage(&self, pod: &str) -> Option<PodUsage> {
+        self.cgroups.usage(pod)
+    }
+
     fn listen(&self, listener: Listener) {
         *self.listener.write().unwrap_or_else(PoisonError::into_inner) = Some(listener);
     }
@@ -409,7 +419,10 @@ impl PodRuntime for Process {
         let found = {
             let held = self.lock();
             let run = held.runs.get(id).filter(|run| run.container.is_running());
-            run.and_then(|run| Some((run.place.asked()?, run.started.clone())))
+            run.and_then(|run| {
+                let asked = run.place.asked_while_running(&run.started)?;
+                Some((asked, run.started.clone()))
+            })
         };
         let (asked, started) =
             found.ok_or_else(|| refused(format!("container {:?} does not run", id.name)))?;

@@ -1,8 +1,9 @@
 //! The files that a container sees: the host's, with its volumes in their places.
 //!
 //! It is a root of its own in a mount namespace of its own, so that the host keeps no mark of it:
-//! every entry of `/` is bound into it, and a directory that lacks a mount point is replaced by a
-//! memory file system into which its entries are bound.
+//! every entry of `/` is bound into it but for what is hidden (`hidden.rs`), and a directory that
+//! lacks a mount point is replaced by a memory file system into which its entries are bound. An
+//! isolated container has another root (`isolated.rs`).
 
 use std::ffi::CString;
 use std::fs::{self, File};
@@ -11,23 +12,35 @@ use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Component, Path, PathBuf};
 
-use super::propagation::{self, Trees};
+use super::hidden::Hidden;
+use super::isolated;
+use super::namespaces::Mapping;
+use super::propagation::{self, Binding, Trees};
 use super::{namespaces, system};
-use crate::runtime::Mount;
+use crate::confinement::Isolation;
+use crate::runtime::{Mount, Propagation};
 use crate::volumes::below::{self, Last};
 use crate::volumes::system::{make_read_only_below, open_below, opened};
 
 /// Entries of a directory that are bound one by one.
 const ENTRIES_MAX: usize = 4_096;
 
+/// Parts of the root of a container.
+pub struct Layout<'a> {
+    pub mounts: &'a [Mount],
+    pub trees: &'a Trees,
+    pub hidden: &'a Hidden,
+    pub isolation: &'a Isolation,
+    /// Ids of the container, if they are not those of the host.
+    pub mapping: Option<&'a Mapping>,
+    /// True if only volumes can be written.
+    pub is_fixed: bool,
+}
+
 /// Makes the root, in a namespace that is ours.
-pub fn make(mounts: &[Mount], trees: &Trees, place: &Path, is_fixed: bool) -> io::Result<PathBuf> {
-    let root = place.join("root");
-    fs::create_dir_all(&root)?;
-    memory(&root)?;
-    // Else it would be bound into itself.
-    mount(Path::new("none"), &root, libc::MS_UNBINDABLE)?;
-    mirror(Path::new("/"), &root)?;
+pub fn make(layout: &Layout<'_>, place: &Path) -> io::Result<PathBuf> {
+    let Layout { mounts, trees, hidden, isolation, mapping, .. } = *layout;
+    let root = begin(layout, place)?;
     let mut mounts: Vec<&Mount> = mounts.iter().collect();
     mounts.sort_by_key(|one| one.target.components().count());
     let targets = mounts.iter().map(|one| clean(&one.target)).collect::<io::Result<Vec<_>>>()?;
@@ -38,6 +51,7 @@ pub fn make(mounts: &[Mount], trees: &Trees, place: &Path, is_fixed: bool) -> io
         let source = Source::open(one).map_err(failed)?;
         let is_directory = fs::metadata(&source.path).map_err(failed)?.is_dir();
         let target = &targets[index];
+        let is_own = fs::canonicalize(&source.path).is_ok_and(|real| hidden.contains(&real));
         // Within another volume the mount point is that volume's matter.
         let around = (0..index).rev().find(|other| target.starts_with(&targets[*other]));
         let found = match around {
@@ -46,19 +60,33 @@ pub fn make(mounts: &[Mount], trees: &Trees, place: &Path, is_fixed: bool) -> io
                 make_within(mounts[other], within, is_directory).map_err(failed)?;
                 let outer = below::open_volume(&points[other].path).map_err(failed)?;
                 let at = Point::open(&outer, within).map_err(failed)?;
-                propagation::bind(one, &source, &at.path, trees).map_err(failed)?;
+                let binding = Binding { mount: one, trees, mapping, is_own };
+                propagation::bind(&binding, &source, &at.path).map_err(failed)?;
                 // What was opened before lies below what is mounted there.
                 Point::open(&outer, within).map_err(failed)?
             }
             None => {
-                let path = prepare(&root, target, is_directory).map_err(failed)?;
-                propagation::bind(one, &source, &path, trees).map_err(failed)?;
+                let path = match isolation {
+                    Isolation::Host => prepare((&root, hidden), target, is_directory),
+                    Isolation::Isolated { .. } => {
+                        isolated::prepare((&root, hidden), target, is_directory)
+                    }
+                };
+                let path = path.map_err(failed)?;
+                let binding = Binding { mount: one, trees, mapping, is_own };
+                propagation::bind(&binding, &source, &path).map_err(failed)?;
                 Point { path, _opened: None }
             }
         };
         let point = found.path.clone();
         points.push(found);
         propagation::cut_off(one, &point).map_err(failed)?;
+        // Mounts would appear on the host, too; only privileged containers have such volumes.
+        if one.propagation != Propagation::Both {
+            let real = fs::canonicalize(&source.path).map_err(failed)?;
+            hidden.cover(&real, &point).map_err(failed)?;
+            hidden.close(&real, &point).map_err(failed)?;
+        }
         if one.read_only && one.recursive {
             make_read_only_below(&point).map_err(failed)?;
         } else if one.read_only {
@@ -67,11 +95,38 @@ pub fn make(mounts: &[Mount], trees: &Trees, place: &Path, is_fixed: bool) -> io
             writable.push(point);
         }
     }
-    if is_fixed {
-        namespaces::read_only(&root, true)?;
-        writable.iter().try_for_each(|point| namespaces::writable(point))?;
-    }
+    finish(layout, &root, &writable)?;
     Ok(root)
+}
+
+/// Makes a root without volumes.
+fn begin(layout: &Layout<'_>, place: &Path) -> io::Result<PathBuf> {
+    let root = place.join("root");
+    fs::create_dir_all(&root)?;
+    memory(&root)?;
+    // Else it would be bound into itself.
+    mount(Path::new("none"), &root, libc::MS_UNBINDABLE)?;
+    match layout.isolation {
+        Isolation::Host => mirror(Path::new("/"), &root)?,
+        Isolation::Isolated { readable } => {
+            let owner = layout.mapping.map(|mapping| mapping.range.first);
+            isolated::populate(&root, readable, owner)?;
+        }
+    }
+    layout.hidden.cover(Path::new("/"), &root)?;
+    Ok(root)
+}
+
+/// Makes read-only what is not to be written, when the volumes are mounted.
+fn finish(layout: &Layout<'_>, root: &Path, writable: &[PathBuf]) -> io::Result<()> {
+    layout.hidden.close(Path::new("/"), root)?;
+    if layout.is_fixed {
+        namespaces::read_only(root, true)?;
+        writable.iter().try_for_each(|point| namespaces::writable(point))?;
+    } else if let Isolation::Isolated { readable } = layout.isolation {
+        isolated::close(root, readable, writable)?;
+    }
+    Ok(())
 }
 
 /// Where a volume is mounted. Within another volume it is opened and not looked up again, as what
@@ -143,10 +198,18 @@ fn resolve(target: &Path) -> io::Result<(PathBuf, PathBuf)> {
 }
 
 /// Makes a mount point in the new root.
-fn prepare(root: &Path, target: &Path, is_directory: bool) -> io::Result<PathBuf> {
+fn prepare(
+    (root, hidden): (&Path, &Hidden),
+    target: &Path,
+    is_directory: bool,
+) -> io::Result<PathBuf> {
     let (real, rest) = resolve(target)?;
     let inside = join(root, &real);
     if inside.symlink_metadata().is_ok() {
+        return Ok(inside);
+    }
+    if hidden.contains(&real) {
+        point(&inside, is_directory)?;
         return Ok(inside);
     }
     let depth = rest.components().count();
@@ -159,19 +222,26 @@ fn prepare(root: &Path, target: &Path, is_directory: bool) -> io::Result<PathBuf
         parent.join(MARK).exists()
     };
     if !is_mirrored {
-        let place = join(root, &existing);
-        memory(&place)?;
-        mirror(&existing, &place)?;
-        File::create(place.join(MARK))?;
+        replace(&existing, &join(root, &existing))?;
     }
     point(&inside, is_directory)?;
     Ok(inside)
 }
 
-/// In a directory that was replaced.
-const MARK: &str = ".setpoint-mirror";
+/// Replaces a directory of the host by a copy in memory, into which its entries are bound.
+pub fn replace(directory: &Path, place: &Path) -> io::Result<()> {
+    let permissions = fs::metadata(directory)?.permissions();
+    memory(place)?;
+    // In a directory that all may write to, the kernel lets nobody open devices of others to write.
+    fs::set_permissions(place, permissions)?;
+    mirror(directory, place)?;
+    File::create(place.join(MARK)).map(drop)
+}
 
-fn point(path: &Path, is_directory: bool) -> io::Result<()> {
+/// In a directory that was replaced.
+pub const MARK: &str = ".setpoint-mirror";
+
+pub fn point(path: &Path, is_directory: bool) -> io::Result<()> {
     if path.exists() {
         return Ok(());
     }
@@ -205,7 +275,8 @@ fn mirror(from: &Path, to: &Path) -> io::Result<()> {
     Ok(())
 }
 
-fn join(root: &Path, path: &Path) -> PathBuf {
+/// Returns the place of an absolute path in another root.
+pub fn join(root: &Path, path: &Path) -> PathBuf {
     root.join(path.strip_prefix("/").unwrap_or(path))
 }
 

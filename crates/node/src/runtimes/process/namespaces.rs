@@ -1,9 +1,9 @@
 //! Namespaces: made with a process that lives in them, and joined by others.
 #![expect(unsafe_code, reason = "std has no namespaces")]
 
-use std::ffi::CString;
+use std::ffi::{CStr, CString};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, Read};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
@@ -11,6 +11,7 @@ use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::Command;
 
+use super::ids::{self, IdRange};
 use super::system::check;
 
 /// Kinds of namespaces, as `/proc/PID/ns` and as the kernel's flags call them, in the order in
@@ -37,6 +38,16 @@ pub struct Space {
 pub fn of(pid: i32) -> io::Result<Vec<Space>> {
     let mut found = differing(pid)?;
     let position = |kind| found.iter().position(|space: &Space| space.kind == kind);
+    if let (Some(user), Some(mounts)) = (position(libc::CLONE_NEWUSER), position(libc::CLONE_NEWNS))
+        && let Ok(owner) = owner(&found[mounts].file)
+        && !same(&owner, &found[user].file)?
+        && same(&owner, &File::open("/proc/self/ns/user")?)?
+    {
+        // The others belong to our user namespace: who has joined that one may not join them.
+        let user = found.remove(user);
+        found.push(user);
+        return Ok(found);
+    }
     let (Some(user), Some(network)) = (position(libc::CLONE_NEWUSER), position(libc::CLONE_NEWNET))
     else {
         return Ok(found);
@@ -135,6 +146,67 @@ pub fn own_user_and(flags: i32) -> io::Result<()> {
     fs::write("/proc/self/gid_map", format!("{group} {group} 1"))
 }
 
+/// A user namespace in which the ids from 0 on are a range of ids of the host.
+#[derive(Debug)]
+pub struct Mapping {
+    pub range: IdRange,
+    namespace: File,
+}
+
+impl Mapping {
+    /// Creates the namespace. This process must be privileged and have one thread.
+    pub fn new(range: IdRange) -> io::Result<Mapping> {
+        let (mut waits, ends) = io::pipe()?;
+        let Some(child) = fork_into(libc::CLONE_NEWUSER)? else {
+            // It holds the namespace until the other end of the pipe is closed.
+            drop(ends);
+            let _ = waits.read(&mut [0]);
+            leave(0)
+        };
+        let map = format!("0 {} {}", range.first, ids::COUNT);
+        let made = fs::write(format!("/proc/{child}/uid_map"), &map)
+            .and_then(|()| fs::write(format!("/proc/{child}/gid_map"), &map))
+            .and_then(|()| File::open(format!("/proc/{child}/ns/user")));
+        drop(ends);
+        wait_for(child);
+        Ok(Mapping { range, namespace: made? })
+    }
+
+    /// Maps the owners of files in a mount that is not attached yet.
+    pub fn apply(&self, tree: &OwnedFd) -> io::Result<()> {
+        let attributes = Attributes {
+            set: IDMAP,
+            user_namespace: u64::try_from(self.namespace.as_raw_fd()).unwrap_or(0),
+            ..Attributes::default()
+        };
+        let flags = libc::AT_EMPTY_PATH | libc::AT_RECURSIVE;
+        set_attributes_at(tree.as_raw_fd(), c"", (flags, &attributes))
+    }
+
+    /// This process joins the namespace as its root, and dies with its parent.
+    pub fn become_root(&self) -> io::Result<()> {
+        let file = self.namespace.try_clone()?;
+        join(&Space { file, kind: libc::CLONE_NEWUSER })?;
+        // SAFETY: the calls take numbers only.
+        unsafe {
+            check(libc::setgroups(0, std::ptr::null()))?;
+            check(libc::setresgid(0, 0, 0))?;
+            check(libc::setresuid(0, 0, 0))?;
+        }
+        // A change of the user takes the signal away.
+        die_with_parent()
+    }
+}
+
+fn wait_for(child: i32) {
+    // SAFETY: the call takes numbers and no pointer to memory.
+    while unsafe { libc::waitpid(child, std::ptr::null_mut(), 0) } < 0 {
+        if io::Error::last_os_error().kind() != io::ErrorKind::Interrupted {
+            return;
+        }
+    }
+}
+
 /// This thread joins a namespace; of processes, its children do.
 pub fn join(space: &Space) -> io::Result<()> {
     // SAFETY: the descriptor is open.
@@ -173,6 +245,7 @@ pub fn writable(place: &Path) -> io::Result<()> {
 }
 
 const READ_ONLY: u64 = 1;
+const IDMAP: u64 = 0x0010_0000;
 
 #[repr(C)]
 #[derive(Default)]
@@ -185,14 +258,22 @@ struct Attributes {
 
 fn set_attributes(place: &Path, flags: i32, attributes: Attributes) -> io::Result<()> {
     let path = CString::new(place.as_os_str().as_bytes())?;
+    set_attributes_at(libc::AT_FDCWD, &path, (flags, &attributes))
+}
+
+fn set_attributes_at(
+    directory: i32,
+    path: &CStr,
+    (flags, attributes): (i32, &Attributes),
+) -> io::Result<()> {
     // SAFETY: the string ends with a zero; the structure has the size that is told.
     let result = unsafe {
         libc::syscall(
             libc::SYS_mount_setattr,
-            libc::AT_FDCWD,
+            directory,
             path.as_ptr(),
             flags,
-            &raw const attributes,
+            std::ptr::from_ref(attributes),
             size_of::<Attributes>(),
         )
     };
@@ -206,6 +287,8 @@ pub struct Entrance {
     pub doors: Vec<File>,
     /// How willingly it is killed when memory is short, if we may say so.
     pub oom_score: i32,
+    /// Owner of the pipes of its streams, so that it can open them by their names.
+    pub streams_owner: Option<u32>,
     pub spaces: Vec<Space>,
     /// The program is not a child of who is in the namespace of processes: one stays outside and
     /// ends as the program does.
@@ -220,6 +303,7 @@ pub fn enter(command: &mut Command, entrance: Entrance) {
             write(door.as_raw_fd(), b"0")?;
         }
         set_oom_score(score.as_bytes());
+        entrance.streams_owner.into_iter().for_each(give_streams);
         entrance.spaces.iter().try_for_each(join)?;
         let has_processes = entrance.spaces.iter().any(|it| it.kind == libc::CLONE_NEWPID);
         if entrance.forks && has_processes { go_on_in_child() } else { Ok(()) }
@@ -232,6 +316,21 @@ fn write(descriptor: i32, bytes: &[u8]) -> io::Result<()> {
     // SAFETY: the pointer and the length are those of one slice.
     let written = unsafe { libc::write(descriptor, bytes.as_ptr().cast(), bytes.len()) };
     check(i32::try_from(written).unwrap_or(-1))
+}
+
+/// Gives the pipes of this process to a user. Nothing else: `/dev/null` is the host's.
+fn give_streams(user: u32) {
+    for stream in 0..3 {
+        // SAFETY: the structure is filled before it is read; the calls take a descriptor.
+        unsafe {
+            let mut found = std::mem::zeroed::<libc::stat>();
+            if libc::fstat(stream, &raw mut found) == 0
+                && found.st_mode & libc::S_IFMT == libc::S_IFIFO
+            {
+                libc::fchown(stream, user, u32::MAX);
+            }
+        }
+    }
 }
 
 /// Who lacks the right to lower the score keeps what it has.

@@ -2,8 +2,9 @@
 //! shares its memory with it until it writes, so a container costs little; nothing has to be
 //! loaded for it either.
 //!
-//! It is asked over a socket, with a run's directory and where the shim is to say what hinders it,
-//! and ends when nobody can ask it any more. Shims live on then.
+//! It is asked over a socket, with a run's directory, where the shim is to say what hinders it, and
+//! a file in memory with the container's command and environment. It ends when nobody can ask it
+//! any more. Shims live on then.
 #![expect(unsafe_code, reason = "std has no sockets that hand on descriptors")]
 
 use std::ffi::OsString;
@@ -20,7 +21,9 @@ use super::system::check;
 
 /// The longest path of a run's directory.
 const PATH_BYTES_MAX: usize = 4 << 10;
-/// What a message has beside it: room for one descriptor.
+/// Descriptors of a message.
+const DESCRIPTORS: usize = 2;
+/// Size of a control message with that many descriptors.
 const CONTROL_BYTES: usize = 24;
 
 /// Our end.
@@ -42,9 +45,10 @@ impl Nursery {
         Ok(Nursery { socket: ours, child: command.spawn()? })
     }
 
-    /// Asks for a shim; it tells on the descriptor why it does not run, and closes it.
-    pub fn ask(&self, place: &Path, tells: &OwnedFd) -> io::Result<()> {
-        send(&self.socket, place.as_os_str().as_bytes(), tells)
+    /// Asks for a shim; it tells on a descriptor why it does not run, and closes it. The invocation
+    /// is read from another.
+    pub fn ask(&self, place: &Path, tells: &OwnedFd, invocation: &OwnedFd) -> io::Result<()> {
+        send(&self.socket, place.as_os_str().as_bytes(), [tells, invocation])
     }
 }
 
@@ -55,14 +59,21 @@ impl Drop for Nursery {
     }
 }
 
-/// Makes a copy for everyone who asks on our input. Returns in the copy, with the directory of its
-/// run, and its output is where it tells; `None` when nobody can ask any more.
-pub fn run() -> io::Result<Option<PathBuf>> {
+/// Run that a copy is the shim of.
+pub struct Assignment {
+    pub directory: PathBuf,
+    /// File in memory with the [`Invocation`](super::record::Invocation).
+    pub invocation: OwnedFd,
+}
+
+/// Makes a copy for everyone who asks on our input. Returns in the copy, and its output is where it
+/// tells; `None` when nobody can ask any more.
+pub fn run() -> io::Result<Option<Assignment>> {
     // Copies that end are of no interest here; they themselves wait for others.
     set_child_signal(libc::SIG_IGN);
     // SAFETY: our input is open, and this is its only user from here on.
     let socket = unsafe { OwnedFd::from_raw_fd(libc::STDIN_FILENO) };
-    while let Some((place, tells)) = receive(&socket)? {
+    while let Some((place, [tells, invocation])) = receive(&socket)? {
         if namespaces::fork_into(0)?.is_some() {
             continue;
         }
@@ -74,7 +85,8 @@ pub fn run() -> io::Result<Option<PathBuf>> {
             check(libc::dup2(tells.as_raw_fd(), libc::STDOUT_FILENO))?;
         }
         std::mem::forget(socket);
-        return Ok(Some(PathBuf::from(OsString::from_vec(place))));
+        let directory = PathBuf::from(OsString::from_vec(place));
+        return Ok(Some(Assignment { directory, invocation }));
     }
     Ok(None)
 }
@@ -95,15 +107,15 @@ fn pair() -> io::Result<(OwnedFd, OwnedFd)> {
     }
 }
 
-/// Room for one descriptor, aligned as the kernel wants it.
+/// Room for the descriptors, aligned as the kernel wants it.
 #[repr(C, align(8))]
 struct Control([u8; CONTROL_BYTES]);
 
-fn send(socket: &OwnedFd, bytes: &[u8], descriptor: &OwnedFd) -> io::Result<()> {
+fn send(socket: &OwnedFd, bytes: &[u8], descriptors: [&OwnedFd; DESCRIPTORS]) -> io::Result<()> {
     let mut part = libc::iovec { iov_base: bytes.as_ptr().cast_mut().cast(), iov_len: bytes.len() };
     let mut control = Control([0; CONTROL_BYTES]);
     // SAFETY: the header points to locals that live through the call; the control message has room
-    // for one number, which is written where the kernel's own macros say.
+    // for the numbers, which are written where the kernel's own macros say.
     unsafe {
         let mut header = MaybeUninit::<libc::msghdr>::zeroed().assume_init();
         (header.msg_iov, header.msg_iovlen) = (&raw mut part, 1);
@@ -112,8 +124,9 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptor: &OwnedFd) -> io::Result<()> 
         let first = libc::CMSG_FIRSTHDR(&raw const header);
         (*first).cmsg_level = libc::SOL_SOCKET;
         (*first).cmsg_type = libc::SCM_RIGHTS;
-        (*first).cmsg_len = usize::try_from(libc::CMSG_LEN(4)).unwrap_or(0);
-        libc::CMSG_DATA(first).cast::<i32>().write_unaligned(descriptor.as_raw_fd());
+        (*first).cmsg_len = usize::try_from(libc::CMSG_LEN(8)).unwrap_or(0);
+        let numbers = descriptors.map(AsRawFd::as_raw_fd);
+        libc::CMSG_DATA(first).cast::<[i32; DESCRIPTORS]>().write_unaligned(numbers);
         let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
         let sent = libc::sendmsg(socket.as_raw_fd(), &raw const header, flags);
         check(i32::try_from(sent).unwrap_or(-1))
@@ -121,11 +134,11 @@ fn send(socket: &OwnedFd, bytes: &[u8], descriptor: &OwnedFd) -> io::Result<()> 
 }
 
 /// The next message; `None` when the other end is gone.
-fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, OwnedFd)>> {
+fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, [OwnedFd; DESCRIPTORS])>> {
     let mut bytes = vec![0; PATH_BYTES_MAX];
     let mut part = libc::iovec { iov_base: bytes.as_mut_ptr().cast(), iov_len: bytes.len() };
     let mut control = Control([0; CONTROL_BYTES]);
-    // SAFETY: the header points to locals that live through the call; a descriptor that came is
+    // SAFETY: the header points to locals that live through the call; descriptors that came are
     // ours alone.
     unsafe {
         let mut header = MaybeUninit::<libc::msghdr>::zeroed().assume_init();
@@ -139,8 +152,8 @@ fn receive(socket: &OwnedFd) -> io::Result<Option<(Vec<u8>, OwnedFd)>> {
         if count == 0 || first.is_null() || (*first).cmsg_type != libc::SCM_RIGHTS {
             return Ok(None);
         }
-        let descriptor = libc::CMSG_DATA(first).cast::<i32>().read_unaligned();
+        let numbers = libc::CMSG_DATA(first).cast::<[i32; DESCRIPTORS]>().read_unaligned();
         bytes.truncate(count);
-        Ok(Some((bytes, OwnedFd::from_raw_fd(descriptor))))
+        Ok(Some((bytes, numbers.map(|number| OwnedFd::from_raw_fd(number)))))
     }
 }

@@ -13,7 +13,8 @@ use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 use super::mounts::{Source, text};
-use super::system;
+use super::namespaces::Mapping;
+use super::{shifted, system};
 use crate::runtime::{Mount, Propagation};
 
 /// Volumes that pass mounts on to the host, by their target.
@@ -38,10 +39,30 @@ pub fn take(mounts: &[Mount]) -> io::Result<Trees> {
     Ok(trees)
 }
 
-/// Puts a volume to its place.
-pub fn bind(one: &Mount, source: &Source, point: &Path, trees: &Trees) -> io::Result<()> {
-    if let Some(tree) = trees.get(&one.target) {
+/// A volume that is put to its place.
+pub struct Binding<'a> {
+    pub mount: &'a Mount,
+    pub trees: &'a Trees,
+    /// Ids of the container, if they are not those of the host.
+    pub mapping: Option<&'a Mapping>,
+    /// Whether the volume is in a directory of the server, and no path of the host's own.
+    pub is_own: bool,
+}
+
+/// Puts a volume to its place. Under other ids, its files belong to the same ids inside as outside
+/// where the file system can do that.
+pub fn bind(binding: &Binding<'_>, source: &Source, point: &Path) -> io::Result<()> {
+    if let Some(tree) = binding.trees.get(&binding.mount.target) {
         return system::move_mount(tree, &text(point)?);
+    }
+    if let Some(mapping) = binding.mapping {
+        let tree = system::open_tree(&text(&source.path)?)?;
+        if mapping.apply(&tree).is_ok() {
+            return system::move_mount(&tree, &text(point)?);
+        }
+        if binding.is_own && !binding.mount.read_only {
+            shifted::give(&source.path, mapping.range)?;
+        }
     }
     super::mounts::mount(&source.path, point, libc::MS_BIND | libc::MS_REC)
 }

@@ -4,7 +4,7 @@
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::OwnedFd;
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -15,6 +15,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::cgroups::Group;
+use super::ids::{self, IdRange};
 use super::{system, world};
 use crate::runtime::{ContainerId, ContainerSpec};
 
@@ -42,6 +43,10 @@ pub struct Started {
     /// Of the machine: after another boot no number means anything.
     #[serde(default)]
     pub boot: String,
+    /// Descriptor of the shim that holds the [`Invocation`]; 0 if the record of the run has it, as
+    /// versions before 0.2 wrote it.
+    #[serde(default)]
+    pub invocation: i32,
 }
 
 impl Started {
@@ -89,6 +94,60 @@ pub struct Asked {
     /// The file of the network namespace to join; `None` for the machine's.
     #[serde(default)]
     pub network: Option<PathBuf>,
+    /// Paths of the host that the container does not see.
+    #[serde(default)]
+    pub hidden: Vec<PathBuf>,
+    /// Ids of the host that its ids are; `None` for the same ids.
+    #[serde(default)]
+    pub ids: Option<IdRange>,
+}
+
+impl Asked {
+    /// Returns the user of the host that the container runs as, if it is not that of the shim.
+    pub fn host_user(&self) -> Option<u32> {
+        match self.ids {
+            Some(range) => Some(range.first + self.spec.user.unwrap_or(0).min(ids::COUNT - 1)),
+            None => self.spec.user,
+        }
+    }
+}
+
+/// Command and environment of a container. They may hold values of Secrets, so they are passed to
+/// the shim in memory, stay with it for programs that are run beside the container, and are never
+/// written to disk.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Invocation {
+    pub command: Vec<String>,
+    pub arguments: Vec<String>,
+    pub env: Vec<(String, String)>,
+}
+
+impl Invocation {
+    /// Moves the command and the environment out of a specification.
+    pub fn take_from(spec: &mut ContainerSpec) -> Invocation {
+        Invocation {
+            command: std::mem::take(&mut spec.command),
+            arguments: std::mem::take(&mut spec.arguments),
+            env: std::mem::take(&mut spec.env),
+        }
+    }
+
+    pub fn put_into(self, spec: &mut ContainerSpec) {
+        (spec.command, spec.arguments, spec.env) = (self.command, self.arguments, self.env);
+    }
+
+    /// Writes it to a file in memory.
+    pub fn hand_over(&self) -> io::Result<OwnedFd> {
+        let mut file = system::memory_file(c"invocation")?;
+        file.write_all(&serde_json::to_vec(self)?)?;
+        Ok(file.into())
+    }
+
+    /// Reads it from a descriptor of a process, which may be this one.
+    pub fn read(process: &str, descriptor: i32) -> io::Result<Invocation> {
+        let bytes = fs::read(format!("/proc/{process}/fd/{descriptor}"))?;
+        Ok(serde_json::from_slice(&bytes)?)
+    }
 }
 
 /// Another container of a pod.
@@ -172,6 +231,21 @@ impl Place {
 
     pub fn asked(&self) -> Option<Asked> {
         self.read("asked.json")
+    }
+
+    /// Returns what was asked for, with the command and the environment, while the shim lives.
+    pub fn asked_while_running(&self, started: &Started) -> Option<Asked> {
+        let mut asked = self.asked()?;
+        if started.invocation > 0 {
+            // Opened before and looked at after: the number still means the shim in between.
+            let _shim = started.shim()?;
+            let read = Invocation::read(&started.shim.to_string(), started.invocation);
+            let invocation = read.inspect_err(|error| {
+                tracing::warn!(shim = started.shim, %error, "environment of container not read");
+            });
+            invocation.ok()?.put_into(&mut asked.spec);
+        }
+        Some(asked)
     }
 
     pub fn started(&self) -> Option<Started> {
@@ -264,7 +338,8 @@ impl Place {
 
     pub fn write(&self, name: &str, record: &impl Serialize) -> io::Result<()> {
         let draft = self.0.join(format!("{name}.draft"));
-        let mut file = File::create(&draft)?;
+        let mut options = File::options();
+        let mut file = options.create(true).truncate(true).write(true).mode(0o600).open(&draft)?;
         file.write_all(&serde_json::to_vec(record)?)?;
         file.sync_data()?;
         fs::rename(&draft, self.0.join(name))

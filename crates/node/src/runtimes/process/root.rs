@@ -3,10 +3,14 @@
 
 use std::fs;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use super::{mounts, namespaces, propagation, system};
-use crate::confinement::Processes;
+use super::hidden::Hidden;
+use super::mounts::Layout;
+use super::namespaces::Mapping;
+use super::record::Asked;
+use super::{isolated, mounts, namespaces, propagation, system};
+use crate::confinement::{Isolation, Processes};
 use crate::runtime::ContainerSpec;
 
 /// Hidden: they tell of the machine, or change it.
@@ -26,18 +30,42 @@ const MASKED: [&str; 10] = [
 const FIXED: [&str; 5] = ["proc/bus", "proc/fs", "proc/irq", "proc/sys", "proc/sysrq-trigger"];
 
 /// Makes the root and goes there. The mount namespace is new; the network may be.
-pub fn make(spec: &ContainerSpec, place: &Path, has_network: bool) -> io::Result<()> {
+pub fn make(
+    asked: &Asked,
+    place: &Path,
+    has_network: bool,
+    mapping: Option<&Mapping>,
+) -> io::Result<()> {
+    let spec = &asked.spec;
     let security = &spec.security;
+    let mut hidden = asked.hidden.clone();
+    if security.isolation != Isolation::Host {
+        hidden.extend(isolated::SECRETS.map(PathBuf::from));
+    }
+    let hidden = Hidden::resolve(&hidden);
     let trees = propagation::take(&spec.mounts)?;
     // What the host unmounts must not live on here; what is mounted here is not for the host.
     mounts::mount(Path::new("none"), Path::new("/"), libc::MS_REC | libc::MS_SLAVE)?;
-    let root = mounts::make(&spec.mounts, &trees, place, security.read_only_root)?;
+    let layout = Layout {
+        mounts: &spec.mounts,
+        trees: &trees,
+        hidden: &hidden,
+        isolation: &security.isolation,
+        mapping,
+        is_fixed: security.read_only_root,
+    };
+    let root = mounts::make(&layout, place)?;
     drop(trees);
     if security.processes != Processes::OfHost {
         let proc = mounts::text(&root.join("proc"))?;
         let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
         // Within another container the kernel may refuse; the host's, bound there, has to do.
         let _ = system::mount(c"proc", &proc, (Some(c"proc"), flags));
+    } else if security.isolation != Isolation::Host {
+        mounts::mount(Path::new("/proc"), &root.join("proc"), libc::MS_BIND | libc::MS_REC)?;
+    }
+    if has_network && mapping.is_some() {
+        allow_network_use();
     }
     set_sysctls(spec)?;
     if !security.privileged {
@@ -63,6 +91,17 @@ fn show_own_network(root: &Path) {
     if system::mount(c"sysfs", &sys, (Some(c"sysfs"), flags)).is_ok() {
         let from = Path::new("/sys/fs/cgroup");
         let _ = mounts::mount(from, &groups, libc::MS_BIND | libc::MS_REC);
+    }
+}
+
+/// Lets programs use low ports and `ping` in a network that belongs to another user namespace,
+/// where their capabilities do not count.
+fn allow_network_use() {
+    let settings = Path::new("/proc/sys/net/ipv4");
+    for (name, value) in [("ip_unprivileged_port_start", "0"), ("ping_group_range", "0 2147483647")]
+    {
+        // A container runs without, too.
+        let _ = fs::write(settings.join(name), value);
     }
 }
 

@@ -12,13 +12,14 @@ use std::process::{Child, ChildStderr, ChildStdout, Command, ExitCode, Stdio};
 use std::sync::{Arc, mpsc};
 use std::thread::{self, JoinHandle};
 
+use k8s_openapi::jiff::{SignedDuration, Timestamp};
+
 use super::attach::{self, Ends, Hub, Kept};
 use super::cgroups::Group;
 use super::namespaces::{self, Entrance};
-use super::record::{self, Asked, Ended, Place, Started};
+use super::record::{self, Asked, Ended, Invocation, Place, Started};
 use super::world::{self, World};
 use super::{credentials, nursery, sandbox, system};
-use crate::runtime::ContainerSpec;
 
 /// Says that this process makes shims, and for which runtime: names its directory.
 pub const VARIABLE: &str = "SETPOINT_CONTAINER";
@@ -26,6 +27,8 @@ pub const VARIABLE: &str = "SETPOINT_CONTAINER";
 pub const REFUSED: &str = "refused: ";
 /// A longer line is kept in pieces.
 const LINE_BYTES_MAX: usize = 16 << 10;
+/// Time between two entries of a line that is redrawn.
+const REDRAW_MIN: SignedDuration = SignedDuration::from_millis(200);
 /// A log that would become larger is set aside, and as many are kept beside it.
 const LOG_BYTES_MAX: u64 = 10 << 20;
 const LOGS_ASIDE: u32 = 4;
@@ -35,8 +38,8 @@ const LOGS_ASIDE: u32 = 4;
 pub fn main_if_asked() -> Option<ExitCode> {
     std::env::var_os(VARIABLE)?;
     match nursery::run() {
-        Ok(Some(directory)) => {
-            let ran = run(&Place::at(directory));
+        Ok(Some(assignment)) => {
+            let ran = run(&Place::at(assignment.directory), &assignment.invocation);
             if let Err(error) = &ran {
                 println!("{REFUSED}{error}");
             }
@@ -48,10 +51,12 @@ pub fn main_if_asked() -> Option<ExitCode> {
     }
 }
 
-fn run(place: &Place) -> io::Result<()> {
+/// Runs a container to its end. The invocation stays open that long, for the agent to read.
+fn run(place: &Place, invocation: &OwnedFd) -> io::Result<()> {
     let _held = place.hold_soon()?;
     // Read while it is held: whoever gives up a run takes both away.
-    let asked = place.asked().ok_or_else(|| io::Error::other("there is no record"))?;
+    let mut asked = place.asked().ok_or_else(|| io::Error::other("there is no record"))?;
+    Invocation::read("self", invocation.as_raw_fd())?.put_into(&mut asked.spec);
     let Asked { log, group, network, .. } = &asked;
     // Where we are tells which run this is.
     std::env::set_current_dir(place.directory())?;
@@ -60,7 +65,8 @@ fn run(place: &Place) -> io::Result<()> {
     let is_mighty = world::is_mighty();
     // Before anything else, so that all that is started is in it.
     network.as_deref().map(sandbox::join).transpose()?;
-    let made = begin(place, &asked, (Log::open(log.clone())?, is_mighty));
+    let log = Log::open(log.clone())?;
+    let made = begin(place, &asked, Beginning { log, is_mighty, invocation });
     let ended = made.map(|(waiter, copying)| {
         let ended = waiter.join().unwrap_or(KILLED);
         drop(copying.join());
@@ -76,18 +82,27 @@ fn run(place: &Place) -> io::Result<()> {
     place.write("ended.json", &Ended { at: record::now(), code, signal, is_short_of_memory })
 }
 
+/// Parts of a shim that a container begins with.
+struct Beginning<'a> {
+    log: Log,
+    /// True if namespaces can be made without a user namespace.
+    is_mighty: bool,
+    invocation: &'a OwnedFd,
+}
+
 /// Makes everything the container needs, starts its program, and records that.
 fn begin(
     place: &Place,
     asked: &Asked,
-    (log, is_mighty): (Log, bool),
+    with: Beginning<'_>,
 ) -> io::Result<(Waiter, JoinHandle<()>)> {
+    let Beginning { log, is_mighty, invocation } = with;
     let Asked { spec, group, .. } = asked;
     if let Some(group) = group {
         group.make(&spec.limits)?;
     }
     let alone = place.hold_pod()?;
-    let world = world::make(spec, place, (group.as_ref(), is_mighty))?;
+    let world = world::make(asked, place, is_mighty)?;
     let init = world.as_ref().map_or((0, 0), |world| (world.init, world.ticks));
     let (mut begun, waiter) = spawn(asked, world)?;
     let own = i32::try_from(std::process::id()).unwrap_or(0);
@@ -100,6 +115,7 @@ fn begin(
         init: init.0,
         init_ticks: init.1,
         boot: system::boot(),
+        invocation: invocation.as_raw_fd(),
     };
     place.write("started.json", &started)?;
     drop(alone);
@@ -128,9 +144,9 @@ type Waiter = JoinHandle<(i32, Option<i32>)>;
 /// program dies with that thread, so it is the one that waits.
 fn spawn(asked: &Asked, world: Option<World>) -> io::Result<(Begun, Waiter)> {
     let (tell, told) = mpsc::channel();
-    let (spec, group) = (asked.spec.clone(), asked.group.clone());
+    let (asked, group) = (asked.clone(), asked.group.clone());
     let init = world.as_ref().map(|world| world.init);
-    if spec.id.name == world::HOLDER {
+    if asked.spec.id.name == world::HOLDER {
         let pid = init.ok_or_else(|| io::Error::other("there are no namespaces here"))?;
         let ticks = system::began(pid).unwrap_or(0);
         let waiter = thread::spawn(move || wait(pid, None, None));
@@ -138,7 +154,7 @@ fn spawn(asked: &Asked, world: Option<World>) -> io::Result<(Begun, Waiter)> {
         return Ok((Begun { pid, ticks, stdout: None, stderr: None, kept }, waiter));
     }
     let waiter = thread::spawn(move || {
-        let (mut child, ends) = match start(&spec, world.as_ref(), group.as_ref()) {
+        let (mut child, ends) = match start(&asked, world.as_ref()) {
             Ok(started) => started,
             Err(error) => {
                 let _ = tell.send(Err(error));
@@ -157,20 +173,18 @@ fn spawn(asked: &Asked, world: Option<World>) -> io::Result<(Begun, Waiter)> {
     Ok((begun, waiter))
 }
 
-fn start(
-    spec: &ContainerSpec,
-    world: Option<&World>,
-    group: Option<&Group>,
-) -> io::Result<(Child, Ends)> {
+fn start(asked: &Asked, world: Option<&World>) -> io::Result<(Child, Ends)> {
+    let (spec, group) = (&asked.spec, asked.group.as_ref());
     let (first, rest) = spec.command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut command = Command::new(first);
     command.args(rest).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
     command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let ends = Ends::prepare(&mut command, spec)?;
+    let ends = Ends::prepare(&mut command, asked)?;
     let directory = spec.working_directory.as_deref().unwrap_or("/");
     let entrance = Entrance {
         doors: group.map(Group::doors).transpose()?.unwrap_or_default(),
         oom_score: spec.limits.oom_score,
+        streams_owner: asked.ids.and_then(|_| asked.host_user()),
         spaces: world.map(World::entrance).transpose()?.unwrap_or_default(),
         forks: false,
     };
@@ -179,7 +193,7 @@ fn start(
     }
     namespaces::enter(&mut command, entrance);
     system::change_directory(&mut command, directory)?;
-    credentials::take(&mut command, spec)?;
+    credentials::take(&mut command, asked)?;
     system::die_with_parent(&mut command);
     let child = command.spawn().map_err(|error| {
         io::Error::other(format!(
@@ -196,8 +210,10 @@ fn keep_output(child: &mut Begun, log: Log, hub: &Arc<Hub>) -> JoinHandle<()> {
     let stdout = hub.terminal().or_else(|| child.stdout.take().map(file));
     let stderr = child.stderr.take().map(file);
     let streams = [(attach::STDOUT, stdout), (attach::STDERR, stderr)].into_iter();
-    let streams = streams
-        .filter_map(|(number, stream)| Some(Copied { stream: stream?, number, line: Vec::new() }));
+    let kept = Timestamp::UNIX_EPOCH;
+    let streams = streams.filter_map(|(number, stream)| {
+        Some(Copied { stream: stream?, number, line: Vec::new(), kept })
+    });
     let (streams, hub) = (streams.collect(), hub.clone());
     thread::spawn(move || copy(streams, log, &hub))
 }
@@ -212,6 +228,8 @@ struct Copied {
     number: u8,
     /// What has come of a line.
     line: Vec<u8>,
+    /// Time of the last entry in the log.
+    kept: Timestamp,
 }
 
 /// Reads whatever there is, until all streams have ended.
@@ -235,7 +253,6 @@ impl Copied {
         // A terminal whose last user is gone answers with an error.
         let Ok(count @ 1..) = self.stream.read(piece) else {
             if !self.line.is_empty() {
-                self.line.push(b'\n');
                 self.keep(log);
             }
             return false;
@@ -247,13 +264,27 @@ impl Copied {
                 self.keep(log);
             }
         }
+        self.keep_redrawn(log);
         true
     }
 
-    /// Writes a line, or what has come of one that is too long.
+    /// Writes the part of a line that a progress bar has redrawn, as it may never end the line.
+    fn keep_redrawn(&mut self, log: &mut Log) {
+        let end = self.line.iter().rposition(|byte| *byte == b'\r');
+        if let Some(end) = end
+            && record::now().duration_since(self.kept) >= REDRAW_MIN
+        {
+            let rest = self.line.split_off(end + 1);
+            self.keep(log);
+            self.line = rest;
+        }
+    }
+
+    /// Writes a line, or what has come of one that is too long or has no end, as a piece (`P`).
     fn keep(&mut self, log: &mut Log) {
         let name = if self.number == attach::STDERR { "stderr" } else { "stdout" };
-        let at = record::now().strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string();
+        self.kept = record::now();
+        let at = self.kept.strftime("%Y-%m-%dT%H:%M:%S.%9fZ").to_string();
         let tag = if self.line.ends_with(b"\n") { "F" } else { "P" };
         let mut entry = format!("{at} {name} {tag} ").into_bytes();
         entry.extend_from_slice(self.line.strip_suffix(b"\n").unwrap_or(&self.line));
@@ -346,14 +377,14 @@ fn children() -> Vec<i32> {
 
 /// A program with the environment, the namespaces and the limits of a container that runs.
 pub fn beside(asked: &Asked, started: &Started, command: &[String]) -> io::Result<Command> {
-    let Asked { spec, group, .. } = asked;
+    let spec = &asked.spec;
     let (first, rest) = command.split_first().ok_or(io::ErrorKind::InvalidInput)?;
     let mut program = Command::new(first);
     program.args(rest).env_clear().envs(spec.env.iter().map(|(name, value)| (name, value)));
     let inside = if started.init > 0 { started.init } else { started.pid };
-    namespaces::enter(&mut program, world::door(spec, group.as_ref(), inside)?);
+    namespaces::enter(&mut program, world::door(asked, inside)?);
     system::change_directory(&mut program, spec.working_directory.as_deref().unwrap_or("/"))?;
-    credentials::take(&mut program, spec)?;
+    credentials::take(&mut program, asked)?;
     Ok(program)
 }
 

@@ -42,13 +42,16 @@ impl Process {
         let found = {
             let held = self.lock();
             let run = held.runs.get(id).filter(|run| run.container.is_running());
-            run.and_then(|run| Some((run.place.asked()?, run.started.clone())))
+            run.and_then(|run| {
+                let asked = run.place.asked_while_running(&run.started)?;
+                Some((asked, run.started.clone()))
+            })
         };
         let (asked, started) =
             found.ok_or_else(|| refused(format!("container {:?} does not run", id.name)))?;
         let first = command.first().map_or("", String::as_str);
         let program = shim::beside(&asked, &started, command);
-        let opened = program.and_then(|program| start(program, wanted, asked.spec.user));
+        let opened = program.and_then(|program| start(program, wanted, asked.host_user()));
         opened.map_err(|error| refused(format!("could not start {first:?}: {error}")))
     }
 

@@ -60,6 +60,15 @@ pub fn new_session() {
     let _ = unsafe { libc::setsid() };
 }
 
+/// Creates a file in memory that programs do not inherit.
+pub fn memory_file(name: &std::ffi::CStr) -> io::Result<File> {
+    // SAFETY: the string ends with a zero; the call answers with a descriptor that is ours, or -1.
+    let descriptor = unsafe { libc::memfd_create(name.as_ptr(), libc::MFD_CLOEXEC) };
+    check(descriptor)?;
+    // SAFETY: it was just opened and has no other owner.
+    Ok(unsafe { File::from_raw_fd(descriptor) })
+}
+
 /// `mount(2)`.
 pub fn mount(
     source: &std::ffi::CStr,
@@ -69,6 +78,16 @@ pub fn mount(
     let kind = kind.map_or(std::ptr::null(), std::ffi::CStr::as_ptr);
     // SAFETY: the strings end with a zero and live through the call; no data is passed.
     check(unsafe { libc::mount(source.as_ptr(), target.as_ptr(), kind, flags, std::ptr::null()) })
+}
+
+/// Mounts terminals of its own, without those of the host.
+pub fn mount_terminals(place: &std::ffi::CStr) -> io::Result<()> {
+    let (kind, flags) = (c"devpts", libc::MS_NOSUID | libc::MS_NOEXEC);
+    let options = c"newinstance,ptmxmode=0666,mode=0620";
+    // SAFETY: the strings end with a zero and live through the call.
+    check(unsafe {
+        libc::mount(kind.as_ptr(), place.as_ptr(), kind.as_ptr(), flags, options.as_ptr().cast())
+    })
 }
 
 /// A copy of what is mounted at a place and below, mounted nowhere.

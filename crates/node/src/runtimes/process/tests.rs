@@ -33,6 +33,7 @@ async fn unprivileged() {
     let refusal = runtime.start(&other).await.expect_err("it is not root");
     assert_eq!(refusal.reason, crate::runtime::START_ERROR, "{refusal}");
     runtime.remove_pod("groups").await;
+    confined::an_isolated_container_sees_programs_and_nothing_else(&path).await;
 }
 
 pub struct Directory(pub PathBuf);
@@ -58,6 +59,7 @@ pub fn options(directory: &Path) -> Options {
         shim: std::iter::once(program).chain(arguments).collect(),
         start_max: crate::runtime::START_MAX,
         network: None,
+        hidden: Vec::new(),
     }
 }
 
@@ -156,6 +158,108 @@ async fn volumes_are_where_they_are_mounted_and_the_host_keeps_no_mark() {
     assert_eq!(inside.expect("it runs").output, b"from the volume\n");
 }
 
+/// Paths of the host, and a mount of one of its directories, as root and without privilege.
+#[tokio::test]
+async fn hidden_paths_are_empty_but_for_the_volumes_within() {
+    let directory = directory("hidden");
+    let data = directory.0.join("data");
+    for path in ["data/pki", "data/own", "data/others"] {
+        fs::create_dir_all(directory.0.join(path)).expect("a directory");
+    }
+    for path in ["data/pki/ca.pem", "data/own/file", "data/others/file", "config", "open"] {
+        fs::write(directory.0.join(path), "content\n").expect("a file");
+    }
+    let mut options = options(&data);
+    options.hidden = vec![data.clone(), directory.0.join("config"), "/missing/socket".into()];
+    let runtime: Arc<dyn PodRuntime> = Arc::new(Process::open(options).expect("it opens"));
+    let at = directory.0.display();
+    let script = format!(
+        "cat {at}/data/pki/ca.pem {at}/config {at}/data/others/file /host/data/pki/ca.pem \
+         /host/config 2>/dev/null; ls {at}/data /host/data; cat {at}/data/own/file {at}/open \
+         /host/open; touch {at}/data/own/new && echo written; \
+         touch {at}/data/new 2>/dev/null || echo closed"
+    );
+    let mut spec = contract::shell("hidden", &script);
+    let mount = |source: &Path, target: &Path| crate::runtime::Mount {
+        source: source.to_owned(),
+        target: target.to_owned(),
+        ..Default::default()
+    };
+    let own = data.join("own");
+    spec.mounts = vec![mount(&own, &own), mount(&directory.0, Path::new("/host"))];
+    runtime.start(&spec).await.expect("it starts");
+    contract::ended(&runtime, &spec.id).await;
+    let expected =
+        format!("/host/data:\n\n{at}/data:\nown\ncontent\ncontent\ncontent\nwritten\nclosed\n");
+    let written = confined::written(&runtime, &spec);
+    let mut lines: Vec<&str> = written.lines().collect();
+    lines.sort_unstable();
+    let mut expected: Vec<&str> = expected.lines().collect();
+    expected.sort_unstable();
+    assert_eq!(lines, expected, "{written}");
+    assert!(own.join("new").exists());
+    runtime.remove_pod("hidden").await;
+}
+
+/// Returns whether a file below a directory holds a text.
+fn is_on_disk(directory: &Path, text: &str) -> bool {
+    fs::read_dir(directory).into_iter().flatten().flatten().any(|entry| {
+        let path = entry.path();
+        match entry.file_type().is_ok_and(|kind| kind.is_dir()) {
+            true => is_on_disk(&path, text),
+            false => String::from_utf8_lossy(&fs::read(&path).unwrap_or_default()).contains(text),
+        }
+    })
+}
+
+#[tokio::test]
+async fn the_environment_of_a_container_is_not_on_disk_and_outlives_the_agent() {
+    const MARKER: &str = "0f3b-value-of-a-secret-7c1e";
+    let directory = directory("invocation");
+    let mut runtime = open(&directory.0);
+    let mut spec =
+        contract::shell("invocation", "test \"$WORD\" = \"$0\" && echo ready; sleep 762");
+    spec.env.push(("WORD".to_owned(), MARKER.to_owned()));
+    // As `$(WORD)` in a command becomes.
+    spec.command.push(MARKER.to_owned());
+    runtime.start(&spec).await.expect("it starts");
+    contract::has_written(&runtime, &spec.id, "ready").await;
+    assert!(!is_on_disk(&directory.0, MARKER));
+    let print = ["sh", "-c", "echo $WORD"].map(str::to_owned);
+    for _ in 0..2 {
+        let printed = runtime.exec(&spec.id, &print).await.expect("it runs").output;
+        assert_eq!(String::from_utf8_lossy(&printed).trim(), MARKER);
+        drop(runtime);
+        runtime = open(&directory.0);
+    }
+    assert!(!is_on_disk(&directory.0, MARKER));
+    runtime.stop(&spec.id, Duration::ZERO).await.expect("it stops");
+    runtime.remove_pod("invocation").await;
+}
+
+/// Versions before 0.2 wrote the environment to the record of a run.
+#[tokio::test]
+async fn a_container_of_a_former_version_keeps_its_environment() {
+    let directory = directory("former-invocation");
+    let runtime = open(&directory.0);
+    let spec = contract::shell("former", "echo ready; sleep 761");
+    runtime.start(&spec).await.expect("it starts");
+    let place = Place::of(&directory.0, &spec.id);
+    let (mut asked, mut started) =
+        (place.asked().expect("a record"), place.started().expect("a record"));
+    asked.spec.env = vec![("WORD".to_owned(), "kept".to_owned())];
+    started.invocation = 0;
+    place.write("asked.json", &asked).expect("it is written");
+    place.write("started.json", &started).expect("it is written");
+    drop(runtime);
+    let runtime = open(&directory.0);
+    let print = ["/bin/sh", "-c", "echo $WORD"].map(str::to_owned);
+    let printed = runtime.exec(&spec.id, &print).await.expect("it runs").output;
+    assert_eq!(String::from_utf8_lossy(&printed).trim(), "kept");
+    runtime.stop(&spec.id, Duration::ZERO).await.expect("it stops");
+    runtime.remove_pod("former").await;
+}
+
 /// A program of the pod may have put a link where another volume is to be mounted.
 #[tokio::test]
 async fn a_volume_within_another_is_mounted_there_and_no_link_leads_elsewhere() {
@@ -236,6 +340,19 @@ async fn a_shim_that_is_killed_takes_its_program_with_it() {
         }
     };
     tokio::time::timeout(Duration::from_secs(10), gone).await.expect("the program dies");
+}
+
+#[tokio::test]
+async fn a_line_that_is_redrawn_is_kept_before_it_ends() {
+    let directory = directory("redrawn");
+    let runtime = open(&directory.0);
+    let spec = contract::shell("redrawn", "printf '10%%\\r20%%\\r30'; exec sleep 1000");
+    runtime.start(&spec).await.expect("it starts");
+    contract::has_written(&runtime, &spec.id, "10%\r20%\r").await;
+    let log = fs::read_to_string(runtime.log(&spec.id)).expect("a log");
+    assert!(log.contains(" stdout P 10%"), "{log:?}");
+    runtime.stop(&spec.id, Duration::ZERO).await.expect("it stops");
+    runtime.remove_pod("redrawn").await;
 }
 
 #[tokio::test]

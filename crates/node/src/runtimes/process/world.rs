@@ -10,8 +10,8 @@ use std::fs::File;
 use std::io::{self, Read, Write};
 
 use super::cgroups::Group;
-use super::namespaces::{self, Entrance, Space};
-use super::record::{Place, Sibling};
+use super::namespaces::{self, Entrance, Mapping, Space};
+use super::record::{Asked, Place, Sibling};
 use super::{capabilities, root, system};
 use crate::confinement::Processes;
 use crate::runtime::ContainerSpec;
@@ -39,14 +39,12 @@ pub fn is_mighty() -> bool {
 }
 
 /// Makes the world of a container; `None` for a plain process. This process must have one thread.
-pub fn make(
-    spec: &ContainerSpec,
-    place: &Place,
-    (group, is_mighty): (Option<&Group>, bool),
-) -> io::Result<Option<World>> {
+pub fn make(asked: &Asked, place: &Place, is_mighty: bool) -> io::Result<Option<World>> {
+    let (spec, group) = (&asked.spec, asked.group.as_ref());
     if !is_mighty && let Err(error) = namespaces::own_user() {
         return none(spec, &error);
     }
+    let mapping = asked.ids.filter(|_| is_mighty).map(Mapping::new).transpose().map_err(no_ids)?;
     // Who has a user namespace of his own may not enter those of others.
     let shared = if is_mighty { shared(spec, place)? } else { Vec::new() };
     let mut flags = libc::CLONE_NEWNS;
@@ -72,7 +70,8 @@ pub fn make(
         Ok(None) => {
             drop(hears);
             let made = be_first(spec, (&shared, &doors), flags)
-                .and_then(|()| root::make(spec, place.directory(), has_network));
+                .and_then(|()| root::make(asked, place.directory(), has_network, mapping.as_ref()))
+                .and_then(|()| mapping.as_ref().map_or(Ok(()), Mapping::become_root));
             let _ = match &made {
                 Ok(()) => says.write_all(READY),
                 Err(error) => says.write_all(error.to_string().as_bytes()),
@@ -95,6 +94,14 @@ pub fn make(
     }
     let ticks = system::began(init).ok_or_else(|| io::Error::other("/proc is not mounted"))?;
     Ok(Some(World { init, ticks, spaces: namespaces::of(init)? }))
+}
+
+fn no_ids(error: io::Error) -> io::Error {
+    io::Error::other(format!(
+        "could not create a user namespace for an isolated pod: {error}; allow them with `sysctl \
+         user.max_user_namespaces=28633`, or set the label setpoint.dev/isolation=host on the \
+         namespace of the pod"
+    ))
 }
 
 /// Who asks for what only a world can give is told that there is none.
@@ -173,10 +180,11 @@ impl World {
 
 /// How a program that is no child of the shim gets into a container: through its first process, or
 /// the program itself where that has none.
-pub fn door(spec: &ContainerSpec, group: Option<&Group>, pid: i32) -> io::Result<Entrance> {
+pub fn door(asked: &Asked, pid: i32) -> io::Result<Entrance> {
     Ok(Entrance {
-        doors: group.map(Group::doors).transpose()?.unwrap_or_default(),
-        oom_score: spec.limits.oom_score,
+        doors: asked.group.as_ref().map(Group::doors).transpose()?.unwrap_or_default(),
+        oom_score: asked.spec.limits.oom_score,
+        streams_owner: asked.ids.and_then(|_| asked.host_user()),
         spaces: namespaces::of(pid)?,
         forks: true,
     })

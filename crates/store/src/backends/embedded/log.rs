@@ -29,6 +29,9 @@ impl Default for Tuning {
     }
 }
 
+/// Part of a segment after which the next one is prepared.
+const RESERVE_SHARE: u64 = 8;
+
 /// The segment being written, and those prepared for later.
 pub(super) struct Log {
     files: Arc<Files>,
@@ -116,9 +119,10 @@ impl Log {
         }
     }
 
-    /// Whether the next segment should be prepared ahead of its need.
+    /// Returns whether the next segment should be prepared ahead of its need. It is prepared early,
+    /// because its blocks are the reserve with which the store goes on while the disk is full.
     pub fn wants_spare(&self) -> bool {
-        self.spare.is_empty() && self.offset > self.current.size / 2
+        self.spare.is_empty() && self.offset > self.current.size / RESERVE_SHARE
     }
 
     pub fn next_plan(&self) -> Plan {

@@ -32,6 +32,7 @@ impl Plugin for JobSet {
     fn objects(&self, make: &Make<'_>) -> Result<Vec<Wanted>, String> {
         let found = make.found.get(&(JOB_SET, make.job.name().to_owned()));
         // Suspending one that runs is the one change that it takes.
+        let found = found.and_then(|found| found.full());
         let is_held = found.is_some_and(|set| set.value["spec"]["suspend"] == true);
         let unless = if is_held { Unless::Same } else { Unless::Running };
         let object = build(make.job, make.blueprint);

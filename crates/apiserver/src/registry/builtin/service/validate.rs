@@ -2,6 +2,7 @@
 //!
 //! Upstream: pkg/apis/core/validation/validation.go (ValidateService)
 
+use link::destination::is_loopback_pod;
 use serde_json::json;
 
 use super::super::pod_spec::PROTOCOLS;
@@ -123,11 +124,13 @@ fn validate_affinity(spec: &Field<'_>, errors: &mut Errors) {
 /// Addresses that mean the machine itself or many machines cannot be a service's.
 pub fn validate_ordinary(address: &Field<'_>, errors: &mut Errors) {
     let Some(parsed) = names::parse_address(address.as_text()) else { return };
+    // An IPv4 address in IPv6 form is that IPv4 address.
+    let parsed = parsed.to_canonical();
     if parsed.is_unspecified() {
         let shown = address.as_text();
         errors.push(address.invalid(format!("may not be unspecified ({shown})")));
     }
-    if parsed.is_loopback() && !checks::is_of_pods(parsed) {
+    if parsed.is_loopback() && !is_loopback_pod(parsed) {
         errors.push(address.invalid("may not be in the loopback range (127.0.0.0/8, ::1/128)"));
     }
     let (local, multicast) = match parsed {

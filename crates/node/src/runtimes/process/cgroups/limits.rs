@@ -83,6 +83,16 @@ fn weight(shares: u64) -> u64 {
     10_f64.powf(exponent).ceil() as u64
 }
 
+/// Returns the page cache that the kernel can give up at once, from `memory.stat`. The file of the
+/// older hierarchy counts the groups within only under names with `total_`.
+pub fn inactive_file_bytes(stat: &str) -> u64 {
+    let value = |name: &str| {
+        let line = stat.lines().find_map(|line| line.strip_prefix(name));
+        line.and_then(|rest| rest.trim().parse().ok())
+    };
+    value("total_inactive_file ").or_else(|| value("inactive_file ")).unwrap_or(0)
+}
+
 /// How many processes were killed for want of memory, from the text that tells.
 pub fn killed_for_memory(text: &str) -> u64 {
     let number = text.lines().find_map(|line| line.strip_prefix("oom_kill "));

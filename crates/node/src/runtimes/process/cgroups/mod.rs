@@ -18,9 +18,9 @@ use serde::{Deserialize, Serialize};
 
 use super::system;
 use crate::confinement::{Limits, Quality, Share};
-use crate::runtime::ContainerId;
+use crate::runtime::{ContainerId, PodUsage};
 use detect::{CONTROLLERS, Mounted};
-use limits::{Setting, killed_for_memory, settings};
+use limits::{Setting, inactive_file_bytes, killed_for_memory, settings};
 
 /// Groups within a group, and processes of one, that are looked at.
 const ENTRIES_MAX: usize = 65_536;
@@ -96,6 +96,23 @@ impl Cgroups {
             let path = pod_path(pod, quality);
             self.remove(&Group { hierarchies: self.hierarchies.clone(), path });
         }
+    }
+
+    /// Returns the resources that the processes of a pod use; `None` where nothing is counted.
+    pub fn usage(&self, pod: &str) -> Option<PodUsage> {
+        let qualities = [Quality::Guaranteed, Quality::Burstable, Quality::BestEffort];
+        let directories = self.hierarchies.iter().flat_map(|hierarchy| {
+            qualities.map(|quality| hierarchy.base.join(pod_path(pod, quality)))
+        });
+        let found: Vec<PathBuf> = directories.filter(|directory| directory.is_dir()).collect();
+        let text = |file: &str| {
+            found.iter().find_map(|directory| fs::read_to_string(directory.join(file)).ok())
+        };
+        let number = |file: &str| text(file)?.trim().parse::<u64>().ok();
+        let memory = number("memory.current").or_else(|| number("memory.usage_in_bytes"))?;
+        let cache = text("memory.stat").map_or(0, |text| inactive_file_bytes(&text));
+        let processes = number("pids.current").unwrap_or(0);
+        Some(PodUsage { memory_bytes: memory.saturating_sub(cache), processes })
     }
 
     /// Pods that have groups.
