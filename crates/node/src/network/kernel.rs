@@ -8,7 +8,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use super::claim;
-use super::flows::{self, Gone};
+use super::flows::{self, RemovedTargets};
 use super::links::{Links, Way};
 use super::pods::{self, Whose};
 use super::records::Record;
@@ -90,8 +90,8 @@ impl Kernel {
         }
         ruleset::apply(marks, range, wanted)?;
         // After the rules: packets that arrive meanwhile follow them.
-        if let Err(error) = flows::forget(&Gone::between(before, wanted)) {
-            tracing::warn!(%error, "flows to removed targets not forgotten");
+        if let Err(error) = flows::delete_flows(&RemovedTargets::between(before, wanted)) {
+            tracing::warn!(%error, "deleting flows to removed endpoints failed");
         }
         Ok(())
     }

@@ -280,6 +280,65 @@ async fn who_goes_on_sending_reaches_who_is_there() {
     assert_eq!(places.map(ask), ["b", "b"]);
 }
 
+/// Listens in a pod, and fills the queue of connections so that the kernel drops further SYNs.
+fn listen_with_full_queue(
+    sandbox: &Sandbox,
+    port: u16,
+) -> (tokio::net::TcpListener, Vec<TcpStream>) {
+    const DROPPED: Duration = Duration::from_millis(200);
+    let (network, at) = (sandbox.network.clone(), address(sandbox));
+    let runtime = tokio::runtime::Handle::current();
+    let listen = move || {
+        let network = network.expect("a pod of this mode has a namespace");
+        enter(&fs::File::open(network).expect("a namespace")).expect("it is entered");
+        let _context = runtime.enter();
+        let socket = tokio::net::TcpSocket::new_v4().expect("a socket");
+        socket.bind((at, port).into()).expect("the port is free");
+        socket.listen(0).expect("it listens")
+    };
+    let listener = std::thread::spawn(listen).join().expect("it listens");
+    let connect = || TcpStream::connect_timeout(&(at, port).into(), DROPPED).ok();
+    let queued = std::iter::from_fn(connect).collect();
+    (listener, queued)
+}
+
+#[tokio::test]
+async fn an_unanswered_connection_moves_to_another_endpoint() {
+    let place = Place::open("syn");
+    let network = &place.network;
+    if network.mode == Mode::Loopback {
+        return;
+    }
+    let full = network.make(&spec("full")).await.expect("it is made");
+    let free = network.make(&spec("free")).await.expect("it is made");
+    let _queue = listen_with_full_queue(&full, 8080);
+    serve(&free, 8080, "free");
+    let [_, _, third, _] = network.range.network.octets();
+    let service = Ipv4Addr::new(10, 98, third, 9);
+    let leads_to = |sandbox| {
+        let choice = Choice { targets: vec![(address(sandbox), 8080)], is_sticky: false };
+        let mut table = Table::default();
+        table.services.insert((service, Protocol::Tcp, 80), choice);
+        table
+    };
+    let (before, after) = (leads_to(&full), leads_to(&free));
+    proxy::replace(network, &Table::default(), &before).expect("the rules are taken");
+    let client = move || TcpStream::connect_timeout(&(service, 80).into(), PATIENCE);
+    let connecting = std::thread::spawn(client);
+    let is_tracked = || {
+        let is_it = |flow: &flows::Flow| flow.destination == (service, 80) && !flow.has_reply;
+        flows::list().expect("the kernel lists flows").iter().any(is_it)
+    };
+    while !is_tracked() {
+        std::thread::yield_now();
+    }
+    proxy::replace(network, &before, &after).expect("the rules are taken");
+    let mut stream = connecting.join().expect("no panic").expect("the next SYN is answered");
+    let mut text = String::new();
+    stream.read_to_string(&mut text).expect("an answer");
+    assert_eq!(text, "free");
+}
+
 /// Says that the test runs in a network of its own, where a firewall may be set up.
 const APART: &str = "SETPOINT_TEST_APART";
 
