@@ -166,6 +166,14 @@ impl Target {
         Ok(rank(&data, &found))
     }
 
+    /// Returns the data directory of the cluster, if it runs on this host.
+    pub fn local_data(&self) -> Result<Option<PathBuf>> {
+        Ok(match self.choose()? {
+            Chosen::Local(kubeconfig) => kubeconfig.parent().map(Path::to_owned),
+            _ => None,
+        })
+    }
+
     /// The same, for a command whose own `--user` is somebody else than one of the kubeconfig: to
     /// clap they are one option.
     pub fn without_user(mut self) -> Target {

@@ -39,6 +39,7 @@ mod operator;
 mod past;
 mod paths;
 mod plan;
+mod readable;
 mod removal;
 mod runtime;
 mod sealed;

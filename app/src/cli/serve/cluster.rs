@@ -1,5 +1,6 @@
 //! Requests of the serving commands to a cluster.
 
+use std::path::PathBuf;
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -13,7 +14,7 @@ use reconcile::{Kind, Name, Object};
 use serde_json::{Value, json};
 
 use crate::cli::Context;
-use crate::cli::connect::{Chosen, Target, connect};
+use crate::cli::connect::{Target, connect};
 use crate::cli::evidence::Reader;
 use crate::cli::exit::not_found;
 use crate::cli::removal;
@@ -26,21 +27,24 @@ pub struct Cluster {
     pub requests: Requests,
     /// True if the cluster runs on this machine and shares its files.
     pub is_local: bool,
+    /// Data directory of that cluster.
+    pub data: Option<PathBuf>,
     pub namespace: String,
 }
 
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
-        let is_local = matches!(target.choose()?, Chosen::Local(_));
+        let data = target.local_data()?;
+        let is_local = data.is_some();
         let namespace = target.namespace(&requests.client);
-        Ok(Cluster { requests, is_local, namespace })
+        Ok(Cluster { requests, is_local, data, namespace })
     }
 
     /// The same in another namespace.
     pub fn within(&self, namespace: &str) -> Cluster {
         let (requests, namespace) = (self.requests.clone(), namespace.to_owned());
-        Cluster { requests, is_local: self.is_local, namespace }
+        Cluster { requests, is_local: self.is_local, data: self.data.clone(), namespace }
     }
 
     pub fn name(&self, name: &str) -> Name {

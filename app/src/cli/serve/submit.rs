@@ -20,6 +20,7 @@ use crate::cli::apply::{self, DryRun, Manner, Validation};
 use crate::cli::exit::{self, Failure};
 use crate::cli::interrupted;
 use crate::cli::manifests;
+use crate::cli::readable::Named;
 use crate::cli::removal;
 use crate::cli::wait::parse_duration;
 use crate::output;
@@ -122,6 +123,13 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
     let cluster = &cluster.within(text(&graph["metadata"]["namespace"]));
     if asked.replace && removal::remove(&cluster.requests, kind, &cluster.name(&name)).await? {
         output::remark(format!("deleted graph {name}"));
+    }
+    if let (Some(data), Some(model)) = (&cluster.data, &asked.model)
+        && let Ok(directory) = Path::new(model).canonicalize()
+        && directory.is_dir()
+    {
+        let (namespace, program) = (&*cluster.namespace, &*asked.python);
+        Named { data, namespace, directory: &directory, program }.add(&cluster.requests).await?;
     }
     let before = Before::of(cluster, &name).await?;
     let applied = cluster.requests.apply(kind, &graph).await;

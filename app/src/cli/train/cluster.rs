@@ -1,6 +1,7 @@
 //! Requests of the training commands to a cluster.
 
 use std::fmt;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -39,6 +40,8 @@ pub struct Cluster {
     pub requests: Requests,
     /// Whether it is the one of the data directory, so that its node is this machine.
     pub is_local: bool,
+    /// Its data directory, if it is that one.
+    pub data: Option<PathBuf>,
     pub namespace: String,
     /// Python of its pods, if its server runs on this machine.
     pub python: Option<Python>,
@@ -47,10 +50,11 @@ pub struct Cluster {
 impl Cluster {
     pub async fn connect(target: &Target) -> Result<Cluster> {
         let requests = connect(target, MANAGER).await?;
-        let is_local = matches!(target.choose()?, Chosen::Local(_));
+        let data = target.local_data()?;
+        let is_local = data.is_some();
         let python = python_of(target)?;
         let namespace = target.namespace(&requests.client);
-        let cluster = Cluster { requests, is_local, namespace, python };
+        let cluster = Cluster { requests, is_local, data, namespace, python };
         cluster.until_served().await?;
         Ok(cluster)
     }

@@ -14,6 +14,7 @@ use training::kinds::{CLUSTER_TRAINING_RUNTIME, TRAIN_JOB, TRAINING_RUNTIME};
 use super::cluster::Cluster;
 use super::follow;
 use crate::cli::exit::{self, Failure};
+use crate::cli::readable::Named;
 use crate::cli::wait::parse_duration;
 use crate::cli::{Context, known, manifests, removal};
 use crate::config::is_name;
@@ -134,6 +135,9 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
         cluster.until_runtime(runtime).await?;
     }
     place(&mut job, TRAIN_JOB, &cluster.namespace);
+    if let Some(script) = &asked.script {
+        show_directory(cluster, script, &job).await?;
+    }
     let made = create(cluster, asked, &job).await?;
     let name = made.name.name.to_string();
     context.output.print(&Made { kind: TRAIN_JOB.kind, name: name.clone() })?;
@@ -144,6 +148,16 @@ pub async fn submit(cluster: &Cluster, asked: &Submit, context: &Context) -> Res
         follow::Manner { shows_output: asked.watch, timeout: asked.timeout, is_ours: true };
     let namespace = made.name.namespace.to_string();
     follow::follow(&Cluster { namespace, ..cluster.clone() }, &name, manner, context).await
+}
+
+/// Lets isolated pods of a local cluster read the directory of a script.
+async fn show_directory(cluster: &Cluster, script: &Path, job: &Value) -> Result<()> {
+    let path = script.canonicalize();
+    let path = path.with_context(|| format!("could not find {}", script.display()))?;
+    let (Some(data), Some(directory)) = (&cluster.data, path.parent()) else { return Ok(()) };
+    let namespace = job["metadata"]["namespace"].as_str().unwrap_or_default();
+    let program = job["spec"]["trainer"]["command"][0].as_str().unwrap_or_default();
+    Named { data, namespace, directory, program }.add(&cluster.requests).await
 }
 
 /// Creates a job; with --replace, after the one of the same name was deleted.

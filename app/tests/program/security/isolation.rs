@@ -116,3 +116,49 @@ fn isolated_pods_see_nothing_of_the_host_where_the_program_runs_as_root() {
 fn isolated_pods_see_nothing_of_the_host_where_a_user_runs_the_program() {
     attack(&Machine::start_as(NOBODY));
 }
+
+const SCRIPT: &str = "import os
+print('beside:', open(os.path.dirname(os.path.abspath(__file__)) + '/beside.txt').read())
+try:
+    open(os.path.dirname(os.path.abspath(__file__)) + '/planted', 'w')
+except OSError as error:
+    print('written:', type(error).__name__, error.errno)
+print('outside:', os.path.exists('OUTSIDE'))
+";
+
+/// Trains in an isolated namespace, with a script in a directory that pods do not see otherwise.
+fn train_isolated(machine: &Machine) {
+    let work = fs::canonicalize(machine.sandbox.work()).expect("it is there");
+    machine.sandbox.write("outside.txt", "outside");
+    machine.sandbox.write("project/beside.txt", "read");
+    let outside = work.join("outside.txt").display().to_string();
+    machine.sandbox.write("project/script.py", &SCRIPT.replace("OUTSIDE", &outside));
+    machine.until("get clustertrainingruntimes -o name", |names| names.contains("torch-local"));
+    machine.kubectl(&["label", "namespace", "default", &format!("{LABEL}=isolated")], "");
+    machine.kubectl(&["create", "namespace", "other"], "");
+    machine.kubectl(&["label", "namespace", "other", &format!("{LABEL}=isolated")], "");
+    let submitted = ["train", "project/script.py", "--name", "isolated", "--wait"];
+    let ended = machine.sandbox.run(&submitted);
+    let log = machine.sandbox.run(&["train", "logs", "isolated"]);
+    assert_eq!(ended.code, Some(0), "{ended:?} {log:?}");
+    for line in ["beside: read", "written: OSError 30", "outside: False"] {
+        assert!(log.stdout.contains(line), "{log:?}");
+    }
+    // What was added for one namespace is not there in another.
+    let script = format!("ls {}/project 2>/dev/null; echo done", work.display());
+    let run = ["run", "other", "-n", "other", "--image=host", "--restart=Never", "--command", "--"];
+    machine.kubectl(&[&run[..], &["sh", "-c", &script]].concat(), "");
+    machine.until("logs -n other other", |log| log == "done");
+    machine.kubectl(&["delete", "trainjob", "isolated"], "");
+    machine.until("get pods -o name", str::is_empty);
+}
+
+#[test]
+fn train_shows_isolated_pods_the_directory_of_the_script_where_the_program_runs_as_root() {
+    train_isolated(&Machine::start());
+}
+
+#[test]
+fn train_shows_isolated_pods_the_directory_of_the_script_where_a_user_runs_the_program() {
+    train_isolated(&Machine::start_as(NOBODY));
+}

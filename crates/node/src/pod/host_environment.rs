@@ -76,7 +76,7 @@ pub async fn make(
     let variables = variables(&directories, interpreter.as_ref(), container);
     let variables = add(variables, &shared.options.environment.variables);
     let mounts = directories.mounts();
-    let readable = interpreter.as_ref().map(Interpreter::readable).unwrap_or_default();
+    let readable = readable(shared).await;
     let made = aside(move || directories.make(interpreter.as_ref())).await;
     made.map_err(|why| Refusal {
         reason: "CreateContainerError",
@@ -88,6 +88,15 @@ pub async fn make(
 fn add(mut variables: Variables, more: &BTreeMap<String, String>) -> Variables {
     more.iter().for_each(|(name, value)| variables.set(name, value.clone()));
     variables
+}
+
+/// Returns the directories of the interpreter of the node. One that a command names is not added:
+/// a user who creates pods does not choose what they see of the host.
+async fn readable(shared: &Shared) -> Vec<PathBuf> {
+    let environment = &shared.options.environment;
+    let Some(path) = &environment.python else { return Vec::new() };
+    let inspected = environment.interpreters.inspect(path).await;
+    inspected.map(|interpreter| interpreter.readable()).unwrap_or_default()
 }
 
 /// The interpreter that the command names by its path, otherwise that of the node.

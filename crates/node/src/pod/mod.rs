@@ -14,6 +14,7 @@ pub mod images;
 pub mod lifecycle;
 pub mod prepare;
 mod probes;
+pub mod readable;
 pub mod resources;
 pub mod restart;
 pub mod sandbox;

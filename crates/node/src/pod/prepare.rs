@@ -19,7 +19,7 @@ use super::environment::{Sources, Variables, environment, expand};
 use super::follow::Key;
 use super::restart::between;
 use super::worker::Shared;
-use super::{host_environment, sandbox, termination};
+use super::{host_environment, readable, sandbox, termination};
 use crate::agent::SERVICE;
 use crate::confinement::{Isolation, Security};
 use crate::image::Found;
@@ -213,7 +213,7 @@ fn security(
     shared: &Shared,
     pod: &Object,
     container: &Value,
-    (prepared, readable): (&Prepared, Vec<PathBuf>),
+    (prepared, mut paths): (&Prepared, Vec<PathBuf>),
 ) -> Security {
     let hostname = prepared.hostname.clone();
     let security = confinement::security(&pod.value, container, hostname);
@@ -223,7 +223,8 @@ fn security(
     let security = confinement::restrict_process(security, &pod.value, container);
     match pod.annotation(confinement::ISOLATION) {
         Some(confinement::ISOLATED) if !security.privileged => {
-            let isolation = Isolation::Isolated { readable };
+            paths.extend(readable::read(&shared.options.directory, &pod.name.namespace));
+            let isolation = Isolation::Isolated { readable: paths };
             Security { isolation, no_new_privileges: true, ..security }
         }
         _ => security,

@@ -11,6 +11,7 @@ use std::path::{Component, Path, PathBuf};
 
 use super::hidden::Hidden;
 use super::mounts::{self, join, mount};
+use super::namespaces::Mapping;
 use super::{namespaces, system};
 
 /// Directories of the host that can be read, if they exist.
@@ -59,7 +60,8 @@ const ACCELERATORS: [&str; 5] = ["nvidia", "dri", "kfd", "infiniband", "accel"];
 const LINKS_MAX: usize = 40;
 
 /// Fills an empty root. Its directories belong to the root of the container, who may add to them.
-pub fn populate(root: &Path, readable: &[PathBuf], owner: Option<u32>) -> io::Result<()> {
+pub fn populate(root: &Path, readable: &[PathBuf], mapping: Option<&Mapping>) -> io::Result<()> {
+    let owner = mapping.map(|mapping| mapping.range.first);
     fs::set_permissions(root, fs::Permissions::from_mode(0o755))?;
     chown(root, owner, owner)?;
     for name in READABLE {
@@ -80,9 +82,21 @@ pub fn populate(root: &Path, readable: &[PathBuf], owner: Option<u32>) -> io::Re
         let place = join(root, path);
         let is_directory = fs::metadata(path)?.is_dir();
         mounts::point(&place, is_directory)?;
-        mount(path, &place, libc::MS_BIND | libc::MS_REC)?;
+        bind_readable(path, &place, mapping)?;
     }
     Ok(())
+}
+
+/// Binds a directory that was named for the pod, so that its root reads files of the same user
+/// where the file system has idmapped mounts.
+fn bind_readable(path: &Path, place: &Path, mapping: Option<&Mapping>) -> io::Result<()> {
+    if let Some(mapping) = mapping {
+        let tree = system::open_tree(&mounts::text(path)?)?;
+        if mapping.apply(&tree).is_ok() {
+            return system::move_mount(&tree, &mounts::text(place)?);
+        }
+    }
+    mount(path, place, libc::MS_BIND | libc::MS_REC)
 }
 
 /// Makes what is the host's read-only, but for volumes that are mounted within.

@@ -109,8 +109,7 @@ fn begin(layout: &Layout<'_>, place: &Path) -> io::Result<PathBuf> {
     match layout.isolation {
         Isolation::Host => mirror(Path::new("/"), &root)?,
         Isolation::Isolated { readable } => {
-            let owner = layout.mapping.map(|mapping| mapping.range.first);
-            isolated::populate(&root, readable, owner)?;
+            isolated::populate(&root, readable, layout.mapping)?;
         }
     }
     layout.hidden.cover(Path::new("/"), &root)?;
