@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use k8s_openapi::jiff::Timestamp;
 use reconcile::plan::{Notice, Target};
-use reconcile::{Error, Object, Plan, Selector, Wake, act, owners};
+use reconcile::{Error, Object, Plan, Selector, Step, Wake, act, owners};
 use serde_json::{Value, json};
 
 use super::census::Census;
@@ -13,7 +13,7 @@ use super::observe::Observed;
 use super::scale;
 use super::spec::{Spec, TRACKING};
 use super::status::{self, Result as Came};
-use super::track::{self, Tracked};
+use super::track;
 use super::verdict::{self, Verdict};
 use crate::kinds::{JOB, POD};
 
@@ -45,6 +45,8 @@ pub fn plan(job: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, E
         verdict = completed(&census, active);
     }
     let tracked = track::track(&mut plan, &census, verdict.as_ref());
+    // Pods that are over are freed also where the server refuses to make others.
+    plan.steps.sort_by_key(|step| matches!(step, Step::Create { .. }));
     let came = Came { active, tracked: &tracked, verdict: verdict.as_ref() };
     plan.status = Some(status::status(&census, &came, &mut plan.notices, now));
     if verdict.is_none()
@@ -59,11 +61,7 @@ pub fn plan(job: &Object, observed: &Observed, now: Timestamp) -> Result<Plan, E
 /// What is reported when a pod could not be made or deleted.
 pub fn refused(job: &Object, observed: &Observed, error: &Error, now: Timestamp) -> Plan {
     let census = Census::take(job, observed.owned.iter().collect());
-    let tracked = Tracked {
-        uncounted: census.uncounted.clone(),
-        completed: census.recorded.clone(),
-        ..Tracked::default()
-    };
+    let tracked = track::note_finished(&census);
     let came = Came { active: census.active.len(), tracked: &tracked, verdict: None };
     let mut notices = Vec::new();
     let status = Some(status::status(&census, &came, &mut notices, now));

@@ -216,7 +216,7 @@ fn an_indexed_job_runs_each_index_once() {
     let pods = vec![pod("p0", "Succeeded", index(0)), pod("p1", "Running", index(1))];
     assert_eq!(
         outcome(&done, pods, 0),
-        ["create 3", "free p0", "active 2", "succeeded 2", "completedIndexes \"0,2\""]
+        ["free p0", "create 3", "active 2", "succeeded 2", "completedIndexes \"0,2\""]
     );
 }
 
@@ -304,7 +304,28 @@ fn the_rules_of_a_job_decide_about_failures() {
         ]
     );
     let ignored = outcome(&job(policy), vec![pod("x", "Failed", exited(1))], 0);
-    assert_eq!(ignored, ["create pod", "create pod", "free x", "active 2"]);
+    assert_eq!(ignored, ["free x", "create pod", "create pod", "active 2"]);
+}
+
+#[test]
+fn pods_that_ended_are_noted_also_while_no_pod_can_be_made() {
+    let indexed = json!({"spec": {"completionMode": "Indexed", "completions": 2}});
+    let going = json!({"metadata": {"deletionTimestamp": "1970-01-01T00:00:00Z"}});
+    let (mut done, mut cut) = (index(0), index(1));
+    merge(&mut done, &going);
+    merge(&mut cut, &going);
+    let owned = vec![pod("x", "Succeeded", done), pod("y", "Running", cut)];
+    let observed = Observed { owned, orphans: Vec::new() };
+    let error = Error::Other { reason: "the namespace is being terminated".to_owned() };
+    let report = plan::refused(&job(indexed.clone()), &observed, &error, at(0));
+    let noted = report.status.expect("a status");
+    assert_eq!(noted["completedIndexes"], "0");
+    assert_eq!(noted["uncountedTerminatedPods"], json!({"failed": ["y"]}));
+    // The next plan frees both before it makes the missing one.
+    let mut job = job(indexed);
+    job.value["status"] = noted;
+    let freed = outcome(&job, observed.owned, 60);
+    assert_eq!(freed[..3], ["free x", "free y", "create 1"], "{freed:?}");
 }
 
 #[test]

@@ -66,6 +66,25 @@ pub fn track(plan: &mut Plan, census: &Census<'_>, verdict: Option<&Verdict>) ->
     tracked
 }
 
+/// Notes finished pods without freeing any, for a report of a plan that was performed in part. It
+/// counts only pods that had lost their finalizer before.
+pub fn note_finished(census: &Census<'_>) -> Tracked {
+    let mut tracked = Tracked {
+        uncounted: census.uncounted.clone(),
+        completed: census.recorded.clone(),
+        ..Tracked::default()
+    };
+    let mut kept: BTreeSet<&str> = BTreeSet::new();
+    for pod in census.held.iter().filter(|pod| is_tracked(pod)) {
+        kept.insert(&pod.uid);
+        if may_go(census, None, pod) {
+            note(census, None, pod, &mut tracked);
+        }
+    }
+    flush(census, &kept, &mut tracked);
+    tracked
+}
+
 /// Whether nobody needs the pod any more, once it is counted.
 fn may_go(census: &Census<'_>, verdict: Option<&Verdict>, pod: Pod<'_>) -> bool {
     let is_over = census.spec.job.is_terminating() || verdict.is_some();

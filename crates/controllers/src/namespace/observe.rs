@@ -5,18 +5,18 @@ use std::collections::BTreeMap;
 use reconcile::follow::METADATA_ONLY;
 use reconcile::plan::Target;
 use reconcile::requests::{Origin, Requests};
-use reconcile::{Context, Error, Object};
+use reconcile::{Context, Error, Kind, Object};
 
 use super::Controller;
 use crate::discovery::{self, Served};
-use crate::kinds::POD;
+use crate::kinds::{JOB, POD};
 
 /// Objects of a kind that are looked at; of the others only their number is known.
 const OBJECTS_MAX: usize = 500;
 
 #[derive(Default)]
 pub struct Observed {
-    /// Whatever there is; while there are pods, nothing but those.
+    /// Objects of every kind; while there are pods, only pods and Jobs.
     pub content: Vec<Content>,
     /// Versions whose kinds the server could not tell.
     pub stale: Vec<String>,
@@ -49,14 +49,28 @@ pub async fn observe(context: &Context, namespace: &Object) -> Result<Observed, 
     observed.stale = discovered.stale;
     let mut kinds: Vec<Served> = discovered.served;
     kinds.retain(|one| one.kind.namespaced && one.can_delete);
-    kinds.sort_by_key(|one| one.kind != POD);
+    kinds.sort_by_key(|one| deletion_rank(one.kind));
     for served in kinds {
-        observed.content.extend(content(&requests, served, &namespace.name.name).await?);
-        if served.kind == POD && !observed.content.is_empty() {
+        let has_pods = || observed.content.iter().any(|content| content.served.kind == POD);
+        if deletion_rank(served.kind) == AFTER_PODS && has_pods() {
             break;
         }
+        observed.content.extend(content(&requests, served, &namespace.name.name).await?);
     }
     Ok(observed)
+}
+
+/// Rank of kinds that are deleted when all pods are.
+const AFTER_PODS: u8 = 2;
+
+/// Returns the place of a kind in the order of deletion: pods first, and Jobs with them. A Job
+/// keeps finalizers on its pods until it could replace them, which it cannot in such a namespace.
+fn deletion_rank(kind: Kind) -> u8 {
+    match kind {
+        POD => 0,
+        JOB => 1,
+        _ => AFTER_PODS,
+    }
 }
 
 async fn content(

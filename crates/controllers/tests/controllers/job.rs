@@ -4,10 +4,10 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use controllers::job;
-use controllers::kinds::{JOB, POD};
+use controllers::kinds::{JOB, NAMESPACE, POD};
+use controllers::{job, namespace};
 use reconcile::plan::{Deletion, Propagation, Target};
-use reconcile::{Context, Object, conditions};
+use reconcile::{Context, Object, conditions, run};
 use serde_json::{Value, json};
 use testkit::Cluster;
 use testkit::cluster::until;
@@ -171,6 +171,26 @@ async fn pods_of_a_job_that_is_gone_are_not_held() {
     let background = Deletion { propagation: Some(Propagation::Background), grace_seconds: None };
     requests.delete(&Target::of(JOB, &made), &background).await.expect("deleted");
     until(&context, POD, |pods| pods.iter().all(|pod| pod.finalizers().next().is_none())).await;
+}
+
+#[tokio::test]
+async fn a_namespace_is_deleted_while_its_jobs_still_want_pods() {
+    let (mut cluster, context) = start().await;
+    cluster.run(run::run(context.clone(), namespace::Controller));
+    let object = json!({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": "a"}});
+    let made = cluster.create(NAMESPACE, object).await;
+    for (name, more) in [("plain", json!({})), ("indexed", json!({"backoffLimitPerIndex": 3}))] {
+        let mut spec = json!({"completions": 2, "parallelism": 2, "completionMode": "Indexed"});
+        spec.as_object_mut().expect("an object").extend(more.as_object().cloned().unwrap());
+        let mut job = job(name, "run", spec);
+        job["metadata"]["namespace"] = json!("a");
+        cluster.create(JOB, job).await;
+    }
+    let is_running = |pod: &Arc<Object>| pod.value["status"]["phase"] == "Running";
+    until(&context, POD, |pods| pods.iter().filter(|pod| is_running(pod)).count() == 4).await;
+    let requests = context.requests("test", Default::default());
+    requests.delete(&Target::of(NAMESPACE, &made), &Deletion::default()).await.expect("deleted");
+    until(&context, NAMESPACE, |all| all.iter().all(|one| &*one.name.name != "a")).await;
 }
 
 /// A trial of one job, from its first moment.

@@ -104,6 +104,12 @@ fn fits(
         let message = "Failed to admit pod as the OS field doesn't match node OS";
         return rejected("PodOSNotSupported", message.to_owned());
     }
+    // A pod that names its node itself is seen by no scheduler, which keeps such pods Pending.
+    if pod.value["spec"]["resourceClaims"].as_array().is_some_and(|claims| !claims.is_empty()) {
+        let message = "this node cannot allocate the devices of resource claims \
+                       (spec.resourceClaims)";
+        return rejected("UnexpectedAdmissionError", message.to_owned());
+    }
     if !selects(pod, node) {
         let why = "node(s) didn't match Pod's node affinity/selector";
         return rejected("NodeAffinity", format!("Predicate NodeAffinity failed: {why}"));

@@ -122,6 +122,19 @@ fn a_pod_that_was_taken_stays_so() {
     assert!(ledger.admit(&next, Some(&node())).is_err());
 }
 
+#[test]
+fn a_pod_with_resource_claims_that_names_its_node_is_refused() {
+    let mut value = asks("x", "");
+    value["spec"]["resourceClaims"] = json!([{"name": "gpu", "resourceClaimName": "one"}]);
+    let refused = Ledger::default().admit(&Object::new(value), Some(&node()));
+    let refusal = refused.expect_err("devices that no scheduler allocated").to_string();
+    assert_eq!(
+        refusal,
+        "UnexpectedAdmissionError: Pod was rejected: this node cannot allocate the devices of \
+         resource claims (spec.resourceClaims)"
+    );
+}
+
 fn expression(key: &str, operator: &str, values: &[&str]) -> Value {
     json!({"key": key, "operator": operator, "values": values})
 }
