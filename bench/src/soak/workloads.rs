@@ -145,7 +145,8 @@ async fn until_deleted(target: &Target, connection: &mut Connection, path: &str)
         if answer.status == 404 {
             return Ok(());
         }
-        ensure!(begin.elapsed() < STEP_MAX, "{path} is still there");
+        let body = || String::from_utf8_lossy(&answer.body);
+        ensure!(begin.elapsed() < STEP_MAX, "{path} is not deleted: {}", body());
         tokio::time::sleep(POLL_INTERVAL).await;
     }
 }

@@ -29,6 +29,19 @@ impl Default for Tuning {
     }
 }
 
+impl Tuning {
+    /// Returns the sizes with which a history of at most `bytes_max` bytes is kept. Files are
+    /// removed whole, so they are small where the history is.
+    pub fn for_history(bytes_max: u64) -> Tuning {
+        let default = Tuning::default();
+        let share = bytes_max / HISTORY_SEGMENTS;
+        let segment_bytes_max = share.clamp(default.segment_bytes_min, default.segment_bytes_max);
+        Tuning { segment_bytes_max, ..default }
+    }
+}
+
+/// Segments over which a full history extends.
+const HISTORY_SEGMENTS: u64 = 4;
 /// Part of a segment after which the next one is prepared.
 const RESERVE_SHARE: u64 = 8;
 
@@ -148,4 +161,20 @@ pub(super) fn prepare(files: &Files, plan: &Plan) -> Result<Segment, Error> {
     let covered = Covered { index: plan.index, first: None, size: plan.size };
     files.change(|catalog| catalog.segments.push(covered));
     Ok(segment)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn segments_are_small_where_the_history_is() {
+        let segment_bytes_max =
+            |mebibytes: u64| Tuning::for_history(mebibytes << 20).segment_bytes_max;
+        assert_eq!(segment_bytes_max(0), 4 << 20);
+        assert_eq!(segment_bytes_max(8), 4 << 20);
+        assert_eq!(segment_bytes_max(100), 25 << 20);
+        assert_eq!(segment_bytes_max(256), 64 << 20);
+        assert_eq!(segment_bytes_max(4096), 64 << 20);
+    }
 }

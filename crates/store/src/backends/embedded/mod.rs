@@ -91,7 +91,8 @@ pub async fn open(
         let file = directory.display().to_string();
         let failed = |source| Error::Disk { doing: "make the data directory", file, source };
         let disk = RealDisk::open(&directory).map_err(failed)?;
-        Opened::open(Arc::new(disk), retention, environment.clone(), Tuning::default())
+        let tuning = Tuning::for_history(retention.bytes_max);
+        Opened::open(Arc::new(disk), retention, environment.clone(), tuning)
             .map(|opened| (opened, environment))
     };
     let (opened, environment) = match tokio::task::spawn_blocking(open).await {
